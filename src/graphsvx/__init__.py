@@ -1,0 +1,1 @@
+"""Shapley value explanations for graph neural networks."""

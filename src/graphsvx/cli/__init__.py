@@ -1,0 +1,35 @@
+"""The command line: `graphsvx --help`.
+
+One file a command. Errors of ours are one line and exit code 2; Ctrl-C is exit code 130.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from graphsvx.errors import GraphSVXError
+
+app = typer.Typer(
+    name="graphsvx",
+    help="Shapley value explanations for graph neural networks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def main() -> None:
+    """Run the command line and turn our errors into one line each."""
+    try:
+        app()
+    except GraphSVXError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"error: {error}", style="red", markup=False
+        )
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped")
+        sys.exit(130)

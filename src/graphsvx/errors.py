@@ -1,0 +1,54 @@
+"""Everything that graphsvx raises on purpose.
+
+    GraphSVXError
+    ├── InputError (ValueError)         an argument cannot be used as it is
+    │   ├── BudgetError                 too few samples for the question
+    │   ├── TargetError                 a class or output that the model does not have
+    │   └── DataError                   a data set, file or checkpoint that is missing or damaged
+    ├── ModelError (RuntimeError)       the model raised, or returned what cannot be explained
+    ├── UnsupportedError (NotImplementedError)  a method was asked for what it cannot do
+    └── MissingExtraError (ImportError) an optional package is not installed
+
+Messages say what was expected, what came and what to do. The command line prints them in one
+line and exits with code 2.
+"""
+
+from __future__ import annotations
+
+
+class GraphSVXError(Exception):
+    """Root of the tree: catch this to catch everything of ours."""
+
+
+class InputError(GraphSVXError, ValueError):
+    """An argument cannot be used as it is."""
+
+
+class BudgetError(InputError):
+    """The number of samples does not fit the question."""
+
+
+class TargetError(InputError):
+    """The asked class or output does not exist."""
+
+
+class DataError(InputError):
+    """A data set, file or checkpoint is missing, damaged, or belongs to something else."""
+
+
+class ModelError(GraphSVXError, RuntimeError):
+    """The model raised, or returned something that cannot be explained."""
+
+
+class UnsupportedError(GraphSVXError, NotImplementedError):
+    """A method was asked for something that it cannot do."""
+
+
+class MissingExtraError(GraphSVXError, ImportError):
+    """An optional package is needed and not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"this needs the package {package!r}, which is not installed; "
+            f'install it with: pip install "graphsvx[{extra}]"'
+        )
