@@ -1,0 +1,24 @@
+"""Where raw files are read from and what is made is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """`graphsvx` in the user's cache directory (XDG_CACHE_HOME, else `~/.cache`)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "graphsvx"
+
+
+def data_dir(root: str | Path | None = None) -> Path:
+    """Raw files of the real data sets: `root`, else GRAPHSVX_DATA, else in the cache."""
+    chosen = root or os.environ.get("GRAPHSVX_DATA")
+    return Path(chosen) if chosen else cache_dir() / "data"
+
+
+def models_dir(root: str | Path | None = None) -> Path:
+    """Checkpoints: `root`, else GRAPHSVX_MODELS, else in the cache."""
+    chosen = root or os.environ.get("GRAPHSVX_MODELS")
+    return Path(chosen) if chosen else cache_dir() / "models"

@@ -1,0 +1,148 @@
+"""What the right explanation is, where a data set knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphsvx.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTruth:
+    """Motifs planted in the one graph of a node set.
+
+    A node of a motif is explained by the nodes and edges of its motif; a node of the base graph
+    has no known explanation. The edge that ties a motif to the base belongs to neither.
+
+    motif_of: motif id of every node, -1 in the base graph.
+    role: role of every node in its motif, 0 in the base graph. House: 1 top, 2 middle, 3 bottom;
+        cycle and grid: 1.
+    edge_motif: motif id of every column of `edge_index`, -1 outside.
+    edge_index: the edges that `edge_motif` speaks of.
+    attached: first node of every motif, the one tied to the base graph.
+    kind: "house", "cycle" or "grid".
+    informative_features: columns that tell the classes apart; None where features are constant.
+    """
+
+    motif_of: Tensor
+    role: Tensor
+    edge_motif: Tensor
+    edge_index: Tensor
+    attached: Tensor
+    kind: str
+    informative_features: frozenset[int] | None = None
+
+    @property
+    def motifs(self) -> int:
+        """Number of motifs."""
+        return self.attached.numel()
+
+    def motif(self, node: int) -> frozenset[int]:
+        """Nodes of the motif of `node`, itself included; empty for a node of the base graph."""
+        return frozenset(self.motif_mask(node).nonzero().flatten().tolist())
+
+    def motif_mask(self, node: int) -> Tensor:
+        """`motif(node)` as a mask over nodes."""
+        which = self._motif_id(node)
+        return (self.motif_of == which) & (self.motif_of >= 0)
+
+    def motif_edges(self, node: int) -> frozenset[tuple[int, int]]:
+        """Directed edges (both directions) inside the motif of `node`."""
+        pairs = self.edge_index[:, self.motif_edge_mask(node)].t().tolist()
+        return frozenset((source, target) for source, target in pairs)
+
+    def motif_edge_mask(self, node: int) -> Tensor:
+        """`motif_edges(node)` as a mask over the columns of `edge_index`."""
+        which = self._motif_id(node)
+        return (self.edge_motif == which) & (self.edge_motif >= 0)
+
+    def nodes(self) -> Tensor:
+        """All nodes with a known explanation, in order."""
+        return (self.motif_of >= 0).nonzero().flatten()
+
+    def _motif_id(self, node: int) -> int:
+        size = self.motif_of.numel()
+        if not 0 <= node < size:
+            raise DataError(f"node must be between 0 and {size - 1}, got {node}")
+        return int(self.motif_of[node])
+
+    def extended(self, edge_index: Tensor, nodes: int) -> NodeTruth:
+        """The same truth in a graph that got more edges and, at the end, `nodes` more nodes."""
+        motif_of = torch.cat([self.motif_of, self.motif_of.new_full((nodes,), -1)])
+        role = torch.cat([self.role, self.role.new_zeros(nodes)])
+        return replace(
+            self,
+            motif_of=motif_of,
+            role=role,
+            edge_index=edge_index,
+            edge_motif=edges_inside(edge_index, motif_of),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTruth:
+    """For every graph of a graph set, the nodes and edges that make its class.
+
+    node_masks, edge_masks: one mask a graph; all False where nothing is known.
+    kind: what the motif is, in words.
+    """
+
+    node_masks: tuple[Tensor, ...]
+    edge_masks: tuple[Tensor, ...]
+    kind: str
+
+    def graph_nodes(self, graph: int) -> Tensor:
+        """Mask over the nodes of a graph: those of its motifs."""
+        return self.node_masks[self._checked(graph)]
+
+    def graph_edges(self, graph: int) -> Tensor:
+        """Mask over the columns of a graph's `edge_index`: those inside its motifs."""
+        return self.edge_masks[self._checked(graph)]
+
+    def graphs(self) -> tuple[int, ...]:
+        """All graphs with a known explanation, in order."""
+        return tuple(i for i, mask in enumerate(self.edge_masks) if bool(mask.any()))
+
+    def _checked(self, graph: int) -> int:
+        if not 0 <= graph < len(self.node_masks):
+            raise DataError(f"graph must be between 0 and {len(self.node_masks) - 1}, got {graph}")
+        return graph
+
+
+Truth = NodeTruth | GraphTruth
+
+
+def edges_inside(edge_index: Tensor, motif_of: Tensor) -> Tensor:
+    """Motif id of every edge with both ends in the same motif, -1 for the others."""
+    source, target = motif_of[edge_index[0]], motif_of[edge_index[1]]
+    return torch.where(source == target, source, torch.full_like(source, -1))
+
+
+def motif_ids(base: int, size: int, count: int) -> Tensor:
+    """`motif_of` for a base graph followed by `count` motifs of `size` consecutive nodes."""
+    motifs = torch.arange(count).repeat_interleave(size)
+    return torch.cat([torch.full((base,), -1), motifs])
+
+
+def union(first: NodeTruth, second: NodeTruth, edge_index: Tensor) -> NodeTruth:
+    """The truth of two graphs put side by side, the second one's nodes after the first one's."""
+    offset = first.motif_of.numel()
+    later = torch.where(second.motif_of >= 0, second.motif_of + first.motifs, second.motif_of)
+    motif_of = torch.cat([first.motif_of, later])
+    return NodeTruth(
+        motif_of=motif_of,
+        role=torch.cat([first.role, second.role]),
+        edge_motif=edges_inside(edge_index, motif_of),
+        edge_index=edge_index,
+        attached=torch.cat([first.attached, second.attached + offset]),
+        kind=first.kind,
+    )
+
+
+def from_masks(masks: Sequence[tuple[Tensor, Tensor]], kind: str) -> GraphTruth:
+    """A `GraphTruth` from one (node mask, edge mask) pair a graph."""
+    return GraphTruth(tuple(n for n, _ in masks), tuple(e for _, e in masks), kind)
