@@ -1,0 +1,72 @@
+"""What an explanation can say about its own making: the certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GameReport:
+    """How one game (features, nodes, edges or a joint one) was played."""
+
+    name: str
+    players: int
+    exact: bool
+    """True if the credit is the Shapley value itself, not an estimate of it."""
+    asked: int
+    """Model calls that the budget allowed."""
+    made: int
+    """Distinct perturbed graphs that went through the model."""
+    rows: int
+    """Coalitions that were drawn or enumerated; many of them share one perturbed graph."""
+    r2: float
+    """Weighted R² of the surrogate on the played rows (1 for an additive game)."""
+    mask: str
+    """The mask generator that chose the rows."""
+
+    def line(self) -> str:
+        """One game in a few words."""
+        how = "exact" if self.exact else "estimated"
+        return f"{self.name} {how} ({self.players} players, {self.made} calls)"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was computed, how far it can be trusted, and what it rests on."""
+
+    games: tuple[GameReport, ...]
+    residual: float
+    """prediction - base - total: what the credit fails to account for."""
+    seed: int
+    hops: int | None
+    """Message-passing depth of the model; None: it could not be found, the whole graph was used."""
+    checks: tuple[str, ...] = ()
+    """Run-time checks that passed."""
+    fallback: str | None = None
+    """The slower way that was taken because a check failed, and which."""
+    tolerance_met: bool | None = None
+    """With `tolerance`: whether every error bar went below it. None: no tolerance was asked."""
+
+    @property
+    def exact(self) -> bool:
+        """True if every game was played exactly."""
+        return all(game.exact for game in self.games)
+
+    @property
+    def calls(self) -> int:
+        """Distinct perturbed graphs that went through the model, all games together."""
+        return sum(game.made for game in self.games)
+
+    def line(self) -> str:
+        """The whole certificate in one line."""
+        parts = [game.line() for game in self.games] or ["no players"]
+        parts.append(f"residual {self.residual:.1e}")
+        parts.append(f"seed {self.seed}")
+        parts.append("whole graph" if self.hops is None else f"{self.hops} hops")
+        if self.checks:
+            parts.append("checked: " + ", ".join(self.checks))
+        if self.fallback:
+            parts.append(f"fallback: {self.fallback}")
+        if self.tolerance_met is not None:
+            parts.append("tolerance met" if self.tolerance_met else "tolerance NOT met")
+        return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""How perturbed graphs go through the model fast, and how that is checked."""

@@ -1,0 +1,123 @@
+"""The receptive field of a question: the part of the graph that can matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.graph import Graph, Ids
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Nodes that can reach the centres, and every edge that ends in one of them.
+
+    Local ids: centres first, then the rest by hops, then the *rim*: nodes beyond the field that
+    send an edge into it. Their messages never reach a centre, but degree-normalising layers
+    count them, so the edges stay; all replicas share one copy of the rim.
+    """
+
+    ids: Ids
+    """Node ids in the user's graph, field then rim."""
+    hops: Ids
+    """Distance to the nearest centre, for field nodes."""
+    centres: int
+    source: Ids
+    target: Ids
+    edges: Ids
+    """Position of each edge in the user's edge_index."""
+
+    @property
+    def size(self) -> int:
+        """Nodes in the field, without the rim."""
+        return len(self.hops)
+
+    @property
+    def rim(self) -> int:
+        """Nodes beyond the field that send an edge into it."""
+        return len(self.ids) - len(self.hops)
+
+    @cached_property
+    def inner(self) -> Ids:
+        """Edges that start inside the field."""
+        return np.flatnonzero(self.source < self.size)
+
+def cut(graph: Graph, centres: Ids, depth: int | None) -> Field:
+    """Walk `depth` hops against the edges from the centres (None: until nothing is new)."""
+    sources = graph.edge_index[0].cpu().numpy()
+    targets = graph.edge_index[1].cpu().numpy()
+    rings = [centres]
+    seen = np.sort(centres)
+    crossed = []
+    hop = 0
+    while len(rings[-1]) and (depth is None or hop < depth):
+        edges = graph.index.edges_into(rings[-1])
+        crossed.append(edges)
+        new = np.setdiff1d(sources[edges], seen)
+        seen = np.union1d(seen, new)
+        rings.append(new)
+        hop += 1
+    last = graph.index.edges_into(rings[-1])
+    rim = np.setdiff1d(sources[last], seen)
+    crossed.append(last)
+    edges = np.concatenate(crossed)
+    ids = np.concatenate([*rings, rim])
+    order = np.argsort(ids)
+
+    def local(nodes: Ids) -> Ids:
+        return order[np.searchsorted(ids, nodes, sorter=order)]
+
+    return Field(
+        ids=ids,
+        hops=np.repeat(np.arange(len(rings)), [len(ring) for ring in rings]),
+        centres=len(centres),
+        source=local(sources[edges]),
+        target=local(targets[edges]),
+        edges=edges,
+    )
+
+
+def restricted(field: Field, keep: Ids) -> Field:
+    """The field with only these nodes (local ids, centres among them) and the edges between.
+
+    Edges from the rim stay: the rim is always on.
+    """
+    new = np.full(len(field.ids), -1)
+    new[keep] = np.arange(len(keep))
+    inside = new >= 0
+    left = np.flatnonzero(
+        inside[field.target] & (inside[field.source] | (field.source >= field.size))
+    )
+    rim = np.unique(field.source[left])
+    rim = rim[rim >= field.size]
+    new[rim] = len(keep) + np.arange(len(rim))
+    return Field(
+        ids=np.concatenate([field.ids[keep], field.ids[rim]]),
+        hops=field.hops[keep],
+        centres=field.centres,
+        source=new[field.source[left]],
+        target=new[field.target[left]],
+        edges=field.edges[left],
+    )
+
+
+def whole(graph: Graph) -> Field:
+    """The whole graph as a field without centres: for questions about a graph."""
+    ids = np.arange(graph.num_nodes)
+    return Field(
+        ids=ids,
+        hops=np.zeros(graph.num_nodes, dtype=np.int64),
+        centres=0,
+        source=graph.edge_index[0].cpu().numpy(),
+        target=graph.edge_index[1].cpu().numpy(),
+        edges=np.arange(graph.num_edges),
+    )
+
+
+def tensor(array: Ids, device: torch.device) -> Tensor:
+    """A numpy index as a tensor where the model lives."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -1,0 +1,396 @@
+"""Tensors that stand for many rows of few.
+
+Replicas of a neighbourhood repeat the same feature rows thousands of times. `SharedRows` stands
+for `rows[i] = base[index[i]]` and lets row-wise operations work on the small base;
+`MixedRows` stands for weighted sums of base rows (`rows = M @ base`, M sparse), which is what
+aggregating before projecting gives (GraphSAGE, GIN, GraphConv). Both turn into plain tensors
+for every operation that they do not know, so an unknown layer is slower, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils._pytree import tree_map
+
+Handler = Callable[..., Any]
+_SHARED: dict[Any, Handler] = {}
+_MIXED: dict[Any, Handler] = {}
+
+# What a tensor says about itself without reading its data.
+_ABOUT = {
+    getattr(Tensor, name).__get__
+    for name in (
+        "shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_quantized",
+        "requires_grad", "is_leaf", "grad_fn", "grad",
+    )
+} | {
+    Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_complex,
+    Tensor.__len__, Tensor.nelement, torch.is_floating_point, torch.numel,
+}  # fmt: skip
+
+
+class _Lazy(Tensor):
+    """What both share: metadata without data, and plain tensors for unknown operations."""
+
+    handlers: dict[Any, Handler]
+
+    def plain(self) -> Tensor:
+        """The tensor that this one stands for."""
+        raise NotImplementedError
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _ABOUT:
+            return super().__torch_function__(func, types, args, kwargs)
+        for kind in (MixedRows, SharedRows):
+            handler = kind.handlers.get(func)
+            if handler is not None and any(issubclass(t, kind) for t in types):
+                result = handler(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        return func(*tree_map(_plain, args), **tree_map(_plain, kwargs))
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return func(*tree_map(_plain, args), **tree_map(_plain, kwargs or {}))
+
+    def __repr__(self) -> str:  # type: ignore[override]  # Tensor's takes tensor_contents
+        return f"{type(self).__name__}{tuple(self.shape)}"
+
+
+def _plain(value: Any) -> Any:
+    return value.plain() if isinstance(value, _Lazy) else value
+
+
+class SharedRows(_Lazy):
+    """`rows[i] = base[index[i]]`."""
+
+    handlers = _SHARED
+    base: Tensor
+    index: Tensor
+
+    @staticmethod
+    def __new__(cls, base: Tensor, index: Tensor) -> SharedRows:  # noqa: PYI034  (final in use)
+        made = Tensor._make_wrapper_subclass(
+            cls, (index.shape[0], *base.shape[1:]), dtype=base.dtype, device=base.device
+        )
+        made.base, made.index = base, index
+        return made
+
+    def plain(self) -> Tensor:
+        return self.base.index_select(0, self.index)
+
+
+class MixedRows(_Lazy):
+    """`rows = M @ base` with M given by its entries (row, column, weight)."""
+
+    handlers = _MIXED
+    base: Tensor
+    row: Tensor
+    column: Tensor
+    weight: Tensor
+
+    @staticmethod
+    def __new__(  # noqa: PYI034  (final in use)
+        cls, rows: int, row: Tensor, column: Tensor, weight: Tensor, base: Tensor
+    ) -> MixedRows:
+        made = Tensor._make_wrapper_subclass(
+            cls, (rows, *base.shape[1:]), dtype=base.dtype, device=base.device
+        )
+        made.base, made.row, made.column, made.weight = base, row, column, weight
+        return made
+
+    def plain(self) -> Tensor:
+        return self.times(self.base)
+
+    def times(self, base: Tensor) -> Tensor:
+        """M @ base for any base with as many rows."""
+        picked = base.index_select(0, self.column) * self.weight[:, None]
+        # scatter_add_ with an expanded index has a fast path that index_add_ lacks on CPUs.
+        into = base.new_zeros(self.shape[0], base.shape[1])
+        return into.scatter_add_(0, self.row[:, None].expand_as(picked), picked)
+
+
+def _handles(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        table.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+# --- SharedRows: row-wise operations -----------------------------------------------------
+
+
+def _row_wise(func: Any) -> Handler:
+    def handler(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, SharedRows) or any(isinstance(a, Tensor) for a in args):
+            return NotImplemented
+        if any(isinstance(value, Tensor) for value in kwargs.values()) or kwargs.get("inplace"):
+            return NotImplemented
+        return SharedRows(func(x.base, *args, **kwargs), x.index)
+
+    return handler
+
+
+for _func in (
+    torch.relu, functional.relu, Tensor.relu, functional.elu, functional.gelu, functional.selu,
+    functional.leaky_relu, functional.silu, functional.softplus, torch.sigmoid, Tensor.sigmoid,
+    torch.tanh, Tensor.tanh, torch.exp, Tensor.exp, torch.abs, Tensor.abs, torch.neg, Tensor.neg,
+    Tensor.__neg__, torch.sqrt, Tensor.sqrt, Tensor.contiguous, Tensor.detach, Tensor.clone,
+    torch.clone, Tensor.float, Tensor.double,
+):  # fmt: skip
+    _SHARED[_func] = _row_wise(_func)
+
+
+@_handles(_SHARED, functional.dropout)
+def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    return x if not training or p == 0 else NotImplemented
+
+
+def _reduces_rows(x: Tensor, dim: Any) -> bool:
+    dims = [dim] if isinstance(dim, int) else list(dim or [])
+    return not dims or any(d % x.dim() == 0 for d in dims)
+
+
+def _along_row(func: Any) -> Handler:
+    def handler(x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, SharedRows) or _reduces_rows(x, dim):
+            return NotImplemented
+        return SharedRows(func(x.base, dim, *args, **kwargs), x.index)
+
+    return handler
+
+
+for _func in (torch.sum, Tensor.sum, torch.mean, Tensor.mean, torch.softmax, Tensor.softmax):
+    _SHARED[_func] = _along_row(_func)
+
+
+@_handles(_SHARED, functional.softmax, functional.log_softmax)
+def _softmax(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+@_handles(_SHARED, functional.normalize)
+def _normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    if not isinstance(x, SharedRows) or _reduces_rows(x, dim) or out is not None:
+        return NotImplemented
+    return SharedRows(functional.normalize(x.base, p, dim, eps), x.index)
+
+
+@_handles(_SHARED, functional.layer_norm)
+def _layer_norm(x: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(x, SharedRows) or len(shape) >= x.dim():
+        return NotImplemented
+    return SharedRows(functional.layer_norm(x.base, shape, *args, **kwargs), x.index)
+
+
+@_handles(_SHARED, functional.batch_norm)
+def _batch_norm(
+    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, *args: Any, **kwargs: Any,
+) -> Any:  # fmt: skip
+    if training or mean is None or not isinstance(x, SharedRows):
+        return NotImplemented
+    done = functional.batch_norm(x.base, mean, var, weight, bias, False, *args, **kwargs)
+    return SharedRows(done, x.index)
+
+
+@_handles(_SHARED, functional.linear)
+def _linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if not isinstance(x, SharedRows) or isinstance(weight, _Lazy):
+        return NotImplemented
+    return SharedRows(functional.linear(x.base, weight, bias), x.index)
+
+
+@_handles(_SHARED, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
+def _matmul(x: Any, y: Any) -> Any:
+    if not isinstance(x, SharedRows) or isinstance(y, _Lazy) or x.dim() != 2 or y.dim() != 2:
+        return NotImplemented
+    return SharedRows(x.base @ y, x.index)
+
+
+@_handles(_SHARED, Tensor.view, Tensor.reshape, torch.reshape)
+def _view(x: Any, *shape: Any) -> Any:
+    if not isinstance(x, SharedRows) or isinstance(shape[0], torch.dtype):
+        return NotImplemented
+    sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
+    row = x.base[:1].numel()
+    if sizes[0] == -1:
+        known = 1
+        for size in sizes[1:]:
+            known *= size
+        if known != row:
+            return NotImplemented
+    elif sizes[0] != x.shape[0]:
+        return NotImplemented
+    return SharedRows(x.base.reshape(x.base.shape[0], *sizes[1:]), x.index)
+
+
+def _same_for_all_rows(x: Tensor, other: Any) -> bool:
+    if not isinstance(other, Tensor):
+        return True
+    if isinstance(other, _Lazy) or other.dim() > x.dim():
+        return False
+    return other.dim() < x.dim() or (other.shape[0] == 1 and x.dim() > 0)
+
+
+def _binary(func: Any) -> Handler:
+    def handler(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(x, SharedRows) and isinstance(y, SharedRows):
+            if x.index is not y.index or x.dim() != y.dim():
+                return NotImplemented
+            return SharedRows(func(x.base, y.base, *args, **kwargs), x.index)
+        if isinstance(x, SharedRows) and _same_for_all_rows(x, y):
+            return SharedRows(func(x.base, y, *args, **kwargs), x.index)
+        if isinstance(y, SharedRows) and _same_for_all_rows(y, x):
+            return SharedRows(func(x, y.base, *args, **kwargs), y.index)
+        return NotImplemented
+
+    return handler
+
+
+_MULTIPLY = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
+_ADD = (torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__)
+_DIVIDE = (torch.div, Tensor.div, Tensor.__truediv__)
+for _func in (*_MULTIPLY, *_ADD, *_DIVIDE, torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__):
+    _SHARED[_func] = _binary(_func)
+
+
+# --- gathering and adding up rows -----------------------------------------------------------
+
+
+@_handles(_SHARED, Tensor.index_select, torch.index_select)
+def _index_select(x: Any, dim: int, index: Tensor) -> Any:
+    if not isinstance(x, SharedRows) or dim % x.dim() != 0 or isinstance(index, _Lazy):
+        return NotImplemented
+    return SharedRows(x.base, x.index.index_select(0, index))
+
+
+@_handles(_SHARED, Tensor.__getitem__)
+def _getitem(x: Any, key: Any) -> Any:
+    if not isinstance(x, SharedRows):
+        return NotImplemented
+    if isinstance(key, slice) or (isinstance(key, Tensor) and key.dim() == 1):
+        return SharedRows(x.base, x.index[key])
+    return NotImplemented
+
+
+@_handles(_SHARED, Tensor.expand_as)
+@_handles(_MIXED, Tensor.expand_as)
+def _expand_as(x: Any, other: Tensor) -> Any:
+    return x.expand(other.shape) if not isinstance(x, _Lazy) else NotImplemented
+
+
+@_handles(_SHARED, Tensor.new_zeros)
+def _new_zeros(x: SharedRows, *shape: Any, **kwargs: Any) -> Any:
+    sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    if len(sizes) != 2 or x.dim() != 2 or tuple(sizes[1:]) != tuple(x.shape[1:]) or kwargs:
+        return x.base.new_zeros(*shape, **kwargs)
+    none = x.index[:0]
+    return MixedRows(sizes[0], none, none, x.base.new_zeros(0), x.base)
+
+
+@_handles(_SHARED, Tensor.new_ones)
+@_handles(_MIXED, Tensor.new_ones)
+def _new_ones(x: Any, *shape: Any, **kwargs: Any) -> Tensor:
+    return x.base.new_ones(*shape, **kwargs)
+
+
+def _as_mixed(x: Any) -> MixedRows | None:
+    if isinstance(x, MixedRows):
+        return x
+    if isinstance(x, SharedRows) and x.dim() == 2:
+        rows = torch.arange(x.shape[0], device=x.device)
+        return MixedRows(x.shape[0], rows, x.index, x.base.new_ones(x.shape[0]), x.base)
+    return None
+
+
+def _column(value: Any, rows: int) -> Tensor | None:
+    """`value` as one number a row, if that is what it is."""
+    if not isinstance(value, Tensor) or isinstance(value, _Lazy) or value.dim() != 2:
+        return None
+    if value.shape[0] != rows or (value.shape[1] > 1 and value.stride(1) != 0):
+        return None
+    return value[:, 0]
+
+
+@_handles(_MIXED, Tensor.scatter_add_)
+def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
+    mixed = _as_mixed(source)
+    target = None if mixed is None else _column(index, mixed.shape[0])
+    if mixed is None or target is None or dim != 0 or not isinstance(into, MixedRows):
+        return NotImplemented
+    if into.row.numel() or mixed.base is not into.base:
+        return NotImplemented
+    return MixedRows(into.shape[0], target[mixed.row], mixed.column, mixed.weight, mixed.base)
+
+
+@_handles(_MIXED, *_DIVIDE)
+def _mixed_divide(x: Any, y: Any) -> Any:
+    if not isinstance(x, MixedRows):
+        return NotImplemented
+    if isinstance(y, (int, float)):
+        return MixedRows(x.shape[0], x.row, x.column, x.weight / y, x.base)
+    column = _column(y, x.shape[0])
+    if column is None:
+        return NotImplemented
+    return MixedRows(x.shape[0], x.row, x.column, x.weight / column[x.row], x.base)
+
+
+@_handles(_MIXED, *_MULTIPLY)
+def _mixed_multiply(x: Any, y: Any) -> Any:
+    return _scaled(x, y) if isinstance(x, MixedRows) else _scaled(y, x)
+
+
+def _scaled(x: Any, factor: Any) -> Any:
+    if not isinstance(x, MixedRows):
+        return NotImplemented
+    if isinstance(factor, (int, float)) or (isinstance(factor, Tensor) and factor.numel() == 1):
+        if isinstance(factor, _Lazy):
+            return NotImplemented
+        scale = factor if isinstance(factor, (int, float)) else factor.reshape(())
+        return MixedRows(x.shape[0], x.row, x.column, x.weight * scale, x.base)
+    column = _column(factor, x.shape[0])
+    if column is None:
+        return NotImplemented
+    return MixedRows(x.shape[0], x.row, x.column, x.weight * column[x.row], x.base)
+
+
+@_handles(_MIXED, *_ADD)
+def _mixed_add(x: Any, y: Any) -> Any:
+    first, second = _as_mixed(x), _as_mixed(y)
+    if first is None or second is None or first.shape != second.shape:
+        return NotImplemented
+    shared = first.base is second.base
+    shift = 0 if shared else first.base.shape[0]
+    return MixedRows(
+        first.shape[0],
+        torch.cat([first.row, second.row]),
+        torch.cat([first.column, second.column + shift]),
+        torch.cat([first.weight, second.weight]),
+        first.base if shared else torch.cat([first.base, second.base]),
+    )
+
+
+@_handles(_MIXED, functional.linear)
+def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if not isinstance(x, MixedRows) or isinstance(weight, _Lazy):
+        return NotImplemented
+    done = x.times(functional.linear(x.base, weight))
+    return done if bias is None else done + bias
+
+
+@_handles(_MIXED, functional.dropout)
+def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    return x if not training or p == 0 else NotImplemented

@@ -1,0 +1,197 @@
+"""The game: a set of switched-on players in, the model's score out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.engine.field import restricted
+from graphsvx.engine.states import Bools, States, keys, reachable
+from graphsvx.engine.survey import Survey
+from graphsvx.generators.base import Generator, Scene
+from graphsvx.graph import Ids
+from graphsvx.query import Query
+
+Side = Literal["features", "nodes", "joint"]
+
+# Rows that are turned into states at once: bounds the memory of on/off matrices.
+_BLOCK_BYTES = 64 * 2**20
+
+
+@dataclass(eq=False)
+class FunctionGame:
+    """A game given by a function of coalitions: for tests, peers and one's own games."""
+
+    function: Callable[[Bools], Tensor]
+    players: int
+    _known: dict[bytes, int] = field(default_factory=dict)
+    _rows: list[Bools] = field(default_factory=list)
+    _values: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """Distinct coalitions that were evaluated."""
+        return len(self._values)
+
+    def states(self, rows: Bools) -> Ids:
+        """Each distinct coalition is a state of its own."""
+        found = []
+        for key, row in zip(keys(rows), rows, strict=True):
+            if key not in self._known:
+                self._known[key] = len(self._rows)
+                self._rows.append(row)
+            found.append(self._known[key])
+        return np.asarray(found, dtype=np.int64)
+
+    def values(self, states: Ids) -> Tensor:
+        """Call the function for what is not known yet."""
+        new = [int(state) for state in np.unique(states) if int(state) not in self._values]
+        if new:
+            out = self.function(np.stack([self._rows[state] for state in new])).double()
+            out = out[:, None] if out.dim() == 1 else out
+            self._values.update(zip(new, out, strict=True))
+        return torch.stack([self._values[int(state)] for state in states])
+
+    def senders(self) -> Bools | None:
+        """Nothing is known about its structure."""
+        return None
+
+
+@dataclass(eq=False)
+class GraphGame:
+    """Features of the explained node, other nodes, or both, on a surveyed field."""
+
+    query: Query
+    survey: Survey
+    scene: Scene
+    generator: Generator
+    side: Side
+    rest_on: bool
+    """Whether the players of the other side are on (relative efficiency) or off."""
+    _known: dict[bytes, int] = field(default_factory=dict)
+    _blocks: list[tuple[int, States, Bools]] = field(default_factory=list)
+    _values: Tensor | None = None
+    _done: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    @property
+    def players(self) -> int:
+        """M."""
+        here = self.scene.players
+        counts = {"features": here.features, "nodes": here.nodes}
+        return counts.get(self.side, here.features + here.nodes)
+
+    @property
+    def calls(self) -> int:
+        """Distinct perturbed graphs that have gone through the model."""
+        return int(self._done.sum())
+
+    def _split(self, rows: Bools) -> tuple[Bools, Bools]:
+        here, count = self.scene.players, len(rows)
+        if self.side == "joint":
+            return rows[:, : here.features], rows[:, here.features :]
+        if self.side == "features":
+            return rows, np.full((count, here.nodes), self.rest_on)
+        return np.full((count, here.features), self.rest_on), rows
+
+    def states(self, rows: Bools) -> Ids:
+        """Canonical states: what differs only where it cannot matter is the same."""
+        step = max(1, _BLOCK_BYTES // (16 * self.scene.field.size + 2 * len(self.scene.field.edges)))
+        found = [self._block(rows[first : first + step]) for first in range(0, len(rows), step)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+    def _block(self, rows: Bools) -> Ids:
+        features_on, nodes_on = self._split(rows)
+        states = self.generator(self.scene, features_on, nodes_on)
+        area = self.scene.field
+        if self.query.kind == "graph":
+            live = np.ones((len(states), area.size), dtype=bool)
+            parts = [states.edges(area)]
+        else:
+            live = reachable(states, area, self.survey.depth)
+            parts = [live]
+            if states.joined is not None or states.cut is not None:
+                kept = states.edges(area)
+                kept &= live[:, area.target]
+                parts.append(kept)
+        if self.side != "nodes" or states.joined is not None:
+            # Feature rows are named by position in this block's table: name them by content.
+            parts.append(features_on)
+        if states.joined is not None:
+            parts.append(np.where(live, states.rows >= area.size + area.rim, False))
+        found = np.empty(len(rows), dtype=np.int64)
+        new: list[int] = []
+        start = len(self._known)
+        for position, key in enumerate(keys(*parts)):
+            number = self._known.setdefault(key, start + len(new))
+            if number == start + len(new):
+                new.append(position)
+            found[position] = number
+        if new:
+            chosen = np.asarray(new)
+            self._blocks.append((start, states.take(chosen), live[chosen]))
+            self._done = np.concatenate([self._done, np.zeros(len(new), dtype=bool)])
+        return found
+
+    def values(self, states: Ids) -> Tensor:
+        """Play what has not been played yet, as few batches as memory allows."""
+        wanted = np.zeros(len(self._known), dtype=bool)
+        wanted[states] = True
+        wanted &= ~self._done
+        for start, block, live in self._blocks:
+            chosen = np.flatnonzero(wanted[start : start + len(block)])
+            if len(chosen):
+                out = self.survey.evaluate(self.scene.field, block.take(chosen), live[chosen])
+                self._store(start + chosen, self.query.read(out))
+        assert self._values is not None
+        return self._values[torch.from_numpy(states)]
+
+    def _store(self, states: Ids, scores: Tensor) -> None:
+        if self._values is None:
+            self._values = scores.new_zeros(0, scores.shape[1], device="cpu")
+        missing = len(self._known) - len(self._values)
+        if missing > 0:
+            empty = self._values.new_zeros(missing, self._values.shape[1])
+            self._values = torch.cat([self._values, empty])
+        self._values[torch.from_numpy(states)] = scores.cpu()
+        self._done[states] = True
+
+    def senders(self) -> Bools | None:
+        """Edges between players, through nodes that are always on where there are such."""
+        here, area = self.scene.players, self.scene.field
+        if self.side != "nodes" or not self.generator.severs or self.query.kind == "graph":
+            return None
+        if here.nodes != len(here.node_members):
+            return None
+        size = area.size
+        if size > 2048:  # far too many connected sets to enumerate anyway
+            return None
+        inner = area.inner
+        sends = np.zeros((size, size), dtype=bool)
+        sends[area.target[inner], area.source[inner]] = True
+        always = np.ones(size, dtype=bool)
+        always[here.node_members] = False
+        always[: area.centres] = False
+        for node in np.flatnonzero(always):  # contract: who hears `node` hears its senders
+            sends |= sends[:, node : node + 1] & sends[node]
+        to_players = sends[here.node_members][:, here.node_members]
+        to_centre = sends[: area.centres].any(0)[here.node_members]
+        return np.concatenate([to_players, to_centre[None]])
+
+
+def feature_scene(scene: Scene, survey: Survey) -> Scene:
+    """The scene of a feature game: with all nodes off, only what still reaches the centres."""
+    area = scene.field
+    on = np.ones((1, area.size), dtype=bool)
+    on[:, scene.players.node_members] = False
+    rows = np.broadcast_to(np.arange(area.size), on.shape)
+    live = reachable(States(on, rows, scene.table()[:0]), area, survey.depth)[0]
+    left = restricted(area, np.flatnonzero(live))
+    none = np.zeros(0, dtype=np.int64)
+    here = scene.players
+    players = type(here)(here.feature_members, here.feature_owner, none, none)
+    return Scene(scene.graph, left, players, scene.reference)

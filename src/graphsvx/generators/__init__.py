@@ -1,0 +1,7 @@
+"""GEN: masks -> perturbed graphs (X', A')."""
+
+from graphsvx.generators.base import Generator, Scene
+from graphsvx.generators.indirect import Indirect
+from graphsvx.generators.isolate import Isolate
+
+__all__ = ["Generator", "Indirect", "Isolate", "Scene"]

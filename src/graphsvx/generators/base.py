@@ -1,0 +1,46 @@
+"""What every graph generator gets, and what it must give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from graphsvx.engine.field import Field, tensor
+from graphsvx.engine.states import Bools, States
+from graphsvx.graph import Graph
+from graphsvx.players import Players
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Where a game is played: the field, its players, and what switched-off features become."""
+
+    graph: Graph
+    field: Field
+    players: Players
+    reference: Tensor
+    """The value of each switched-off feature: mu, or another vector (contrastive)."""
+
+    def table(self) -> Tensor:
+        """Feature rows of the field and its rim, in local order."""
+        return self.graph.x.index_select(0, tensor(self.field.ids, self.graph.x.device))
+
+
+class Generator(Protocol):
+    """Turns masks over features [rows, B] and nodes [rows, D] into perturbed graphs."""
+
+    @property
+    def severs(self) -> bool:
+        """True if a switched-off node cuts off all that reach the explained node through it."""
+        ...
+
+    def prepare(self, scene: Scene, rng: torch.Generator) -> Generator:
+        """The generator with everything drawn that is drawn once per explanation."""
+        ...
+
+    def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
+        """One perturbed graph a row."""
+        ...

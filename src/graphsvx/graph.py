@@ -1,0 +1,177 @@
+"""The user's graph, checked once, with an index that is built once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from graphsvx.errors import InputError
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """In-edges by destination (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
+
+    order: Ids
+    start: Ids
+
+    def edges_into(self, nodes: Ids) -> Ids:
+        """Positions of all edges that end in `nodes`, at a cost that follows their number."""
+        first, last = self.start[nodes], self.start[nodes + 1]
+        lengths = last - first
+        total = int(lengths.sum())
+        # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
+        steps = np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return self.order[np.repeat(first, lengths) + steps]
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """mu and sigma of every feature over the nodes of the graph (float64)."""
+
+    mean: Tensor
+    std: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A checked graph: features X, directed edges, and what edges carry."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    edge_attr: Tensor | None
+    y: Tensor | None
+    index: Index
+    statistics: Statistics
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.x.shape[0]
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return self.x.shape[1]
+
+    @property
+    def num_edges(self) -> int:
+        """Directed edges."""
+        return self.edge_index.shape[1]
+
+
+# Weak in the tensor: an index goes with the graph that it was made from.
+_INDEXES: Any = WeakTensorKeyDictionary()
+_STATISTICS: Any = WeakTensorKeyDictionary()
+
+
+def _version(tensor: Tensor) -> int:
+    """Grows with each in-place change, so that an edited tensor is read again."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def check(data: Any) -> Graph:
+    """Check `data` (a PyG `Data` or anything with `x` and `edge_index`) and index it.
+
+    Index and statistics are kept as long as the tensors live and are not changed in place.
+    """
+    x = _features(getattr(data, "x", None))
+    edge_index = getattr(data, "edge_index", None)
+    if edge_index is None:
+        raise InputError(
+            "data must have an edge_index of shape [2, edges]; it has none "
+            "(an adj_t is turned into one by torch_geometric.utils.to_edge_index)"
+        )
+    known = _INDEXES.get(edge_index) if isinstance(edge_index, Tensor) else None
+    if known is not None and known[0] == (_version(edge_index), x.shape[0]):
+        index = known[1]
+    else:
+        index = _make_index(edge_index, x.shape[0])
+        _INDEXES[edge_index] = ((_version(edge_index), x.shape[0]), index)
+    known = _STATISTICS.get(x)
+    if known is not None and known[0] == _version(x):
+        statistics = known[1]
+    else:
+        statistics = _make_statistics(x)
+        _STATISTICS[x] = (_version(x), statistics)
+    edges = edge_index.shape[1]
+    weight = _edge_values(data, "edge_weight", edges)
+    if weight is not None and weight.dim() != 1:
+        raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
+    y = getattr(data, "y", None)
+    if not isinstance(y, Tensor) or y.dim() != 1 or y.shape[0] != x.shape[0]:
+        y = None
+    return Graph(x, edge_index, weight, _edge_values(data, "edge_attr", edges), y, index, statistics)
+
+
+def _features(x: Any) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise InputError(f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}")
+    if x.dim() != 2:
+        raise InputError(f"data.x must be of shape [nodes, features], got {list(x.shape)}")
+    if x.shape[0] == 0:
+        raise InputError("the graph is empty: data.x has no rows")
+    if x.layout != torch.strided:
+        raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
+    if not x.is_floating_point():
+        raise InputError(f"data.x must be of a floating type, got {x.dtype}; use data.x.float()")
+    return x
+
+
+def _make_index(edge_index: Any, nodes: int) -> Index:
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        raise InputError(
+            f"data.edge_index must be a dense tensor of shape [2, edges], got {type(edge_index).__name__}"
+        )
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise InputError(f"data.edge_index must be of shape [2, edges], got {list(edge_index.shape)}")
+    if edge_index.dtype != torch.long:
+        raise InputError(
+            f"data.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
+        )
+    if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
+        raise InputError(
+            f"data.edge_index must name nodes from 0 to {nodes - 1}, "
+            f"got {int(edge_index.min())} to {int(edge_index.max())}"
+        )
+    destination = edge_index[1].cpu().numpy()
+    order = np.argsort(destination, kind="stable")
+    start = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(destination, minlength=nodes), out=start[1:])
+    return Index(order, start)
+
+
+def _make_statistics(x: Tensor) -> Statistics:
+    # Columns in blocks: a float64 copy of all of a large x would double its memory.
+    means, stds = [], []
+    for block in x.split(max(1, 2**24 // x.shape[0]), dim=1):
+        if not bool(torch.isfinite(block).all()):
+            row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
+            raise InputError(
+                f"data.x must be finite, got {float(x[row, column])} at node {row}, feature {column}"
+            )
+        wide = block.double()
+        means.append(wide.mean(0))
+        stds.append(wide.std(0, unbiased=False))
+    if not means:
+        return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
+    return Statistics(torch.cat(means), torch.cat(stds))
+
+
+def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
+    value = getattr(data, name, None)
+    if value is None:
+        return None
+    if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != edges:
+        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
+    return value

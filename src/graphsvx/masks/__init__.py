@@ -1,0 +1,19 @@
+"""MASK: which coalitions are played, and how much each of them weighs."""
+
+from graphsvx.masks.base import Mask, Masks
+from graphsvx.masks.exact import All, Auto, Connected
+from graphsvx.masks.paired import Paired
+from graphsvx.masks.smart import Random, Smart, SmarterSeparate, SmartSeparate
+
+__all__ = [
+    "All",
+    "Auto",
+    "Connected",
+    "Mask",
+    "Masks",
+    "Paired",
+    "Random",
+    "Smart",
+    "SmartSeparate",
+    "SmarterSeparate",
+]

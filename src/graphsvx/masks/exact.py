@@ -1,0 +1,130 @@
+"""Masks that give the Shapley values themselves, and the one that decides when to use them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import gammaln
+
+from graphsvx.engine.states import Bools
+from graphsvx.errors import BudgetError
+from graphsvx.masks.base import Game, Mask, Masks, all_rows, kernel_masks
+from graphsvx.masks.paired import Paired
+
+MOST_PLAYERS = 24
+"""All 2^M coalitions of more players than this do not fit in memory."""
+
+
+@dataclass(frozen=True)
+class All:
+    """All 2^M coalitions of one joint game over features and nodes (the paper's ALL).
+
+    `separate=True` enumerates the two games of relative efficiency instead. The budget is not
+    looked at: this is the reference that others are measured against.
+    """
+
+    separate: bool = False
+
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+        """Every coalition, weighted by the kernel."""
+        if game.players > MOST_PLAYERS:
+            raise BudgetError(
+                f"All needs at most {MOST_PLAYERS} players, got {game.players} (2^{game.players} "
+                f"coalitions); use Auto() or Paired()"
+            )
+        masks = kernel_masks(game, all_rows(game.players))
+        return Masks(masks.rows, masks.states, masks.weights, exact=True)
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Exact values from connected sets alone, where the score depends on nothing else.
+
+    Without the indirect effect, the explained node sees only the switched-on nodes that can
+    reach it through switched-on nodes. One such set R with boundary B (the switched-off nodes
+    that send into it) stands for all coalitions that contain R and avoid B, and these have
+    closed-form weights: (r-1)! b! / (r+b)! for a member, -r! (b-1)! / (r+b)! for the boundary.
+    """
+
+    separate = True
+
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+        """All connected sets; a BudgetError if they are more than the budget."""
+        found = connected_sets(game.senders(), budget)
+        if found is None:
+            raise BudgetError(
+                f"the connected sets of this game do not fit {budget} model calls, or it is not "
+                f"a game on nodes; use Auto() or Paired(), or allow more samples"
+            )
+        return connected_masks(game, *found)
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Exact where the distinct states of a game fit its budget, `otherwise` (Paired) where not."""
+
+    otherwise: Mask = Paired()
+    separate = True
+
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
+        """The cheapest exact way that fits, or an estimate."""
+        found = connected_sets(game.senders(), budget)
+        if found is not None:
+            return connected_masks(game, *found)
+        if game.players <= MOST_PLAYERS and 1 << game.players <= budget:
+            return All(separate=True)(game, budget, rng)
+        return self.otherwise(game, budget, rng)
+
+
+def connected_sets(senders: Bools | None, most: int) -> tuple[Bools, Bools] | None:
+    """All sets that are connected to the explained node, with their boundaries, or None.
+
+    None if there are more than `most`, or no structure is known. Level by level: each unfinished
+    set branches on its first boundary node, which is either let in or kept out for good.
+    """
+    if senders is None:
+        return None
+    players = senders.shape[1]
+    sets, bounds = [], []
+    inside = np.zeros((1, players), dtype=bool)
+    outside = np.zeros((1, players), dtype=bool)
+    heard = senders[-1:].copy()
+    leaves = 0
+    while len(inside):
+        open_ = heard & ~inside & ~outside
+        more = open_.any(1)
+        sets.append(inside[~more])
+        bounds.append(outside[~more])
+        leaves += int((~more).sum())
+        # Each unfinished set has at least two descendants that are finished.
+        if leaves + 2 * int(more.sum()) > most:
+            return None
+        inside, outside, heard, open_ = inside[more], outside[more], heard[more], open_[more]
+        branch = open_.argmax(1)
+        at = np.arange(len(branch))
+        with_it, without_it = inside.copy(), outside.copy()
+        with_it[at, branch] = True
+        without_it[at, branch] = True
+        inside = np.concatenate([with_it, inside])
+        outside = np.concatenate([outside, without_it])
+        heard = np.concatenate([heard | senders[branch], heard])
+    return np.concatenate(sets), np.concatenate(bounds)
+
+
+def connected_masks(game: Game, sets: Bools, bounds: Bools) -> Masks:
+    """Connected sets as rows, with the map from their values to exact credit."""
+    r = sets.sum(1).astype(np.float64)
+    b = bounds.sum(1).astype(np.float64)
+    whole = gammaln(r + b + 1)
+    member = np.exp(gammaln(np.maximum(r, 1)) + gammaln(b + 1) - whole)
+    border = np.exp(gammaln(r + 1) + gammaln(np.maximum(b, 1)) - whole)
+    credit = np.where(sets, member[:, None], 0.0) - np.where(bounds, border[:, None], 0.0)
+    return Masks(
+        rows=sets,
+        states=game.states(sets),
+        weights=np.ones(len(sets)),
+        exact=True,
+        credit=torch.from_numpy(credit),
+    )

@@ -1,0 +1,220 @@
+"""The explained model f: how it is called, and how its output becomes a score."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+
+from graphsvx.errors import InputError, ModelError
+from graphsvx.graph import Graph
+
+Output = Literal["raw", "probs", "log_probs"]
+Scale = Literal["probability", "logit", "log_odds", "value"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model with what is known about calling it."""
+
+    call: Callable[..., Any]
+    takes: frozenset[str]
+    """Which of edge_weight, edge_attr and batch it is given."""
+    output: Output = "raw"
+    scale: Scale = "probability"
+
+    def __call__(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        """The model's raw output for one graph, [nodes or graphs, outputs]."""
+        given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "batch": batch}
+        named = {name: given[name] for name in self.takes if given[name] is not None}
+        try:
+            out = self.call(x, edge_index, **named)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
+                f"edges: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(out, Tensor):
+            raise ModelError(
+                f"the model must return one tensor, got {type(out).__name__}; wrap it in a "
+                f"function that returns the scores"
+            )
+        rows = x.shape[0] if batch is None else int(batch[-1]) + 1
+        if out.dim() == 1 and out.shape[0] == rows:
+            out = out[:, None]
+        if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
+            raise ModelError(
+                f"the model must return a tensor of shape [{rows}, outputs], got {list(out.shape)}"
+            )
+        return out
+
+    def scores(self, out: Tensor) -> Tensor:
+        """What is explained, float64: the model's output on the chosen scale.
+
+        A single output on a probability scale is read as the logit (or probability) of the
+        second of two classes.
+        """
+        out = out.double()
+        if not bool(torch.isfinite(out).all()) and not (
+            # A certain prediction has log-probability -inf; that is a valid probability of 0.
+            self.output == "log_probs" and not bool((out.isnan() | (out == torch.inf)).any())
+        ):
+            raise ModelError("the model returned NaN or infinite scores; nothing can be explained")
+        if self.scale == "value":
+            return out
+        if out.shape[-1] == 1:
+            out = self._two_classes(out)
+        if self.output == "raw":
+            log_probs = out.log_softmax(-1)
+            logits = out
+        else:
+            log_probs = out.log() if self.output == "probs" else out
+            logits = log_probs
+        if self.scale == "probability":
+            return log_probs.exp()
+        scores = logits if self.scale == "logit" else log_odds(logits)
+        if not bool(torch.isfinite(scores).all()):
+            raise ModelError(
+                f"a probability of exactly 0 or 1 has no finite {self.scale}; "
+                f'use scale="probability", or output="raw" with a model that returns logits'
+            )
+        return scores
+
+    def _two_classes(self, out: Tensor) -> Tensor:
+        if self.output == "raw":
+            return torch.cat([torch.zeros_like(out), out], -1)
+        if self.output == "probs":
+            return torch.cat([1 - out, out], -1)
+        return torch.cat([torch.log1p(-out.exp()), out], -1)
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """log p_c / (1 - p_c) for every class, without leaving log space."""
+    classes = logits.shape[-1]
+    others = logits[..., None, :].expand(*logits.shape, classes)
+    own = torch.eye(classes, dtype=torch.bool, device=logits.device)
+    return logits - others.masked_fill(own, -torch.inf).logsumexp(-1)
+
+
+def check(
+    model: Callable[..., Any],
+    graph: Graph,
+    output: Output = "raw",
+    scale: Scale = "probability",
+    whole_graphs: bool = False,
+) -> Model:
+    """Find out which of the graph's attributes the model takes, by its signature."""
+    if not callable(model):
+        raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
+    if output not in get_args(Output):
+        raise InputError(f"output must be one of {get_args(Output)}, got {output!r}")
+    if scale not in get_args(Scale):
+        raise InputError(f"scale must be one of {get_args(Scale)}, got {scale!r}")
+    function = model.forward if isinstance(model, nn.Module) else model
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some builtins have no signature
+        parameters = {}  # type: ignore[assignment]  # an empty mapping of the same kind
+    available = {
+        "edge_weight": graph.edge_weight is not None,
+        "edge_attr": graph.edge_attr is not None,
+        "batch": whole_graphs,
+    }
+    for name, parameter in list(parameters.items())[2:]:
+        required = parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        )
+        if required and not available.get(name, False):
+            raise InputError(
+                f"the model needs {name!r}, which "
+                + (f"data does not have; set data.{name}" if name in available else
+                   "graphsvx cannot supply; wrap the model in a function of (x, edge_index)")
+            )
+    takes = frozenset(name for name, here in available.items() if here and name in parameters)
+    if whole_graphs and "batch" not in takes:
+        raise InputError(
+            "explaining a graph needs a model that takes `batch`, got a model with the arguments "
+            f"{list(parameters)}"
+        )
+    return Model(model, takes, output, scale)
+
+
+@contextmanager
+def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
+    """Eval mode, no gradients, and everything as it was afterwards, whatever happens.
+
+    Restored: each submodule's train/eval mode, gradient mode, torch's random state.
+    """
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modes = [module.training for module in modules]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            for module in modules:
+                module.training = False
+            yield
+        finally:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+
+_DEPTHS: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
+
+
+def depth(model: Model, graph: Graph) -> int | None:
+    """Rounds of message passing in one call: how many hops away a node can matter.
+
+    Counted by running the model once on a graph of one node, which also sees layers that pass
+    messages several times (APPNP, SGC). None where nothing is counted: not a PyG model.
+    """
+    module = model.call
+    if not isinstance(module, nn.Module):
+        return None
+    if module not in _DEPTHS:
+        _DEPTHS[module] = _count(model, graph)
+    return _DEPTHS[module]
+
+
+def _count(model: Model, graph: Graph) -> int | None:
+    assert isinstance(model.call, nn.Module)
+    layers = [layer for layer in model.call.modules() if isinstance(layer, MessagePassing)]
+    if not layers:
+        return None
+    rounds = 0
+
+    def count(*_: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+
+    hooks = [layer.register_propagate_forward_pre_hook(count) for layer in layers]
+    none = slice(0, 0)
+    try:
+        model(
+            graph.x[:1],
+            graph.edge_index[:, none],
+            None if graph.edge_weight is None else graph.edge_weight[none],
+            None if graph.edge_attr is None else graph.edge_attr[none],
+            torch.zeros(1, dtype=torch.long, device=graph.x.device),
+        )
+    except ModelError:
+        return len(layers)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return rounds or None

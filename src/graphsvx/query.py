@@ -1,0 +1,127 @@
+"""What is asked: which prediction of which model on which graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx import graph as graphs
+from graphsvx import model as models
+from graphsvx.errors import InputError, TargetError
+from graphsvx.explanation import Kind
+from graphsvx.graph import Graph, Ids
+from graphsvx.model import Model, Output, Scale
+
+Target = int | None
+Readout = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One question: the score of a node, a group of nodes or a graph, for one or all outputs."""
+
+    model: Model
+    graph: Graph
+    kind: Kind
+    centres: Ids
+    """The explained nodes U; empty for a graph."""
+    target: Target = None
+    """The explained output; None: the predicted one."""
+    all_outputs: bool = False
+    class_names: tuple[str, ...] | None = None
+    memory: int = 512 * 2**20
+    """Bytes that a batch of perturbed graphs may take."""
+
+    def read(self, out: Tensor) -> Tensor:
+        """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
+
+        For a group U the score is the average over its nodes.
+        """
+        return self.model.scores(out).mean(1)
+
+    def choose(self, prediction: Tensor) -> tuple[tuple[int, ...], int]:
+        """The outputs to explain and the one to speak of, given the full prediction [outputs]."""
+        outputs = prediction.shape[0]
+        target = self.target
+        if target is None:
+            if self.model.scale != "value":
+                target = int(prediction.argmax())
+            elif outputs == 1 or self.all_outputs:
+                target = 0
+            else:
+                raise TargetError(
+                    f"the model has {outputs} outputs; say which one to explain with "
+                    f'target=0..{outputs - 1}, or ask for targets="all"'
+                )
+        if not 0 <= target < outputs:
+            raise TargetError(f"target must be from 0 to {outputs - 1}, got {target}")
+        return (tuple(range(outputs)) if self.all_outputs else (target,)), target
+
+
+def ask(
+    model: Callable[..., Any],
+    data: Any,
+    *,
+    node: int | None = None,
+    nodes: Sequence[int] | Tensor | None = None,
+    graph: bool = False,
+    target: int | None = None,
+    targets: Literal["all"] | None = None,
+    output: Output = "raw",
+    scale: Scale = "probability",
+    class_names: Sequence[str] | None = None,
+    memory: int = 512 * 2**20,
+) -> Query:
+    """Check everything that can be checked before any work, and write the question down."""
+    checked = graphs.check(data)
+    asked = [name for name, given in (("node", node is not None), ("nodes", nodes is not None),
+                                      ("graph", graph)) if given]  # fmt: skip
+    if len(asked) != 1:
+        got = " and ".join(asked) or "none of them"
+        raise InputError(f"say what to explain by one of node=, nodes= or graph=True, got {got}")
+    if targets not in (None, "all"):
+        raise TargetError(f'targets must be "all" or left out, got {targets!r}')
+    if memory < 1:
+        raise InputError(f"memory must be a positive number of bytes, got {memory}")
+    kind: Kind = "graph" if graph else "node" if node is not None else "nodes"
+    return Query(
+        model=models.check(model, checked, output, scale, whole_graphs=graph),
+        graph=checked,
+        kind=kind,
+        centres=_centres(node, nodes, checked.num_nodes),
+        target=None if target is None else whole_number(target, "target"),
+        all_outputs=targets == "all",
+        class_names=None if class_names is None else tuple(class_names),
+        memory=memory,
+    )
+
+
+def whole_number(value: Any, name: str) -> int:
+    """An integer from Python, numpy or a tensor of one element; nothing else."""
+    if isinstance(value, bool) or isinstance(value, (float, str)):
+        raise InputError(f"{name} must be an integer, got {value!r}")
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} must be an integer, got {value!r}") from None
+
+
+def _centres(node: Any, nodes: Any, count: int) -> Ids:
+    if node is not None:
+        chosen = [whole_number(node, "node")]
+    elif nodes is not None:
+        chosen = [whole_number(one, "each of nodes") for one in nodes]
+        if not chosen:
+            raise InputError("nodes must name at least one node, got none")
+        if len(set(chosen)) < len(chosen):
+            raise InputError("nodes must name each node once, got a node twice")
+    else:
+        chosen = []
+    for one in chosen:
+        if not 0 <= one < count:
+            raise InputError(f"node must be from 0 to {count - 1}, got {one}")
+    return np.asarray(chosen, dtype=np.int64)
