@@ -13,6 +13,8 @@ from graphsvx.data.base import DataSet, Noise, Split, generator
 from graphsvx.data.truth import NodeTruth
 from graphsvx.errors import DataError
 
+FEATURES_SUFFIX = "-noisy-features"
+NODES_SUFFIX = "-noisy-nodes"
 # The paper's constants; elsewhere the data set's own density and mean degree are taken.
 PAPER_DENSITY = {"cora": 0.013, "pubmed": 0.1}
 PAPER_RANGE = {"pubmed": (0.0, 1.0)}
@@ -40,7 +42,7 @@ def with_noisy_features(dataset: DataSet, share: float = 0.2, seed: int | None =
     before = dataset.noise or Noise.none()
     return replace(
         dataset,
-        name=f"{dataset.name}-noisy-features",
+        name=dataset.name + FEATURES_SUFFIX,
         graphs=tuple(graphs),
         feature_names=None if names is None else (*names, *(f"noise {i}" for i in range(count))),
         noise=replace(before, features=torch.cat([before.features, old + torch.arange(count)])),
@@ -82,7 +84,7 @@ def with_noisy_nodes(
     before = dataset.noise or Noise.none()
     return replace(
         dataset,
-        name=f"{dataset.name}-noisy-nodes",
+        name=dataset.name + NODES_SUFFIX,
         graphs=(Data(x=x, edge_index=edge_index, y=y),),
         split=Split(**dataset.split.parts()),
         truth=truth.extended(edge_index, count) if isinstance(truth, NodeTruth) else truth,

@@ -1,0 +1,28 @@
+"""The paper's models: made, trained, kept and loaded again.
+
+>>> from graphsvx import zoo
+>>> trained = zoo.ensure("ba-shapes")          # trains the first time, loads afterwards
+>>> logits = trained.model(trained.dataset.graph.x, trained.dataset.graph.edge_index)
+"""
+
+from graphsvx.zoo.card import Card
+from graphsvx.zoo.checkpoints import checkpoint_path, ensure, load, save
+from graphsvx.zoo.settings import Settings, models, settings_for
+from graphsvx.zoo.training import Progress, Step, Trained, accuracies, build, train
+
+__all__ = [
+    "Card",
+    "Progress",
+    "Settings",
+    "Step",
+    "Trained",
+    "accuracies",
+    "build",
+    "checkpoint_path",
+    "ensure",
+    "load",
+    "models",
+    "save",
+    "settings_for",
+    "train",
+]

@@ -1,0 +1,105 @@
+"""The card of a checkpoint: what was trained, on which bits, how well."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy
+import torch
+import torch_geometric
+
+from graphsvx.errors import DataError
+from graphsvx.zoo.settings import Settings
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything there is to know about a checkpoint but its weights.
+
+    dataset, data_seed, fingerprint: the data, and the SHA-256 of its tensors.
+    task, features, classes: sizes of the model's ends.
+    seed: of initial weights, dropout and batches.
+    accuracy: on "train", "val" and "test".
+    best_epoch: the epoch with the lowest validation loss, whose weights were kept.
+    versions: of the packages that took part.
+    weights: SHA-256 of the weights file, "" before it is written.
+    """
+
+    dataset: str
+    data_seed: int
+    fingerprint: str
+    task: str
+    features: int
+    classes: int
+    seed: int
+    settings: Settings
+    accuracy: dict[str, float]
+    best_epoch: int
+    versions: dict[str, str]
+    weights: str = ""
+
+    @property
+    def name(self) -> str:
+        """File name without ending: data set, model, seed (and the data's seed if another)."""
+        other = "" if self.data_seed == self.seed else f"-data{self.data_seed}"
+        return f"{self.dataset}-{self.settings.model}-seed{self.seed}{other}"
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Card:
+        """Back from JSON text; an error that says what is wrong with it."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"not JSON ({error})") from error
+        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+            raise DataError(f"not a card of format {FORMAT}")
+        _check_entries(values)
+        return cls(**{**values, "settings": Settings.from_json(values["settings"])})
+
+    def with_weights(self, digest: str) -> Card:
+        """The card of the checkpoint whose weights file has this SHA-256."""
+        return replace(self, weights=digest)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what takes part in training."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+_ENTRIES: dict[str, type] = {
+    "dataset": str,
+    "data_seed": int,
+    "fingerprint": str,
+    "task": str,
+    "features": int,
+    "classes": int,
+    "seed": int,
+    "settings": dict,
+    "accuracy": dict,
+    "best_epoch": int,
+    "versions": dict,
+    "weights": str,
+}
+
+
+def _check_entries(values: dict[str, Any]) -> None:
+    for name, kind in _ENTRIES.items():
+        if not isinstance(values.get(name), kind):
+            raise DataError(f"entry {name!r} must be {kind.__name__}, got {values.get(name)!r}")
+    extra = set(values) - set(_ENTRIES)
+    if extra:
+        raise DataError(f"unknown entries {', '.join(sorted(extra))}")

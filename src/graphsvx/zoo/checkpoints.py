@@ -1,0 +1,148 @@
+"""Checkpoints: weights as safetensors, and a JSON card beside them. Never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import nn
+
+from graphsvx import data
+from graphsvx.data import DataSet, models_dir
+from graphsvx.data.registry import checked_name, checked_seed
+from graphsvx.errors import DataError
+from graphsvx.files import written_whole
+from graphsvx.zoo.card import Card
+from graphsvx.zoo.settings import checked_model
+from graphsvx.zoo.training import Progress, Trained, build, train
+
+ENDING = ".safetensors"
+
+
+def checkpoint_path(
+    dataset: str, model: str | None = None, seed: int = 0, root: str | Path | None = None
+) -> Path:
+    """Where the checkpoint of a data set, model and seed lies, or would lie."""
+    chosen = checked_model(checked_name(dataset), model)
+    return models_dir(root) / f"{dataset}-{chosen}-seed{checked_seed(seed)}{ENDING}"
+
+
+def save(trained: Trained, path: str | Path | None = None, root: str | Path | None = None) -> Path:
+    """Write weights and card, both or neither; give back the path of the weights.
+
+    By default the file is named after data set, model and seed, in the models directory.
+    """
+    target = Path(path) if path else models_dir(root) / f"{trained.card.name}{ENDING}"
+    if target.suffix != ENDING:
+        raise DataError(f"a checkpoint must end in {ENDING}, got {target}")
+    state = {name: tensor.contiguous() for name, tensor in trained.model.state_dict().items()}
+    try:
+        with written_whole(target) as weights, written_whole(_card_path(target)) as card:
+            safetensors.torch.save_file(state, weights)
+            digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+            card.write_text(trained.card.with_weights(digest).to_json())
+    except OSError as error:
+        raise DataError(
+            f"the checkpoint {target} cannot be written ({error}); "
+            f"point GRAPHSVX_MODELS to a folder that can be written"
+        ) from error
+    return target
+
+
+def load(
+    name_or_path: str | Path,
+    model: str | None = None,
+    seed: int = 0,
+    root: str | Path | None = None,
+    *,
+    dataset: DataSet | None = None,
+) -> Trained:
+    """A trained model in eval mode, its card and its data set.
+
+    `name_or_path` is a data set (then `model`, `seed` and the models directory `root` say which
+    checkpoint) or the path of a `.safetensors` file. The data set is made again from the card,
+    unless it is given, and must be the one that the model was trained on, bit for bit.
+    """
+    named = str(name_or_path) in data.names()
+    if named:
+        path = checkpoint_path(str(name_or_path), model, seed, root)
+    else:
+        path = Path(name_or_path)
+        if path.suffix != ENDING:
+            checked_name(str(name_or_path))
+    card = _read_card(path)
+    if named:
+        _belongs(path, card, str(name_or_path), model, seed)
+    net = _read_weights(path, card)
+    found = dataset or data.load(card.dataset, card.data_seed)
+    if (found.name, found.fingerprint) != (card.dataset, card.fingerprint):
+        raise DataError(
+            f"{path} was trained on other data: its card says {card.dataset!r} with fingerprint "
+            f"{card.fingerprint[:12]}, the data set is {found.name!r} with {found.fingerprint[:12]}"
+            f"; {_again(card.dataset, card.settings.model, card.seed)}"
+        )
+    return Trained(net, card, found)
+
+
+def ensure(
+    dataset: str,
+    model: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    root: str | Path | None = None,
+) -> Trained:
+    """Load the checkpoint of a data set, model and seed; train and save it if there is none."""
+    path = checkpoint_path(dataset, model, seed, root)
+    if path.exists() or _card_path(path).exists():
+        return load(dataset, model, seed, root)
+    trained = train(data.load(dataset, seed), model, seed, progress)
+    save(trained, root=root)
+    return load(dataset, model, seed, root, dataset=trained.dataset)
+
+
+def _card_path(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _read_card(path: Path) -> Card:
+    card = _card_path(path)
+    for wanted in (path, card):
+        if not wanted.is_file():
+            raise DataError(
+                f"there is no file {wanted}; train the model with: graphsvx train DATASET"
+            )
+    try:
+        return Card.from_json(card.read_text())
+    except (DataError, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the card {card} is damaged: {error}; train the model again") from error
+
+
+def _belongs(path: Path, card: Card, dataset: str, model: str | None, seed: int) -> None:
+    wanted = (dataset, checked_model(dataset, model), seed)
+    found = (card.dataset, card.settings.model, card.seed)
+    if wanted != found:
+        raise DataError(
+            f"{_card_path(path)} is the card of another checkpoint: expected data set, model and "
+            f"seed {wanted}, found {found}; {_again(*wanted)}"
+        )
+
+
+def _read_weights(path: Path, card: Card) -> nn.Module:
+    again = _again(card.dataset, card.settings.model, card.seed)
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != card.weights:
+        raise DataError(f"{path} is damaged or is not the file of its card; {again}")
+    try:
+        net = build(card.settings, features=card.features, classes=card.classes, task=card.task)
+        net.load_state_dict(safetensors.torch.load(content))
+    # KeyError: a model that does not exist; RuntimeError: tensors that do not fit it.
+    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path} does not fit its card ({reason}); {again}") from error
+    return net.eval()
+
+
+def _again(dataset: str, model: str, seed: int) -> str:
+    return f"train it again with: graphsvx train {dataset} --model {model} --seed {seed}"
