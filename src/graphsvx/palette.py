@@ -1,0 +1,67 @@
+"""Colours that plots, report and terminal share; told apart with any kind of colour vision."""
+
+from __future__ import annotations
+
+import math
+
+FOR = "#B2182B"
+"""Credit that speaks for the output: red, and darker than its opposite in grey print."""
+AGAINST = "#2F7FBC"
+"""Credit that speaks against the output: blue."""
+NEUTRAL = "#F4F3F0"
+INK = "#1F2430"
+GREY = "#8A8F99"
+PALE = "#D4D7DC"
+
+CLASSES = (
+    "#E69F00",
+    "#009E73",
+    "#F0E442",
+    "#CC79A7",
+    "#56B4E9",
+    "#999999",
+    "#0072B2",
+    "#D55E00",
+)
+"""Okabe and Ito's colours for classes; those nearest to the credit's red and blue come last."""
+
+
+def of_class(category: int) -> str:
+    """The colour of a class; the list starts again after eight."""
+    return CLASSES[category % len(CLASSES)]
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """`colour` with a `share` (0 to 1) of `other` mixed in."""
+    first, second = _parts(colour), _parts(other)
+    return "#" + "".join(
+        f"{round(a + (b - a) * share):02X}" for a, b in zip(first, second, strict=True)
+    )
+
+
+def of_credit(credit: float, largest: float) -> str:
+    """Blue for negative, pale for nothing, red for positive, on the scale -largest .. largest."""
+    if largest <= 0 or not math.isfinite(credit):
+        return NEUTRAL
+    share = min(1.0, abs(credit) / largest)
+    return mixed(NEUTRAL, FOR if credit > 0 else AGAINST, share)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (0 black, 1 white), to choose text that can be read on it."""
+
+    def linear(part: int) -> float:
+        share = part / 255
+        return float(share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
+
+    red, green, blue = (linear(part) for part in _parts(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever is easier to read on `colour`."""
+    return "#FFFFFF" if luminance(colour) < 0.24 else INK
+
+
+def _parts(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

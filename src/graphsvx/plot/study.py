@@ -1,0 +1,126 @@
+"""Pictures for studies: convergence with the number of calls, and noise among the chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import gaussian_kde
+
+from graphsvx import palette
+from graphsvx.errors import InputError
+from graphsvx.explanation import Explanation
+from graphsvx.plot import canvas
+from graphsvx.plot.bars import CONFIDENCE
+from graphsvx.ranking import Players, entries
+
+STYLES = ("-", "--", "-.", ":")
+INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
+"""Okabe and Ito's colours, the strong ones first: these are lines on white."""
+
+
+def convergence(
+    explanations: Sequence[Explanation],
+    ax: Axes | None = None,
+    *,
+    players: Players = "all",
+    top: int = 6,
+) -> Axes:
+    """Values of the same prediction against the number of model calls, with 95 % bands.
+
+    The explanations differ in their budget only; the `top` players of the largest one are shown.
+    """
+    if len(explanations) < 2:
+        raise InputError(f"expected two or more explanations, got {len(explanations)}")
+    runs = sorted(explanations, key=lambda one: one.certificate.calls)
+    calls = np.array([one.certificate.calls for one in runs], dtype=float)
+    ax = canvas.axes(ax, 5.6, 3.6)
+    canvas.quiet(ax, "both")
+    tables = [{(e.kind, e.key): e for e in entries(one, players)} for one in runs]
+    ends: list[tuple[float, str, str]] = []
+    for i, best in enumerate(entries(runs[-1], players)[:top]):
+        found = [table.get((best.kind, best.key)) for table in tables]
+        values = np.array([np.nan if e is None else e.credit for e in found])
+        errors = np.array([np.nan if e is None else e.error for e in found]) * CONFIDENCE
+        errors = np.nan_to_num(errors)
+        colour = INKS[i % len(INKS)]
+        ax.fill_between(calls, values - errors, values + errors, color=colour, alpha=0.16, lw=0)
+        ax.plot(
+            calls, values, color=colour, marker="o", ms=3, lw=1.5,
+            linestyle=STYLES[i // len(INKS) % len(STYLES)], gid=best.name,
+        )  # fmt: skip
+        ends.append((float(values[-1]), best.name, colour))
+    if calls[0] > 0 and calls[-1] / calls[0] > 4:
+        ax.set_xscale("log")
+    ax.axhline(0, color=palette.GREY, lw=0.8)
+    _names_at_the_end(ax, float(calls[-1]), ends)
+    ax.set_xlabel("model calls", fontsize=canvas.SMALL)
+    ax.set_ylabel(f"credit ({runs[0].scale})", fontsize=canvas.SMALL)
+    return ax
+
+
+def _names_at_the_end(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
+    """Names beside the last points, moved up where they would lie on each other."""
+    low, high = ax.get_ylim()
+    least = (high - low) * 0.055
+    floor = -np.inf
+    for value, name, colour in sorted(ends):
+        floor = max(value, floor + least)
+        note = ax.annotate(
+            canvas.short(name, 18), (x, floor), xytext=(7, 0), textcoords="offset points",
+            va="center", fontsize=canvas.TINY, color=colour, annotation_clip=False,
+        )  # fmt: skip
+        note.set_parse_math(False)
+
+
+def noise_kde(
+    counts: Mapping[str, ArrayLike],
+    ax: Axes | None = None,
+    *,
+    what: str = "features",
+    bandwidth: float = 0.4,
+) -> Axes:
+    """Kernel density of how many noisy `what` each method lets into its explanations.
+
+    `counts` has, by method, one number for each explained sample. A Gaussian kernel with at least
+    `bandwidth` as its width is used, so that a method that always lets in the same number shows as
+    a narrow hill and not as an error.
+    """
+    if not counts:
+        raise InputError("expected counts of at least one method, got none")
+    ax = canvas.axes(ax, 5.2, 3.2)
+    canvas.quiet(ax, "y")
+    numbers = {name: np.asarray(given, dtype=float).ravel() for name, given in counts.items()}
+    for name, given in numbers.items():
+        if not len(given) or not np.isfinite(given).all():
+            raise InputError(f"counts of {name!r} must be finite numbers, at least one")
+    most = max(float(given.max()) for given in numbers.values())
+    grid = np.linspace(-3 * bandwidth, most + 1 + 3 * bandwidth, 400)
+    for i, (name, given) in enumerate(numbers.items()):
+        density = _density(given, grid, bandwidth)
+        colour = INKS[i % len(INKS)]
+        ax.fill_between(grid, density, color=colour, alpha=0.12, lw=0)
+        ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
+    ax.set_ylim(bottom=0)
+    ax.set_xlim(grid[0], grid[-1])
+    ax.set_xlabel(f"noisy {what} among the most important ones", fontsize=canvas.SMALL)
+    ax.set_ylabel("density", fontsize=canvas.SMALL)
+    box = ax.legend(frameon=False, fontsize=canvas.SMALL, handlelength=2.4)
+    for entry in box.get_texts():
+        entry.set_parse_math(False)
+    return ax
+
+
+def _density(
+    given: NDArray[np.float64], grid: NDArray[np.float64], least: float
+) -> NDArray[np.float64]:
+    spread = float(given.std(ddof=1)) if len(given) > 1 else 0.0
+    if spread > 0:
+        kernel = gaussian_kde(given)
+        if kernel.factor * spread < least:
+            kernel = gaussian_kde(given, bw_method=least / spread)
+        return np.asarray(kernel(grid))
+    steps = (grid - given[0]) / least
+    return np.asarray(np.exp(-0.5 * steps**2) / (least * np.sqrt(2 * np.pi)))

@@ -1,0 +1,253 @@
+"""What there is to draw of an explanation, before anybody decides how: dots and lines.
+
+The plots and the report draw the same scene; it needs neither matplotlib nor a browser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from graphsvx.errors import InputError
+from graphsvx.explanation import Explanation
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One node of the neighbourhood, or several gathered into one (`count` > 1)."""
+
+    id: int
+    label: str
+    hop: int
+    category: int | None
+    """The node's class, where the data has one."""
+    credit: float
+    """Signed credit of the chosen output; 0 for a node that does not play."""
+    error: float
+    plays: bool
+    centre: bool
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """An edge between two dots, by their position in the scene; both directions are one line."""
+
+    a: int
+    b: int
+    credit: float = 0.0
+    plays: bool = False
+    one_way: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Dots and the lines between them."""
+
+    dots: tuple[Dot, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute credit of a single dot or line."""
+        credits = [abs(dot.credit) for dot in self.dots if dot.count == 1]
+        return max(credits + [abs(line.credit) for line in self.lines], default=0.0)
+
+    def neighbours(self) -> list[list[int]]:
+        """The dots that each dot has a line to."""
+        near: list[list[int]] = [[] for _ in self.dots]
+        for line in self.lines:
+            near[line.a].append(line.b)
+            near[line.b].append(line.a)
+        return near
+
+
+def of(explanation: Explanation) -> Scene:
+    """The neighbourhood of an explanation, with the credit of its chosen output."""
+    near = explanation.neighbourhood
+    values = explanation.nodes
+    errors = dict(zip(values, explanation.node_errors.tolist(), strict=True))
+    names = dict(zip(values, explanation.node_credit.names or (), strict=False))
+    ids, hops = near.ids.tolist(), near.hops.tolist()
+    classes = [None] * len(ids) if near.classes is None else near.classes.tolist()
+    dots = tuple(
+        Dot(
+            id=node,
+            label=str(names.get(node, node)),
+            hop=hop,
+            category=category,
+            credit=values.get(node, 0.0),
+            error=errors.get(node, 0.0),
+            plays=node in values,
+            centre=node in explanation.centres,
+        )
+        for node, hop, category in zip(ids, hops, classes, strict=True)
+    )
+    return Scene(dots, _lines(explanation, {node: i for i, node in enumerate(ids)}))
+
+
+def _lines(explanation: Explanation, place: dict[int, int]) -> tuple[Line, ...]:
+    ends = {
+        (place[u], place[v])
+        for u, v in explanation.neighbourhood.edge_index.t().tolist()
+        if u in place and v in place and u != v
+    }
+    credit: dict[tuple[int, int], float] = {}
+    for (u, v), value in explanation.edges.items():
+        if u in place and v in place and u != v:
+            pair = _ordered(place[u], place[v])
+            credit[pair] = credit.get(pair, 0.0) + value
+            ends.add((place[u], place[v]))
+    pairs = sorted({_ordered(a, b) for a, b in ends})
+    # A graph with every edge in both directions is drawn without arrows.
+    return tuple(
+        Line(
+            *((a, b) if (a, b) in ends else (b, a)),
+            credit=credit.get((a, b), 0.0),
+            plays=(a, b) in credit,
+            one_way=((a, b) in ends) != ((b, a) in ends) and not credit,
+        )
+        for a, b in pairs
+    )
+
+
+def _ordered(a: int, b: int) -> tuple[int, int]:
+    return (a, b) if a < b else (b, a)
+
+
+def important(scene: Scene, top: int | None = None) -> frozenset[int]:
+    """The dots of the important substructure: the explained ones and those with the most credit.
+
+    With `top`, the `top` dots of largest absolute credit; otherwise as few as carry four fifths
+    of the absolute credit, at most ten.
+    """
+    if top is not None and top < 0:
+        raise InputError(f"top must be 0 or more, got {top}")
+    chosen = {i for i, dot in enumerate(scene.dots) if dot.centre}
+    singles = [i for i, dot in enumerate(scene.dots) if dot.plays and dot.count == 1]
+    singles.sort(key=lambda i: (-abs(scene.dots[i].credit), scene.dots[i].id))
+    if top is not None:
+        return frozenset(chosen | set(singles[:top]))
+    enough = 0.8 * sum(abs(scene.dots[i].credit) for i in singles)
+    carried = 0.0
+    for i in singles[:10]:
+        if carried >= enough or scene.dots[i].credit == 0:
+            break
+        chosen.add(i)
+        carried += abs(scene.dots[i].credit)
+    return frozenset(chosen)
+
+
+def gathered(scene: Scene, most: int, bubbles: int = 6) -> Scene:
+    """The scene with at most about `most` single dots; the rest goes into a few bubbles.
+
+    Kept are the explained dots, those with the most credit, and those that connect them to the
+    explained ones. Every other dot joins the bubble of the kept dot that is nearest to it, and
+    the bubble has the sum of their credit: nothing is lost, only put together.
+    """
+    if most < 1:
+        raise InputError(f"max_nodes must be at least 1, got {most}")
+    if len(scene.dots) <= most:
+        return scene
+    kept = _kept(scene, most)
+    anchors = _anchors(scene, kept, bubbles)
+    order = sorted(kept)
+    place = {old: new for new, old in enumerate(order)}
+    dots = [scene.dots[i] for i in order]
+    lines = [
+        replace(line, a=place[line.a], b=place[line.b])
+        for line in scene.lines
+        if line.a in place and line.b in place
+    ]
+    members: dict[int, list[int]] = {}
+    for hidden, anchor in anchors.items():
+        members.setdefault(anchor, []).append(hidden)
+    for anchor, group in sorted(members.items()):
+        lines.append(Line(place[anchor], len(dots)))
+        dots.append(_bubble([scene.dots[i] for i in group]))
+    return Scene(tuple(dots), tuple(lines))
+
+
+def _bubble(group: Sequence[Dot]) -> Dot:
+    return Dot(
+        id=-1,
+        label=f"+{len(group)}",
+        hop=min(dot.hop for dot in group),
+        category=None,
+        credit=math.fsum(dot.credit for dot in group),
+        error=0.0,
+        plays=any(dot.plays for dot in group),
+        centre=False,
+        count=len(group),
+    )
+
+
+def _kept(scene: Scene, most: int) -> set[int]:
+    near = scene.neighbours()
+    start = [i for i, dot in enumerate(scene.dots) if dot.centre]
+    kept = set(start[:most])
+    strength = [abs(dot.credit) for dot in scene.dots]
+    for line in scene.lines:
+        strength[line.a] += abs(line.credit)
+        strength[line.b] += abs(line.credit)
+    parent = _parents(near, start, strength)
+    ranked = sorted(range(len(scene.dots)), key=lambda i: (-strength[i], i))
+    for i in ranked:
+        path = {i}
+        step = parent[i]
+        while step is not None and step not in kept:
+            path.add(step)
+            step = parent[step]
+        if len(kept | path) <= most:
+            kept |= path
+        if len(kept) == most:
+            break
+    return kept or {ranked[0]}
+
+
+def _parents(
+    near: list[list[int]], start: Sequence[int], strength: Sequence[float]
+) -> list[int | None]:
+    """The next dot on a shortest way to the explained ones, the one with most credit first."""
+    parent: list[int | None] = [None] * len(near)
+    seen = set(start)
+    queue = deque(sorted(start, key=lambda i: -strength[i]))
+    while queue:
+        here = queue.popleft()
+        for there in sorted(near[here], key=lambda i: (-strength[i], i)):
+            if there not in seen:
+                seen.add(there)
+                parent[there] = here
+                queue.append(there)
+    return parent
+
+
+def _anchors(scene: Scene, kept: set[int], bubbles: int) -> dict[int, int]:
+    """For every dot that is not kept, the kept dot whose bubble it joins."""
+    near = scene.neighbours()
+    first = _nearest(near, sorted(kept))
+    count: dict[int, int] = {}
+    for i in set(range(len(near))) - kept:
+        anchor = first.get(i)
+        if anchor is not None:
+            count[anchor] = count.get(anchor, 0) + 1
+    largest = sorted(count, key=lambda anchor: (-count[anchor], anchor))[:bubbles]
+    fallback = largest[0] if largest else min(kept)
+    second = _nearest(near, sorted(largest))
+    return {
+        i: second.get(i, fallback) for i in range(len(near)) if i not in kept
+    }  # unreachable dots join the largest bubble
+
+
+def _nearest(near: list[list[int]], sources: Sequence[int]) -> dict[int, int]:
+    owner = {source: source for source in sources}
+    queue = deque(sources)
+    while queue:
+        here = queue.popleft()
+        for there in near[here]:
+            if there not in owner:
+                owner[there] = owner[here]
+                queue.append(there)
+    return owner
