@@ -140,31 +140,43 @@ def important(scene: Scene, top: int | None = None) -> frozenset[int]:
     return frozenset(chosen)
 
 
-def gathered(scene: Scene, most: int, bubbles: int = 6) -> Scene:
-    """The scene with at most about `most` single dots; the rest goes into a few bubbles.
+@dataclass(frozen=True)
+class Gathering:
+    """Which dots stay single, and which go together into a bubble beside a kept one."""
+
+    kept: tuple[int, ...]
+    bubbles: tuple[tuple[int, tuple[int, ...]], ...]
+    """Pairs of the kept dot that the bubble hangs on, and the dots in it."""
+
+
+def gathering(scene: Scene, most: int, bubbles: int = 6) -> Gathering:
+    """Choose at most `most` dots to keep; every other one joins the bubble that is nearest.
 
     Kept are the explained dots, those with the most credit, and those that connect them to the
-    explained ones. Every other dot joins the bubble of the kept dot that is nearest to it, and
-    the bubble has the sum of their credit: nothing is lost, only put together.
+    explained ones.
     """
     if most < 1:
         raise InputError(f"max_nodes must be at least 1, got {most}")
     if len(scene.dots) <= most:
-        return scene
+        return Gathering(tuple(range(len(scene.dots))), ())
     kept = _kept(scene, most)
-    anchors = _anchors(scene, kept, bubbles)
-    order = sorted(kept)
-    place = {old: new for new, old in enumerate(order)}
-    dots = [scene.dots[i] for i in order]
+    members: dict[int, list[int]] = {}
+    for hidden, anchor in _anchors(scene, kept, bubbles).items():
+        members.setdefault(anchor, []).append(hidden)
+    groups = tuple((anchor, tuple(group)) for anchor, group in sorted(members.items()))
+    return Gathering(tuple(sorted(kept)), groups)
+
+
+def gathered(scene: Scene, how: Gathering) -> Scene:
+    """The scene with its bubbles: each has the sum of its dots' credit, so nothing is lost."""
+    place = {old: new for new, old in enumerate(how.kept)}
+    dots = [scene.dots[i] for i in how.kept]
     lines = [
         replace(line, a=place[line.a], b=place[line.b])
         for line in scene.lines
         if line.a in place and line.b in place
     ]
-    members: dict[int, list[int]] = {}
-    for hidden, anchor in anchors.items():
-        members.setdefault(anchor, []).append(hidden)
-    for anchor, group in sorted(members.items()):
+    for anchor, group in how.bubbles:
         lines.append(Line(place[anchor], len(dots)))
         dots.append(_bubble([scene.dots[i] for i in group]))
     return Scene(tuple(dots), tuple(lines))

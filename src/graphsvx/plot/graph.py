@@ -96,7 +96,9 @@ def graph(
     """
     full = scenes.of(explanation)
     symbols = _symbols(full, atoms)
-    shown = full if symbols is not None else scenes.gathered(full, max_nodes)
+    shown = (
+        full if symbols is not None else scenes.gathered(full, scenes.gathering(full, max_nodes))
+    )
     kind = layout or ("molecule" if symbols is not None else "force")
     bold = scenes.important(shown, top)
     where = placing.places(shown, kind, seed, bonds, bold)

@@ -1,0 +1,174 @@
+// The page: which explanation, which output, which threshold, which theme.
+
+const page = JSON.parse(byId('data').textContent);
+let record = page.explanations[0];
+let row = record.chosen;
+
+const drawWords = () => {
+  const output = record.outputs[row];
+  byId('said').textContent = output.title;
+  byId('sentences').textContent = output.sentences.replace(/(\d) %/g, '$1\u00a0%');
+  byId('facts').replaceChildren(
+    fact('Prediction', plain(output.prediction)), fact('Base', plain(output.base)),
+    fact('Credit in total', signed(output.total)), fact('Scale', record.scale),
+    fact('Credit is', record.certificate.games.length === 0 ? 'empty' : record.certificate.exact ? 'exact' : 'estimated'));
+};
+
+const drawDetails = (index) => {
+  const card = byId('details');
+  markRow(index === null ? null : record.graph.dots[index].id);
+  if (index === null) {
+    card.replaceChildren(make('p', { class: 'hint',
+      text: 'Click a node, or go through the graph with the arrow keys, to see its credit here.' }));
+    return;
+  }
+  const graph = record.graph;
+  const dot = graph.dots[index];
+  const credit = graph.credit[row][index];
+  const whole = graph.credit[row].reduce((sum, value) => sum + Math.abs(value ?? 0), 0);
+  const facts = [];
+  if (dot.plays && dot.count === 1) facts.push(fact('Standard error', errorText(graph.error[row][index])));
+  if (dot.plays && whole) facts.push(fact('Of the nodes\u2019 absolute credit', percent(Math.abs(credit) / whole)));
+  if (dot.class !== null) facts.push(fact('Class', graph.classes[dot.class].name));
+  if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
+  const parts = [
+    make('h3', { text: dot.count > 1 ? `${dot.count} more nodes together` : graphView.nodeName(dot) }),
+    dot.plays
+      ? make('div', { class: `big ${side(credit)}-text`, text: signed(credit) })
+      : make('p', { class: 'hint', text: dot.centre ? 'The explained node.' : 'Does not play.' }),
+    make('dl', { class: 'facts' }, ...facts),
+  ];
+  if (dot.features && dot.features.length) {
+    parts.push(make('h4', { text: 'Its largest features' }), make('dl', { class: 'facts' },
+      ...dot.features.map(([name, value]) => fact(name, plain(value)))));
+  }
+  const features = record.tables.find((table) => table.kind === 'feature');
+  if (dot.centre && features) {
+    const best = features.rows.map((player, i) => [player.name, features.credit[row][i] ?? 0])
+      .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 6);
+    parts.push(make('h4', { text: 'Credit of its features' }), make('dl', { class: 'facts' },
+      ...best.map(([name, value]) => fact(name, signed(value), `${side(value)}-text`))));
+  }
+  parts.push(...neighbours(index));
+  card.replaceChildren(...parts);
+};
+
+const neighbours = (index) => {
+  const graph = record.graph;
+  const near = graph.lines.flatMap(([a, b]) => (a === index ? [b] : b === index ? [a] : []));
+  if (!near.length) return [];
+  near.sort((a, b) => Math.abs(graph.credit[row][b]) - Math.abs(graph.credit[row][a]));
+  const shown = near.slice(0, 24);
+  const buttons = shown.map((i) => make('button', {
+    type: 'button', text: graph.dots[i].label, title: signed(graph.credit[row][i]),
+    on: { click: () => graphView.select(i) },
+  }));
+  const more = near.length - shown.length;
+  return [make('h4', { text: `Neighbours (${near.length})` }),
+    make('div', { class: 'near' }, ...buttons, more ? make('span', { class: 'hint', text: `and ${more} more` }) : null)];
+};
+
+const markRow = (id) => {
+  document.querySelectorAll('[data-table="node"] tbody tr').forEach((line) =>
+    line.classList.toggle('selected', line.dataset.key === String(id)));
+};
+
+const pickNode = (id) => {
+  if (!record.graph) return;
+  const index = record.graph.dots.findIndex((dot) => dot.id === id);
+  if (index >= 0) graphView.select(index);
+};
+
+const drawLegend = () => {
+  const graph = record.graph;
+  const entry = (mark, text) => make('span', {}, mark, document.createTextNode(text));
+  const parts = [];
+  if (graph.dots.some((dot) => dot.centre)) parts.push(entry(make('i', { class: 'swatch ring' }), 'explained'));
+  Object.values(graph.classes).forEach((kind) => {
+    const mark = make('i', { class: 'swatch' });
+    mark.style.background = kind.colour;
+    parts.push(entry(mark, kind.name));
+  });
+  if (document.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar' }), 'important part'));
+  parts.push(entry(make('i', { class: 'ramp' }), 'against \u2013 for'));
+  byId('legend').replaceChildren(...parts);
+};
+
+const cutOff = () => {
+  const scale = record.tables.reduce((most, table) => Math.max(most, largest(table.credit[row])), 0);
+  return (Number(byId('threshold').value) / 100) * scale;
+};
+
+const applyThreshold = () => {
+  const least = cutOff();
+  if (record.graph) graphView.threshold(least);
+  let shown = 0;
+  let all = 0;
+  document.querySelectorAll('#tables tbody tr').forEach((line) => {
+    const below = Math.abs(Number(line.dataset.credit)) < least;
+    line.classList.toggle('below', below);
+    all += 1;
+    shown += below ? 0 : 1;
+  });
+  byId('threshold-says').textContent = `${plain(least)}: ${shown} of ${all} players`;
+};
+
+const drawOutput = () => {
+  drawWords();
+  drawTables(record, row, pickNode);
+  drawWaterfall(record, row);
+  drawCertificate(record, row);
+  byId('graph-card').hidden = !record.graph;
+  byId('details').hidden = !record.graph;
+  if (record.graph) {
+    const kept = graphView.selected();
+    graphView.show(record.graph, row, drawDetails);
+    drawLegend();
+    if (kept !== null && kept < record.graph.dots.length) graphView.select(kept);
+    else drawDetails(null);
+  }
+  applyThreshold();
+};
+
+const options = (select, names, chosen) => {
+  select.replaceChildren(...names.map((text, i) => make('option', { text, value: i })));
+  select.value = String(chosen);
+};
+
+const choose = (index) => {
+  record = page.explanations[index];
+  row = record.chosen;
+  byId('switch').hidden = record.outputs.length < 2;
+  options(byId('output'), record.outputs.map((output) => output.name), row);
+  byId('threshold').value = '0';
+  drawOutput();
+  // Something to read from the start: the explained node, or the one with the most credit.
+  if (record.graph) graphView.select(graphView.first());
+};
+
+byId('pick').hidden = page.explanations.length < 2;
+options(byId('which'), page.explanations.map((one, i) => `${i + 1}. ${one.outputs[one.chosen].title}`), 0);
+byId('which').addEventListener('change', (event) => choose(Number(event.target.value)));
+byId('output').addEventListener('change', (event) => { row = Number(event.target.value); drawOutput(); });
+byId('threshold').addEventListener('input', applyThreshold);
+
+// Theme: the system's, until the reader chooses. Storage may be forbidden, for instance in a frame.
+const stored = (act) => { try { return act(window.localStorage); } catch { return null; } };
+const setTheme = (dark) => {
+  document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+  byId('theme').textContent = dark ? 'Light' : 'Dark';
+  byId('theme').setAttribute('aria-pressed', String(dark));
+};
+const system = window.matchMedia('(prefers-color-scheme: dark)');
+const wish = stored((storage) => storage.getItem('graphsvx-theme'));
+setTheme(wish ? wish === 'dark' : system.matches);
+system.addEventListener('change', (event) => {
+  if (!stored((storage) => storage.getItem('graphsvx-theme'))) setTheme(event.matches);
+});
+byId('theme').addEventListener('click', () => {
+  const dark = document.documentElement.dataset.theme !== 'dark';
+  setTheme(dark);
+  stored((storage) => storage.setItem('graphsvx-theme', dark ? 'dark' : 'light'));
+});
+
+choose(0);

@@ -1,0 +1,163 @@
+// Waterfall, tables and certificate.
+
+const STEPS = 12;
+
+const drawWaterfall = (record, row) => {
+  const output = record.outputs[row];
+  const every = record.tables.flatMap((table) =>
+    table.rows.map((player, i) => ({ name: player.name, credit: table.credit[row][i] ?? 0 })));
+  every.sort((a, b) => Math.abs(b.credit) - Math.abs(a.credit));
+  const steps = every.slice(0, STEPS);
+  const rest = every.slice(STEPS);
+  const unlisted = record.tables.reduce((sum, table) => sum + table.more.count, 0);
+  const more = rest.length + unlisted;
+  if (more) {
+    const credit = rest.reduce((sum, step) => sum + step.credit, 0) +
+      record.tables.reduce((sum, table) => sum + (table.more.credit[row] ?? 0), 0);
+    steps.push({ name: `${more} more together`, credit });
+  }
+  const gap = output.prediction - output.base - output.total;
+  if (!output.addsUp) steps.push({ name: 'not accounted for', credit: gap, open: true });
+  let level = output.base;
+  const stops = [level];
+  steps.forEach((step) => { step.from = level; level += step.credit; stops.push(level); });
+  const low = Math.min(0, ...stops, output.prediction);
+  const high = Math.max(0, ...stops, output.prediction);
+  const at = (value) => `${(100 * (value - low)) / (high - low || 1)}%`;
+  const bar = (from, to, kind) => {
+    const element = make('div', { class: `bar ${kind}` });
+    element.style.left = at(Math.min(from, to));
+    element.style.width = `calc(${at(Math.max(from, to))} - ${at(Math.min(from, to))})`;
+    return element;
+  };
+  const join = (value) => {
+    const element = make('div', { class: 'join' });
+    element.style.left = at(value);
+    return element;
+  };
+  const line = (name, value, kind, ...marks) => make('div', { class: `step ${kind}`, role: 'listitem' },
+    make('div', { class: 'name', text: name, title: name }),
+    make('div', { class: 'track' }, ...marks),
+    make('div', { class: 'value', text: value }));
+  byId('waterfall').replaceChildren(
+    line('base', plain(output.base), 'end', bar(0, output.base, ''), join(output.base)),
+    ...steps.map((step) => line(step.name, signed(step.credit), '',
+      bar(step.from, step.from + step.credit, step.open ? '' : side(step.credit)), join(step.from + step.credit))),
+    line('prediction', plain(output.prediction), 'end', bar(0, output.prediction, '')));
+};
+
+const HEADINGS = { node: 'Nodes', feature: 'Features', edge: 'Edges' };
+
+const drawTables = (record, row, onPick) => {
+  const scale = record.tables.reduce((most, table) => Math.max(most, largest(table.credit[row])), 0);
+  const cards = record.tables.map((table) => tableCard(record, table, row, scale, onPick));
+  byId('tables').replaceChildren(...cards);
+};
+
+const tableCard = (record, table, row, scale, onPick) => {
+  const classes = record.graph ? record.graph.classes : {};
+  const estimated = table.error[row].some((error) => error !== 0);
+  const reach = Math.max(scale, ...table.credit[row].map((credit, i) =>
+    Math.abs(credit ?? 0) + 1.96 * (table.error[row][i] ?? 0)));
+  const withClass = table.rows.some((player) => player.class !== undefined && player.class !== null);
+  const columns = [{ key: 'name', title: HEADINGS[table.kind].slice(0, -1), text: true }];
+  if (withClass) columns.push({ key: 'class', title: 'Class' });
+  if (table.kind === 'node' && record.kind === 'node') columns.push({ key: 'hop', title: 'Hops' });
+  columns.push({ key: 'credit', title: 'Credit' });
+  if (estimated) columns.push({ key: 'error', title: '\u00b1 s.e.' });
+  const players = table.rows.map((player, i) =>
+    ({ ...player, credit: table.credit[row][i], error: table.error[row][i] }));
+  const body = make('tbody');
+  const cell = (player, column) => {
+    if (column.key === 'name') return make('td', { class: 'name', text: player.name });
+    if (column.key === 'class') {
+      const kind = classes[player.class];
+      if (!kind) return make('td');
+      const mark = make('span', { class: 'dot-class' });
+      mark.style.background = kind.colour;
+      return make('td', {}, mark, document.createTextNode(kind.name));
+    }
+    if (column.key === 'hop') return make('td', { class: 'number hop', text: player.hop ?? '' });
+    if (column.key === 'error') return make('td', { class: 'number', text: errorText(player.error) });
+    return make('td', { class: `number ${side(player.credit)}-text`, text: signed(player.credit) });
+  };
+  const rows = players.map((player) => {
+    const pick = table.kind === 'node' ? () => onPick(player.id) : null;
+    const line = make('tr', {
+      'data-key': String(player.id), 'data-credit': player.credit, class: pick ? 'link-row' : '',
+      on: pick ? { click: pick } : {},
+    }, ...columns.map((column) => cell(player, column)),
+      make('td', { class: 'bars' }, creditBar(player, reach)));
+    return { player, line };
+  });
+  const value = (player, key) => (key === 'credit' ? player.credit ?? 0 : player[key] ?? -1);
+  const sortBy = (key, upward) => {
+    rows.sort((a, b) => {
+      const [x, y] = [value(a.player, key), value(b.player, key)];
+      const order = typeof x === 'string' ? x.localeCompare(y, undefined, { numeric: true }) : x - y;
+      return upward ? order : -order;
+    });
+    body.replaceChildren(...rows.map((entry) => entry.line));
+  };
+  const heads = columns.map((column) => {
+    const head = make('th', { scope: 'col', class: column.text || column.key === 'class' ? '' : `number ${column.key}` });
+    head.append(make('button', { type: 'button', text: column.title, on: { click: () => {
+      const upward = head.getAttribute('aria-sort') === 'descending' || (!head.hasAttribute('aria-sort') && column.text);
+      heads.forEach((other) => other.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', upward ? 'ascending' : 'descending');
+      sortBy(column.key, upward);
+    } } }));
+    return head;
+  });
+  // By absolute credit at first, like everywhere else on the page.
+  rows.sort((a, b) => Math.abs(b.player.credit ?? 0) - Math.abs(a.player.credit ?? 0));
+  body.replaceChildren(...rows.map((entry) => entry.line));
+  const note = estimated ? '95 % interval' : '';
+  const foot = table.more.count
+    ? make('tfoot', {}, make('tr', {}, make('td', { colspan: columns.length + 1, class: 'hint',
+      text: `${table.more.count} more together ${signed(table.more.credit[row])}` })))
+    : null;
+  return make('section', { class: 'card long wide', 'data-table': table.kind },
+    make('h2', { text: `${HEADINGS[table.kind]} (${table.rows.length + table.more.count})` }),
+    make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `${HEADINGS[table.kind]} with credit` },
+      make('table', {}, make('thead', {}, make('tr', {}, ...heads, make('th', { scope: 'col', text: note }))), body, foot)));
+};
+
+const creditBar = (player, reach) => {
+  const bar = make('div', { class: 'credit-bar', 'aria-hidden': 'true' });
+  const credit = player.credit ?? 0;
+  const half = (size) => (reach ? (50 * size) / reach : 0);
+  const ink = make('i', { class: side(credit) });
+  ink.style.left = `${credit < 0 ? 50 - half(-credit) : 50}%`;
+  ink.style.width = `${half(Math.abs(credit))}%`;
+  bar.append(ink);
+  if (player.error) {
+    const whisker = make('b');
+    whisker.style.left = `${50 + half(credit - 1.96 * player.error)}%`;
+    whisker.style.width = `${2 * half(1.96 * player.error)}%`;
+    bar.append(whisker);
+  }
+  return bar;
+};
+
+const drawCertificate = (record, row) => {
+  const given = record.certificate;
+  byId('certificate-line').textContent = record.meaning;
+  const titles = ['Game', 'Players', 'How', 'Model calls', 'Allowed', 'Coalitions', 'R\u00b2', 'Masks'];
+  byId('games').hidden = given.games.length === 0;
+  byId('games').replaceChildren(
+    make('thead', {}, make('tr', {}, ...titles.map((text) => make('th', { scope: 'col', text })))),
+    make('tbody', {}, ...given.games.map((game) => make('tr', {}, ...[
+      game.name, game.players, game.exact ? 'exact' : 'estimated', game.made, game.asked, game.rows,
+      plain(game.r2), game.mask,
+    ].map((text) => make('td', { text }))))));
+  byId('certificate-facts').replaceChildren(
+    fact('Method', record.method),
+    fact('Left over', given.residual === null ? '\u2013' : minus(given.residual.toExponential(1))),
+    fact('Seed', given.seed),
+    fact('Field', given.hops === null ? 'whole graph' : `${given.hops} hops`),
+    ...(given.checks.length ? [fact('Checked', given.checks.join(', '))] : []),
+    ...(given.fallback ? [fact('Fallback', given.fallback)] : []),
+    ...(given.toleranceMet === null ? [] : [fact('Tolerance', given.toleranceMet ? 'met' : 'NOT met')]));
+  byId('account').textContent = record.outputs[row].account;
+};

@@ -1,0 +1,53 @@
+// Small tools. Text from data goes through textContent only: it can never become markup.
+
+const byId = (id) => document.getElementById(id);
+
+const make = (tag, options = {}, ...children) => {
+  const element = document.createElement(tag);
+  return fill(element, options, children);
+};
+
+const draw = (tag, options = {}, ...children) => {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  return fill(element, options, children);
+};
+
+const fill = (element, options, children) => {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === 'text') element.textContent = value;
+    else if (name === 'on') for (const [event, act] of Object.entries(value)) element.addEventListener(event, act);
+    else element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+};
+
+const minus = (text) => text.replace('-', '\u2212');
+
+// A number as people read it: four decimals, or two digits where that would show only zeros.
+const plain = (value) => {
+  if (value === null) return '\u2013';
+  const fixed = value.toFixed(4);
+  return minus(Number(fixed) === 0 && value !== 0 ? value.toExponential(1) : fixed);
+};
+
+const signed = (value) => {
+  if (value === null) return '\u2013';
+  if (value === 0) return '0';
+  return (value > 0 ? '+' : '') + plain(value);
+};
+
+const errorText = (error) => {
+  if (error === null) return 'not given';
+  return error === 0 ? 'exact' : '\u00b1 ' + plain(error);
+};
+
+const side = (value) => (value >= 0 ? 'for' : 'against');
+
+const percent = (share) => (100 * share).toFixed(share < 0.1 ? 1 : 0) + ' %';
+
+const fact = (name, value, kind = '') =>
+  make('div', {}, make('dt', { text: name }), make('dd', { text: value, class: kind }));
+
+const largest = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
