@@ -7,7 +7,17 @@
 from graphsvx.api import explain
 from graphsvx.certificate import Certificate, GameReport
 from graphsvx.explanation import Explanation
+from graphsvx.many import Failure, explain_many
 from graphsvx.methods import GraphSVX
 
 __version__ = "0.1.0"
-__all__ = ["Certificate", "Explanation", "GameReport", "GraphSVX", "__version__", "explain"]
+__all__ = [
+    "Certificate",
+    "Explanation",
+    "Failure",
+    "GameReport",
+    "GraphSVX",
+    "__version__",
+    "explain",
+    "explain_many",
+]

@@ -17,7 +17,7 @@ from graphsvx.generators.base import Generator, Scene
 from graphsvx.graph import Ids
 from graphsvx.query import Query
 
-Side = Literal["features", "nodes", "joint"]
+Side = Literal["features", "nodes", "edges", "joint"]
 
 # Rows that are turned into states at once: bounds the memory of on/off matrices.
 _BLOCK_BYTES = 64 * 2**20
@@ -64,7 +64,7 @@ class FunctionGame:
 
 @dataclass(eq=False)
 class GraphGame:
-    """Features of the explained node, other nodes, or both, on a surveyed field."""
+    """Features of the explained node, other nodes, or both, or edges, on a surveyed field."""
 
     query: Query
     survey: Survey
@@ -74,7 +74,8 @@ class GraphGame:
     rest_on: bool
     """Whether the players of the other side are on (relative efficiency) or off."""
     _known: dict[bytes, int] = field(default_factory=dict)
-    _blocks: list[tuple[int, States, Bools]] = field(default_factory=list)
+    _blocks: list[tuple[int, States | Bools, Bools]] = field(default_factory=list)
+    """First state, the states (coalitions, in a game of features), their live nodes."""
     _values: Tensor | None = None
     _done: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
@@ -82,7 +83,7 @@ class GraphGame:
     def players(self) -> int:
         """M."""
         here = self.scene.players
-        counts = {"features": here.features, "nodes": here.nodes}
+        counts = {"features": here.features, "nodes": here.nodes, "edges": here.edges}
         return counts.get(self.side, here.features + here.nodes)
 
     @property
@@ -96,6 +97,8 @@ class GraphGame:
             return rows[:, : here.features], rows[:, here.features :]
         if self.side == "features":
             return rows, np.full((count, here.nodes), self.rest_on)
+        if self.side == "edges":
+            return np.ones((count, here.features), dtype=bool), rows
         return np.full((count, here.features), self.rest_on), rows
 
     def states(self, rows: Bools) -> Ids:
@@ -105,12 +108,16 @@ class GraphGame:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _block(self, rows: Bools) -> Ids:
+        if self.side == "features":
+            # The graph is the same for all coalitions; their feature rows are made when played.
+            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=bool))
         features_on, nodes_on = self._split(rows)
         states = self.generator(self.scene, features_on, nodes_on)
         area = self.scene.field
         if self.query.kind == "graph":
             live = np.ones((len(states), area.size), dtype=bool)
-            parts = [states.edges(area)]
+            # Pooling reads the features of all nodes, of those without edges too.
+            parts = [states.edges(area), states.rows >= area.size + area.rim]
         else:
             live = reachable(states, area, self.survey.depth)
             parts = [live]
@@ -118,12 +125,16 @@ class GraphGame:
                 kept = states.edges(area)
                 kept &= live[:, area.target]
                 parts.append(kept)
-        if self.side != "nodes" or states.joined is not None:
+        if self.side == "joint" or states.joined is not None:
             # Feature rows are named by position in this block's table: name them by content.
             parts.append(features_on)
         if states.joined is not None:
             parts.append(np.where(live, states.rows >= area.size + area.rim, False))
-        found = np.empty(len(rows), dtype=np.int64)
+        return self._number(parts, states, live)
+
+    def _number(self, parts: list[Bools], played: States | Bools, live: Bools) -> Ids:
+        """Numbers by content; what has none yet is kept, to be played."""
+        found = np.empty(len(played), dtype=np.int64)
         new: list[int] = []
         start = len(self._known)
         for position, key in enumerate(keys(*parts)):
@@ -133,7 +144,8 @@ class GraphGame:
             found[position] = number
         if new:
             chosen = np.asarray(new)
-            self._blocks.append((start, states.take(chosen), live[chosen]))
+            kept = played.take(chosen) if isinstance(played, States) else played[chosen]
+            self._blocks.append((start, kept, live[chosen]))
             self._done = np.concatenate([self._done, np.zeros(len(new), dtype=bool)])
         return found
 
@@ -144,11 +156,31 @@ class GraphGame:
         wanted &= ~self._done
         for start, block, live in self._blocks:
             chosen = np.flatnonzero(wanted[start : start + len(block)])
-            if len(chosen):
+            if not len(chosen):
+                continue
+            if isinstance(block, States):
                 out = self.survey.evaluate(self.scene.field, block.take(chosen), live[chosen])
                 self._store(start + chosen, self.query.read(out))
+            else:
+                self._play_features(start + chosen, block[chosen])
         assert self._values is not None
         return self._values[torch.from_numpy(states)]
+
+    def _play_features(self, numbers: Ids, rows: Bools) -> None:
+        """Coalitions of features, no more at once than the memory has room for their rows."""
+        area, graph = self.scene.field, self.query.graph
+        row_bytes = self.scene.bearing * graph.num_features * graph.x.element_size()
+        step = max(1, self.query.memory // (4 * max(1, row_bytes)))
+        for first in range(0, len(rows), step):
+            part = slice(first, first + step)
+            states = self.generator(self.scene, *self._split(rows[part]))
+            if self.query.kind == "graph":
+                live = np.ones((1, area.size), dtype=bool)
+            else:
+                live = reachable(states.take(slice(0, 1)), area, self.survey.depth)
+            live = np.broadcast_to(live, (len(states), area.size))
+            out = self.survey.evaluate(area, states, live)
+            self._store(numbers[part], self.query.read(out))
 
     def _store(self, states: Ids, scores: Tensor) -> None:
         if self._values is None:
@@ -163,7 +195,7 @@ class GraphGame:
     def senders(self) -> Bools | None:
         """Edges between players, through nodes that are always on where there are such."""
         here, area = self.scene.players, self.scene.field
-        if self.side != "nodes" or not self.generator.severs or self.query.kind == "graph":
+        if self.side != "nodes" or not self.generator.severs or not self.survey.local:
             return None
         if here.nodes != len(here.node_members):
             return None
@@ -185,6 +217,8 @@ class GraphGame:
 
 def feature_scene(scene: Scene, survey: Survey) -> Scene:
     """The scene of a feature game: with all nodes off, only what still reaches the centres."""
+    if not survey.local:
+        return scene
     area = scene.field
     on = np.ones((1, area.size), dtype=bool)
     on[:, scene.players.node_members] = False
@@ -194,4 +228,4 @@ def feature_scene(scene: Scene, survey: Survey) -> Scene:
     none = np.zeros(0, dtype=np.int64)
     here = scene.players
     players = type(here)(here.feature_members, here.feature_owner, none, none)
-    return Scene(scene.graph, left, players, scene.reference)
+    return Scene(scene.graph, left, players, scene.reference, scene.bearers)

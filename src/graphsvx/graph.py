@@ -152,6 +152,8 @@ def _make_index(edge_index: Any, nodes: int) -> Index:
 
 def _make_statistics(x: Tensor) -> Statistics:
     # Columns in blocks: a float64 copy of all of a large x would double its memory.
+    if x.shape[1] == 0:
+        return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
     means, stds = [], []
     for block in x.split(max(1, 2**24 // x.shape[0]), dim=1):
         if not bool(torch.isfinite(block).all()):
@@ -162,8 +164,6 @@ def _make_statistics(x: Tensor) -> Statistics:
         wide = block.double()
         means.append(wide.mean(0))
         stds.append(wide.std(0, unbiased=False))
-    if not means:
-        return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
     return Statistics(torch.cat(means), torch.cat(stds))
 
 

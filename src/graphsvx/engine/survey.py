@@ -37,6 +37,8 @@ class Survey:
     """States over the field (or a restriction of it) to raw outputs [states, centres, outputs]."""
     checks: tuple[str, ...]
     fallback: str | None = None
+    local: bool = True
+    """A node that cannot reach a centre does not matter. False: every node may (pooling)."""
 
 
 def survey(query: Query, hops: int | None, seed: int) -> Survey:
@@ -84,7 +86,7 @@ def _survey_slow(query: Query, area: Field) -> Survey:
         return one_by_one(query.model, query.graph, area, here, states, whole)
 
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Survey(area, None, evaluate, ("deterministic",), reason)
+    return Survey(area, None, evaluate, ("deterministic",), reason, local=False)
 
 
 def _survey_whole(query: Query, seed: int) -> Survey:
@@ -95,7 +97,8 @@ def _survey_whole(query: Query, seed: int) -> Survey:
         fast = _replicas(query, shared, whole=True)
         if _agree(query, area, None, fast, stage, rng):
             reason = None if shared else "feature rows copied, sharing them changed the output"
-            return Survey(area, None, fast, ("batch = single calls", "deterministic"), reason)
+            checks = ("batch = single calls", "deterministic")
+            return Survey(area, None, fast, checks, reason, local=False)
         _must_be_deterministic(query, area, stage)
     return _survey_slow(query, area)
 

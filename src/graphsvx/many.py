@@ -1,0 +1,169 @@
+"""Many explanations, as they are done, over any number of processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from graphsvx import graph as graphs
+from graphsvx.api import explain
+from graphsvx.convert import from_dict
+from graphsvx.errors import GraphSVXError, InputError
+from graphsvx.explanation import Explanation
+from graphsvx.query import whole_number
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A question that could not be answered, and why."""
+
+    which: int
+    """The node, or the position of the graph in the list."""
+    error: GraphSVXError
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """Everything that a worker needs besides the number of the question."""
+
+    model: Callable[..., Any]
+    data: Any
+    whole_graphs: bool
+    options: dict[str, Any]
+
+    def __call__(self, which: int) -> Explanation | Failure:
+        try:
+            if not self.whole_graphs:
+                return explain(self.model, self.data, node=which, **self.options)
+            found = explain(self.model, self.data[which], graph=True, **self.options)
+            return replace(found, extra={**found.extra, "graph": which})
+        except GraphSVXError as error:
+            return Failure(which, error)
+
+
+def explain_many(
+    model: Callable[..., Any],
+    data: Any,
+    nodes: Sequence[int] | Tensor | None = None,
+    *,
+    workers: int = 1,
+    progress: bool | None = None,
+    on_failure: Callable[[Failure], None] | None = None,
+    **options: Any,
+) -> Iterator[Explanation]:
+    """Explain many nodes of one graph, or a list of graphs, and yield each as it is done.
+
+    Args:
+        model: as for `explain`.
+        data: one graph with `nodes`, or a list of graphs (each is explained as a whole; the
+            position in the list is `explanation.extra["graph"]`).
+        nodes: the nodes to explain; all of them if left out.
+        workers: processes to use. The result of a question does not depend on it.
+        progress: show a bar on standard error; by default if that is a terminal.
+        on_failure: called with each `Failure`; by default it is printed on standard error.
+            A failure does not stop the others.
+        options: everything else that `explain` takes (method, target, seed, ...).
+
+    """
+    workers = whole_number(workers, "workers")
+    if workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers}")
+    whole_graphs = isinstance(data, (list, tuple))
+    if whole_graphs and nodes is not None:
+        raise InputError("a list of graphs is explained as whole graphs; leave nodes out")
+    if whole_graphs:
+        questions: Sequence[int] = range(len(data))
+    elif nodes is None:
+        questions = range(graphs.check(data).num_nodes)
+    else:
+        questions = [whole_number(node, "each of nodes") for node in nodes]
+    job = _Job(model, data, whole_graphs, options)
+    results = _alone(job, questions) if workers == 1 else _together(job, questions, workers)
+    # A generator of its own, so that wrong arguments are refused at the call.
+    return _reported(results, len(questions), progress, on_failure or _print_failure)
+
+
+def _reported(
+    results: Iterable[Explanation | Failure], count: int, progress: bool | None,
+    on_failure: Callable[[Failure], None],
+) -> Iterator[Explanation]:  # fmt: skip
+    shown = sys.stderr.isatty() if progress is None else progress
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bar:
+        task = bar.add_task("explaining", total=count)
+        for result in results:
+            bar.advance(task)
+            if isinstance(result, Failure):
+                on_failure(result)
+            else:
+                yield result
+
+
+def _print_failure(failure: Failure) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        f"not explained: {failure.which}: {failure.error}", style="yellow", markup=False
+    )
+
+
+def _alone(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:
+    for which in questions:
+        yield job(which)
+
+
+# Set before the workers are forked, so that they share the graph instead of receiving a copy.
+_current: _Job | None = None
+
+
+def _start_worker(job: _Job | None) -> None:
+    global _current  # noqa: PLW0603  (a worker process has exactly one job)
+    # Cores are used over questions; two threads in each of two processes would be too many.
+    torch.set_num_threads(1)
+    if job is not None:
+        _current = job
+
+
+def _answer(which: int) -> dict[str, Any] | Failure:
+    assert _current is not None
+    result = _current(which)
+    # Plain numbers: tensors would go through one shared-memory file each.
+    return result if isinstance(result, Failure) else result.to_dict()
+
+
+def _together(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
+    global _current  # noqa: PLW0603  (read by the forked workers)
+    forks = "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
+    if forks and not job.whole_graphs:
+        graphs.check(job.data)  # index once here, not in every worker
+    _current = job if forks else None
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("fork" if forks else "spawn"),
+        initializer=_start_worker,
+        initargs=(None if forks else job,),
+    )
+    waiting = iter(questions)
+    under_way: set[Future[dict[str, Any] | Failure]] = set()
+    try:
+        while True:
+            # A few questions ahead of the workers, never all of them.
+            for which in islice(waiting, 4 * workers - len(under_way)):
+                under_way.add(pool.submit(_answer, which))
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                result = future.result()
+                yield result if isinstance(result, Failure) else from_dict(result)
+    finally:
+        _current = None
+        pool.shutdown(wait=True, cancel_futures=True)

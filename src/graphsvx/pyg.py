@@ -1,0 +1,138 @@
+"""graphsvx inside `torch_geometric.explain.Explainer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explanation as PyGExplanation
+from torch_geometric.explain.algorithm import ExplainerAlgorithm
+from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
+
+from graphsvx.api import explain
+from graphsvx.errors import UnsupportedError
+from graphsvx.explanation import Explanation
+from graphsvx.methods import GraphSVX, Method
+from graphsvx.model import Scale
+
+
+class GraphSVXAlgorithm(ExplainerAlgorithm):
+    """An algorithm for `torch_geometric.explain.Explainer`.
+
+        explainer = Explainer(
+            model,
+            algorithm=GraphSVXAlgorithm(),
+            explanation_type="model",
+            node_mask_type="object",
+            model_config=dict(mode="multiclass_classification", task_level="node", return_type="raw"),
+        )
+        explanation = explainer(data.x, data.edge_index, index=42)
+        explanation.node_mask        # [nodes, 1]: signed credit
+        explanation.feature_credit   # [features]: signed credit of the node's own features
+        explanation.graphsvx         # the full record, with errors and certificate
+
+    `node_mask_type="object"` gives the credit of nodes (the explained node has the sum of its
+    own features' credit), `"common_attributes"` that of features as a [1, features] mask.
+    """
+
+    def __init__(self, method: Method | None = None, seed: int = 0) -> None:
+        super().__init__()
+        self.method = method if method is not None else GraphSVX()
+        self.seed = seed
+
+    def supports(self) -> bool:
+        """Name what is not supported, before any work."""
+        config, model = self.explainer_config, self.model_config
+        if config.node_mask_type not in (MaskType.object, MaskType.common_attributes):
+            raise UnsupportedError(
+                'GraphSVXAlgorithm needs node_mask_type="object" or "common_attributes", got '
+                f"{config.node_mask_type.value if config.node_mask_type else None!r}"
+            )
+        if config.edge_mask_type is not None:
+            raise UnsupportedError(
+                f"GraphSVXAlgorithm gives no edge mask, got edge_mask_type="
+                f'"{config.edge_mask_type.value}"; leave it out'
+            )
+        if model.task_level not in (ModelTaskLevel.node, ModelTaskLevel.graph):
+            raise UnsupportedError(
+                f'GraphSVXAlgorithm explains task_level="node" and "graph", got '
+                f'"{model.task_level.value}"'
+            )
+        return True
+
+    def forward(
+        self,
+        model: torch.nn.Module,
+        x: Tensor | dict[Any, Tensor],
+        edge_index: Tensor | dict[Any, Tensor],
+        *,
+        target: Tensor,
+        index: int | Tensor | None = None,
+        **kwargs: Any,
+    ) -> PyGExplanation:
+        """Explain the output at `index` for its target class."""
+        if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
+            raise UnsupportedError("GraphSVXAlgorithm explains homogeneous graphs only")
+        batch = kwargs.pop("batch", None)
+        unknown = set(kwargs) - {"edge_weight", "edge_attr", "batch_size"}
+        if unknown:
+            raise UnsupportedError(
+                f"GraphSVXAlgorithm passes on edge_weight, edge_attr and batch, got {sorted(unknown)}"
+            )
+        data = Data(x=x, edge_index=edge_index, **{k: v for k, v in kwargs.items() if k != "batch_size"})
+        found = explain(
+            model,
+            data,
+            method=self.method,
+            seed=self.seed,
+            output=self._output(),
+            scale=self._scale(),
+            **self._question(target, index, batch),
+        )
+        return self._masks(found)
+
+    def _output(self) -> Any:
+        returns = self.model_config.return_type
+        return "raw" if returns is None else returns.value
+
+    def _scale(self) -> Scale:
+        regression = self.model_config.mode == ModelMode.regression
+        return "value" if regression else "probability"
+
+    def _question(self, target: Tensor, index: int | Tensor | None, batch: Any) -> dict[str, Any]:
+        if self.model_config.task_level == ModelTaskLevel.graph:
+            if isinstance(batch, Tensor) and batch.numel() and int(batch.max()) > 0:
+                raise UnsupportedError(
+                    "GraphSVXAlgorithm explains one graph at a time, got a batch of several"
+                )
+            return {"graph": True, "target": self._target(target.reshape(-1)[:1])}
+        if index is None:
+            raise UnsupportedError("GraphSVXAlgorithm needs index=: which node to explain")
+        nodes = torch.as_tensor(index).reshape(-1)
+        chosen = self._target(target[nodes])
+        if len(nodes) == 1:
+            return {"node": int(nodes), "target": chosen}
+        return {"nodes": nodes.tolist(), "target": chosen}
+
+    def _target(self, target: Tensor) -> int | None:
+        """The class to explain; None for a regression, whose target is no class."""
+        if self.model_config.mode == ModelMode.regression:
+            return None
+        classes = target.reshape(-1).long().unique()
+        if len(classes) > 1:
+            raise UnsupportedError(
+                f"GraphSVXAlgorithm explains a group of nodes for one class, got {classes.tolist()}"
+            )
+        return int(classes)
+
+    def _masks(self, found: Explanation) -> PyGExplanation:
+        made = found.to_pyg()
+        own = float(found.feature_values.sum())
+        if found.centres:
+            made.node_mask[list(found.centres), 0] = own / len(found.centres)
+        if self.explainer_config.node_mask_type == MaskType.common_attributes:
+            made.node_mask = made.feature_credit[None, :]
+        made.graphsvx = found
+        return made
