@@ -93,7 +93,7 @@ _GAT = Settings(
 # By data set, then by model; "" is every model that is not named.
 DEFAULTS: dict[str, dict[str, Settings]] = {
     "ba-community": {"": replace(_BLOCKS, concat=True, weight_decay=1e-2)},
-    "ba-2motifs": {"": replace(_BLOCKS, epochs=200)},
+    "ba-2motifs": {"": replace(_BLOCKS, epochs=200, dropout=0.0)},
     "mutag": {"": replace(_BLOCKS, epochs=200, batch_size=128)},
     "cora": {"gcn": _GCN, "gat": _GAT},
     "citeseer": {"gcn": _GCN, "gat": _GAT},

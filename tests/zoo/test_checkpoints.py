@@ -1,0 +1,193 @@
+"""Checkpoints: round trips, and everything that may be wrong with one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from graphsvx import data, zoo
+from graphsvx.errors import DataError, InputError
+from graphsvx.zoo import Step, Trained, checkpoints
+
+
+def test_a_checkpoint_gives_the_same_model_back(kept: Path, quick: Trained) -> None:
+    for loaded in (zoo.load("ba-shapes", root=kept.parent), zoo.load(kept), zoo.load(str(kept))):
+        graph = loaded.dataset.graph
+        assert torch.equal(
+            loaded.model(graph.x, graph.edge_index), quick.model(graph.x, graph.edge_index)
+        )
+        assert not loaded.model.training
+        assert loaded.card == replace(quick.card, weights=loaded.card.weights)
+        assert loaded.dataset.fingerprint == quick.dataset.fingerprint
+
+
+def test_files_are_named_after_what_they_hold(kept: Path) -> None:
+    names = sorted(path.name for path in kept.parent.iterdir())
+    stem = "ba-shapes-graphconv-seed0"
+    assert names == [f"{stem}.json", f"{stem}.safetensors"]
+    assert kept == zoo.checkpoint_path("ba-shapes", root=kept.parent)
+
+
+def test_the_card_is_plain_json(kept: Path) -> None:
+    card = json.loads(kept.with_suffix(".json").read_text())
+    assert card["dataset"] == "ba-shapes"
+    assert card["settings"]["hidden"] == 20
+    assert set(card["accuracy"]) == {"train", "val", "test"}
+    assert {"torch", "torch_geometric", "python"} <= set(card["versions"])
+
+
+def test_data_of_another_seed_gets_another_file(quick: Trained) -> None:
+    assert replace(quick.card, data_seed=3).name == "ba-shapes-graphconv-seed0-data3"
+
+
+def test_ensure_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = zoo.settings_for("tree-cycles")
+    monkeypatch.setattr("graphsvx.zoo.training.settings_for", lambda *_: replace(usual, epochs=5))
+    steps: list[Step] = []
+    first = zoo.ensure("tree-cycles", seed=2, progress=steps.append, root=tmp_path)
+    assert len(steps) == 5
+    again = zoo.ensure("tree-cycles", seed=2, progress=steps.append, root=tmp_path)
+    assert len(steps) == 5
+    assert first.card == again.card
+    assert first.dataset.seed == 2
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    card = json.loads(path.with_suffix(".json").read_text())
+    change(card)
+    path.with_suffix(".json").write_text(json.dumps(card))
+
+
+def test_a_missing_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no file .*graphsvx train"):
+        zoo.load("ba-shapes", root=tmp_path)
+    with pytest.raises(DataError, match="unknown data set 'ba-shape'"):
+        zoo.load("ba-shape", root=tmp_path)
+
+
+def test_weights_without_their_card(kept: Path) -> None:
+    kept.with_suffix(".json").unlink()
+    with pytest.raises(DataError, match=r"no file .*\.json"):
+        zoo.load(kept)
+    with pytest.raises(DataError, match=r"no file .*\.json"):
+        zoo.ensure("ba-shapes", root=kept.parent)
+
+
+def test_damaged_weights(kept: Path) -> None:
+    content = bytearray(kept.read_bytes())
+    content[-3] ^= 1
+    kept.write_bytes(content)
+    with pytest.raises(DataError, match=r"damaged.*graphsvx train ba-shapes"):
+        zoo.load(kept)
+    kept.write_bytes(content[:40])
+    with pytest.raises(DataError, match="damaged"):
+        zoo.load("ba-shapes", root=kept.parent)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 9}', "\x00"])
+def test_a_damaged_card(kept: Path, content: str) -> None:
+    kept.with_suffix(".json").write_text(content)
+    with pytest.raises(DataError, match="damaged"):
+        zoo.load(kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda card: card.pop("settings"),
+        lambda card: card.update(seed="0"),
+        lambda card: card.update(more=1),
+        lambda card: card["settings"].pop("hidden"),
+        lambda card: card["settings"].update(hidden="20"),
+        lambda card: card["settings"].update(surprise=1),
+    ],
+)
+def test_a_card_with_wrong_entries(kept: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    changed(kept, change)
+    with pytest.raises(DataError, match="damaged"):
+        zoo.load(kept)
+
+
+@pytest.mark.parametrize("setting", [{"hidden": 21}, {"model": "resnet"}, {"concat": True}])
+def test_weights_that_do_not_fit_the_card(kept: Path, setting: dict[str, Any]) -> None:
+    changed(kept, lambda card: card["settings"].update(setting))
+    with pytest.raises(DataError, match="does not fit its card") as caught:
+        zoo.load(kept)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_card_of_another_data_set(kept: Path) -> None:
+    changed(kept, lambda card: card.update(dataset="tree-cycles"))
+    with pytest.raises(DataError, match="card of another checkpoint"):
+        zoo.load("ba-shapes", root=kept.parent)
+    with pytest.raises(DataError, match="trained on other data"):
+        zoo.load(kept)
+
+
+def test_a_card_with_another_fingerprint(kept: Path) -> None:
+    changed(kept, lambda card: card.update(fingerprint="0" * 64))
+    with pytest.raises(DataError, match="trained on other data"):
+        zoo.load("ba-shapes", root=kept.parent)
+
+
+def test_data_that_the_model_was_not_trained_on(kept: Path) -> None:
+    with pytest.raises(DataError, match="trained on other data"):
+        zoo.load(kept, dataset=data.load("ba-shapes", seed=1))
+
+
+def test_a_checkpoint_put_in_anothers_place(kept: Path) -> None:
+    for ending in (".safetensors", ".json"):
+        kept.with_suffix(ending).rename(kept.parent / f"ba-shapes-graphconv-seed5{ending}")
+    with pytest.raises(DataError, match="card of another checkpoint"):
+        zoo.load("ba-shapes", seed=5, root=kept.parent)
+
+
+def test_foreign_tensors_with_a_matching_digest(kept: Path) -> None:
+    safetensors.torch.save_file({"x": torch.zeros(2)}, kept)
+    changed(kept, lambda c: c.update(weights=hashlib.sha256(kept.read_bytes()).hexdigest()))
+    with pytest.raises(DataError, match="does not fit its card"):
+        zoo.load(kept)
+
+
+def test_a_stop_while_saving_leaves_the_old_checkpoint(
+    kept: Path, quick: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {p.name: p.read_bytes() for p in kept.parent.iterdir()}
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints.safetensors.torch, "save_file", stop)
+    with pytest.raises(KeyboardInterrupt):
+        zoo.save(quick, root=kept.parent)
+    assert {p.name: p.read_bytes() for p in kept.parent.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_made(quick: Trained, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="GRAPHSVX_MODELS"):
+        zoo.save(quick, root=tmp_path / "file" / "models")
+
+
+def test_a_checkpoint_with_another_ending(quick: Trained, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must end in \.safetensors"):
+        zoo.save(quick, tmp_path / "model.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_names(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown model"):
+        zoo.load("ba-shapes", "resnet", root=tmp_path)
+    with pytest.raises(InputError, match="unknown data set"):
+        zoo.ensure("nowhere", root=tmp_path)
+    with pytest.raises(InputError, match="seed must be an integer"):
+        zoo.ensure("ba-shapes", seed="x", root=tmp_path)  # type: ignore[arg-type] # the test
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,135 @@
+"""The models: shapes, what they can see, raw logits, weights on edges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from graphsvx import data, zoo
+from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN
+from graphsvx.zoo.packed import Packed
+from graphsvx.zoo.settings import BLOCK_MODELS
+
+
+def made(model: str, task: str = "node", **changes: object) -> torch.nn.Module:
+    settings = replace(zoo.Settings(), model=model, **changes)  # type: ignore[arg-type] # any field
+    torch.manual_seed(0)
+    return zoo.build(settings, features=6, classes=3, task=task).eval()
+
+
+def path_graph(size: int) -> Tensor:
+    ids = torch.arange(size - 1)
+    return torch.stack([torch.cat([ids, ids + 1]), torch.cat([ids + 1, ids])])
+
+
+@pytest.mark.parametrize("model", BLOCK_MODELS)
+@pytest.mark.parametrize("concat", [False, True])
+def test_three_blocks_see_three_hops_and_no_further(model: str, concat: bool) -> None:
+    net = made(model, concat=concat)
+    edges, x = path_graph(9), torch.rand(9, 6)
+    before = net(x, edges)
+    far = x.clone()
+    far[4] += 1
+    moved = (net(far, edges) - before).abs().sum(1) > 0
+    assert before.shape == (9, 3)
+    assert not moved[0]
+    assert not moved[8]
+    assert moved[1:8].any()
+
+
+@pytest.mark.parametrize("model", BLOCK_MODELS)
+def test_a_batch_of_graphs_gives_what_each_gives_alone(model: str) -> None:
+    net = made(model, task="graph")
+    graphs = [Data(x=torch.rand(n, 6), edge_index=path_graph(n)) for n in (4, 9, 6)]
+    batch = Batch.from_data_list(graphs)
+    together = net(batch.x, batch.edge_index, batch.batch)
+    alone = torch.cat([net(g.x, g.edge_index) for g in graphs])
+    assert together.shape == (3, 3)
+    assert torch.allclose(together, alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["graphconv", "gcn"])
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_weight_zero_is_no_edge_and_weight_one_is_an_edge(model: str, task: str) -> None:
+    net = made(model, task=task)
+    edges, x = path_graph(7), torch.rand(7, 6)
+    keep = torch.ones(edges.shape[1])
+    assert torch.allclose(net(x, edges, edge_weight=keep), net(x, edges), atol=1e-6)
+    keep[[2, 8]] = 0
+    cut = net(x, edges[:, keep > 0])
+    assert torch.allclose(net(x, edges, edge_weight=keep), cut, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["gin", "sage", "gat"])
+def test_others_refuse_weights_rather_than_ignore_them(model: str) -> None:
+    edges = path_graph(4)
+    with pytest.raises(UnsupportedError, match="cannot weigh edges"):
+        made(model)(torch.rand(4, 6), edges, torch.ones(edges.shape[1]))
+
+
+def test_sizes_are_the_papers() -> None:
+    blocks = made("graphconv")
+    shapes = [tuple(c.lin_rel.weight.shape) for c in blocks.blocks.convolutions]  # type: ignore[union-attr] # a ModuleList
+    assert shapes == [(20, 6), (20, 20), (20, 20)]
+    assert blocks.out.weight.shape == (3, 20)  # type: ignore[union-attr] # a Linear
+    gcn = zoo.build(zoo.settings_for("cora", "gcn"), features=1433, classes=7, task="node")
+    assert isinstance(gcn, CitationGCN)
+    assert gcn.first.lin.weight.shape == (16, 1433)
+    assert gcn.second.lin.weight.shape == (7, 16)
+    gat = zoo.build(zoo.settings_for("cora", "gat"), features=1433, classes=7, task="node")
+    assert isinstance(gat, CitationGAT)
+    assert (gat.first.heads, gat.first.out_channels) == (8, 8)
+    assert (gat.second.heads, gat.second.in_channels, gat.second.out_channels) == (1, 64, 7)
+    wide = zoo.build(zoo.settings_for("pubmed", "gat"), features=500, classes=3, task="node")
+    assert isinstance(wide, CitationGAT)
+    assert wide.second.heads == 8
+    assert wide(torch.rand(4, 500), path_graph(4)).shape == (4, 3)
+
+
+def test_training_of_citation_models_is_the_papers() -> None:
+    table = {
+        ("cora", "gcn"): (50, 0.5, 0.01),
+        ("cora", "gat"): (80, 0.6, 0.005),
+        ("cora-noisy-nodes", "gat"): (80, 0.6, 0.005),
+        ("pubmed", "gcn"): (150, 0.5, 0.01),
+        ("pubmed-noisy-features", "gat"): (120, 0.6, 0.005),
+    }
+    for (name, model), (epochs, dropout, rate) in table.items():
+        s = zoo.settings_for(name, model)
+        assert (s.epochs, s.dropout, s.learning_rate, s.weight_decay) == (
+            epochs,
+            dropout,
+            rate,
+            5e-4,
+        )
+
+
+def test_every_model_of_every_set_can_be_made() -> None:
+    for name in data.names():
+        for model in zoo.models(name):
+            settings = zoo.settings_for(name, model)
+            assert settings.model == model
+            assert zoo.Settings.from_json(settings.to_json()) == settings
+            zoo.build(settings, features=5, classes=2, task="node")
+    assert set(CONVOLUTIONS) == set(BLOCK_MODELS)
+
+
+def test_an_unknown_model_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"unknown model 'resnet' for data set 'cora'.*gcn, gat"):
+        zoo.settings_for("cora", "resnet")
+
+
+def test_packed_batches_are_pygs_batches() -> None:
+    graphs = data.load("ba-2motifs").graphs[495:505]
+    chosen = torch.tensor([7, 0, 3])
+    x, edge_index, batch, y = Packed.of(graphs).batch(chosen)
+    expected = Batch.from_data_list([graphs[i] for i in chosen.tolist()])
+    assert torch.equal(x, expected.x)
+    assert torch.equal(edge_index, expected.edge_index)
+    assert torch.equal(batch, expected.batch)
+    assert torch.equal(y, expected.y)

@@ -1,0 +1,109 @@
+"""Training: determinism, what is kept, what is reached."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from graphsvx import data, zoo
+from graphsvx.data import DataSet
+from graphsvx.errors import InputError
+from graphsvx.zoo import Step, Trained
+
+
+def test_same_seed_same_weights_other_seed_others(shapes: DataSet, quick: Trained) -> None:
+    again = zoo.train(shapes, settings=quick.card.settings)
+    other = zoo.train(shapes, seed=1, settings=quick.card.settings)
+    one, two, three = (t.model.state_dict() for t in (quick, again, other))
+    assert all(torch.equal(one[k], two[k]) for k in one)
+    assert any(not torch.equal(one[k], three[k]) for k in one)
+    assert quick.card == again.card
+
+
+def test_training_leaves_the_global_random_state_alone(shapes: DataSet, quick: Trained) -> None:
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    zoo.train(shapes, settings=replace(quick.card.settings, epochs=2))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_the_weights_with_the_lowest_validation_loss_are_kept(shapes: DataSet) -> None:
+    steps: list[Step] = []
+    # So large a rate makes the loss jump about: the last weights are not the best.
+    settings = replace(zoo.settings_for(shapes), learning_rate=1.0, epochs=60)
+    trained = zoo.train(shapes, progress=steps.append, settings=settings)
+    graph, val = shapes.graph, shapes.split.val
+    with torch.no_grad():
+        loss = float(cross_entropy(trained.model(graph.x, graph.edge_index)[val], graph.y[val]))
+    assert [s.epoch for s in steps] == list(range(1, 61))
+    assert steps[-1].epochs == 60
+    assert loss == pytest.approx(steps[-1].best_validation_loss, rel=1e-5)
+    assert trained.card.best_epoch < 60
+    assert steps[trained.card.best_epoch - 1].best_validation_loss == pytest.approx(loss, rel=1e-5)
+
+
+def test_the_card_says_what_the_model_does(shapes: DataSet, quick: Trained) -> None:
+    card = quick.card
+    with torch.no_grad():
+        right = quick.model(shapes.graph.x, shapes.graph.edge_index).argmax(1) == shapes.labels
+    for part, index in shapes.split.parts().items():
+        assert card.accuracy[part] == pytest.approx(float(right[index].double().mean()))
+    assert zoo.accuracies(quick.model, shapes) == card.accuracy
+    assert (card.dataset, card.seed, card.fingerprint) == ("ba-shapes", 0, shapes.fingerprint)
+    assert card.versions["torch"] == torch.__version__
+    assert not quick.model.training
+
+
+def test_test_labels_have_no_part_in_training(shapes: DataSet, quick: Trained) -> None:
+    graph = shapes.graph.clone()
+    graph.y[shapes.split.test] = 0
+    blind = zoo.train(replace(shapes, graphs=(graph,)), settings=quick.card.settings)
+    one, two = quick.model.state_dict(), blind.model.state_dict()
+    assert all(torch.equal(one[k], two[k]) for k in one)
+
+
+def test_models_return_logits_not_probabilities(quick: Trained, shapes: DataSet) -> None:
+    with torch.no_grad():
+        out = quick.model(shapes.graph.x, shapes.graph.edge_index)
+    assert out.min() < 0
+    assert not torch.allclose(out.exp().sum(1), torch.ones(len(out)), atol=1e-3)
+
+
+def test_the_default_model_of_ba_shapes_is_as_good_as_the_papers(tmp_path: Path) -> None:
+    accuracy = zoo.ensure("ba-shapes", root=tmp_path).card.accuracy
+    assert accuracy["test"] >= 0.96
+    assert accuracy["val"] >= 0.96
+
+
+def test_a_degree_normalising_model_cannot_tell_constant_features_apart() -> None:
+    shapes = data.load("ba-shapes")
+    settings = replace(zoo.settings_for(shapes, "gcn"), epochs=300)
+    assert zoo.train(shapes, settings=settings).card.accuracy["val"] < 0.9
+
+
+def test_graphs_are_learned_too() -> None:
+    loaded = data.load("ba-2motifs")
+    settings = replace(zoo.settings_for(loaded), epochs=80)
+    assert zoo.train(loaded, settings=settings).card.accuracy["val"] >= 0.95
+
+
+def test_cora_is_as_good_as_the_papers() -> None:
+    if not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir():
+        pytest.skip("GRAPHSVX_DATA has no Cora/raw")
+    assert zoo.train(data.load("cora"), "gcn").card.accuracy["test"] >= 0.86
+
+
+def test_bad_arguments(shapes: DataSet, quick: Trained) -> None:
+    with pytest.raises(InputError, match="seed must be an integer"):
+        zoo.train(shapes, seed="0")  # type: ignore[arg-type] # the wrong type is the test
+    with pytest.raises(InputError, match="unknown model"):
+        zoo.train(shapes, "transformer")
+    with pytest.raises(InputError, match="settings say 'graphconv'"):
+        zoo.train(shapes, "gin", settings=quick.card.settings)
+    with pytest.raises(InputError, match="epochs must be at least 1"):
+        zoo.train(shapes, settings=replace(quick.card.settings, epochs=0))
