@@ -42,7 +42,7 @@ def places(
     if layout == "molecule":
         found = _rdkit_places(scene, bonds or {})
         if found is not None:
-            return _lying(found)
+            return _lying(_apart(found, np.full(count, 0.2)))
     rings = _rings(scene, np.random.default_rng(seed))
     if layout == "hops":
         return rings
