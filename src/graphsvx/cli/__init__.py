@@ -33,3 +33,8 @@ def main() -> None:
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")
         sys.exit(130)
+
+
+# Each module registers its commands on `app`, so `app` has to exist first.
+from graphsvx.cli import data as _data  # noqa: E402, F401 - registers commands
+from graphsvx.cli import train as _train  # noqa: E402, F401 - registers commands
