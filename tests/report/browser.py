@@ -48,11 +48,13 @@ class Browser:
 
     def requests(self) -> list[str]:
         events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
-        return [
+        urls = [
             event["params"]["request"]["url"]
             for event in events
             if event["method"] == "Network.requestWillBeSent"
         ]
+        # The browser's own start page comes from inside the browser.
+        return [url for url in urls if not url.startswith("chrome://")]
 
     def one(self, selector: str):
         return self.driver.find_element("css selector", selector)
