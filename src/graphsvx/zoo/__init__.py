@@ -6,7 +6,7 @@
 """
 
 from graphsvx.zoo.card import Card
-from graphsvx.zoo.checkpoints import checkpoint_path, ensure, load, save
+from graphsvx.zoo.checkpoints import checkpoint_path, ensure, load, read, save
 from graphsvx.zoo.settings import Settings, models, settings_for
 from graphsvx.zoo.training import Progress, Step, Trained, accuracies, build, train
 
@@ -22,6 +22,7 @@ __all__ = [
     "ensure",
     "load",
     "models",
+    "read",
     "save",
     "settings_for",
     "train",

@@ -86,6 +86,13 @@ def load(
     return Trained(net, card, found)
 
 
+def read(path: str | Path) -> tuple[nn.Module, Card]:
+    """A trained model in eval mode and its card, for other data than it was trained on."""
+    file = Path(path)
+    card = _read_card(file)
+    return _read_weights(file, card), card
+
+
 def ensure(
     dataset: str,
     model: str | None = None,

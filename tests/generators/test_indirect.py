@@ -1,0 +1,151 @@
+"""Algorithm 2 on graphs small enough to work out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphsvx import GraphSVX, explain
+from graphsvx import graph as graphs
+from graphsvx.engine import field as fields
+from graphsvx.generators import Indirect, Scene
+from graphsvx.players import singles
+from tests.worlds import random_model, shapley
+
+
+def scene(pairs, nodes: int, depth: int = 3, both: bool = True) -> Scene:
+    edges = torch.tensor(pairs + ([(v, u) for u, v in pairs] if both else [])).t()
+    x = torch.arange(nodes * 2, dtype=torch.float64).reshape(nodes, 2) ** 1.5
+    graph = graphs.check(Data(x=x, edge_index=edges))
+    area = fields.cut(graph, np.array([0]), depth)
+    players = singles(np.zeros(0, dtype=np.int64), np.arange(1, area.size))
+    return Scene(graph, area, players, graph.statistics.mean)
+
+
+def perturbed(where: Scene, on: list[int], inner="mean", seed: int = 0):
+    """Edges (by node id) and feature rows of the perturbed graph in which `on` are on."""
+    generator = Indirect(inner).prepare(where, torch.Generator().manual_seed(seed))
+    ids = where.field.ids[where.players.node_members].tolist()
+    mask = np.array([[node in on for node in ids]])
+    states = generator(where, np.ones((1, 0), dtype=bool), mask)
+    kept = states.edges(where.field)[0]
+    names = where.field.ids
+    edges = {
+        (int(names[u]), int(names[v]))
+        for u, v in zip(where.field.source[kept], where.field.target[kept], strict=True)
+    }
+    rows = {
+        int(names[i]): states.table[states.rows[0, i]].tolist() for i in range(where.field.size)
+    }
+    return edges, rows
+
+
+PATH = [(0, 1), (1, 2), (2, 3)]
+
+
+def test_a_cut_off_node_is_joined_along_the_path() -> None:
+    where = scene(PATH, 4)
+    edges, rows = perturbed(where, [3])
+    assert edges == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
+    mean = where.graph.statistics.mean.tolist()
+    assert rows[1] == rows[2] == mean
+    assert rows[3] == where.graph.x[3].tolist()
+    assert rows[0] == where.graph.x[0].tolist()
+
+
+def test_inner_nodes_get_the_features_of_v_by_the_pseudocode() -> None:
+    where = scene(PATH, 4)
+    _, rows = perturbed(where, [3], inner="target")
+    assert rows[1] == rows[2] == where.graph.x[0].tolist()
+
+
+def test_a_connected_node_needs_no_path() -> None:
+    where = scene(PATH, 4)
+    edges, rows = perturbed(where, [1, 2])
+    assert edges == {(0, 1), (1, 0), (1, 2), (2, 1)}
+    assert rows[3] == where.graph.x[3].tolist()
+
+
+def test_inner_nodes_that_are_on_keep_their_features() -> None:
+    where = scene(PATH, 4)
+    edges, rows = perturbed(where, [2, 3])
+    assert rows[1] == where.graph.statistics.mean.tolist()
+    assert rows[2] == where.graph.x[2].tolist()
+    assert edges == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
+
+
+def test_only_the_edges_of_the_path_come_back() -> None:
+    """Node 4 hangs on node 1, which is only a passing place."""
+    where = scene([*PATH, (1, 4), (1, 3)], 5)
+    edges, _ = perturbed(where, [2])
+    assert edges == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
+def test_nobody_on_means_nothing_comes_back() -> None:
+    edges, _ = perturbed(scene(PATH, 4), [])
+    assert edges == set()
+
+
+def test_paths_follow_the_direction_of_edges() -> None:
+    where = scene([(1, 0), (2, 1), (3, 2)], 4, both=False)
+    edges, _ = perturbed(where, [3])
+    assert edges == {(1, 0), (2, 1), (3, 2)}
+
+
+def test_one_of_several_shortest_paths_is_drawn_at_random() -> None:
+    """Two ways from 3 to 0, through 1 or 2; both must occur about equally often."""
+    where = scene([(0, 1), (0, 2), (1, 3), (2, 3)], 4)
+    through_1 = 0
+    for seed in range(200):
+        edges, _ = perturbed(where, [3], seed=seed)
+        assert edges in (
+            {(0, 1), (1, 0), (1, 3), (3, 1)},
+            {(0, 2), (2, 0), (2, 3), (3, 2)},
+        )
+        through_1 += (0, 1) in edges
+    assert 70 < through_1 < 130
+
+
+def test_paths_are_uniform_over_paths_not_over_steps() -> None:
+    """From 5: one path through 1, three through 2 (by 6, 7, 8): 1 : 3."""
+    pairs = [(0, 1), (1, 3), (3, 5), (0, 2), (2, 6), (2, 7), (2, 8), (6, 5), (7, 5), (8, 5)]
+    where = scene(pairs, 9)
+    through_1 = sum((0, 1) in perturbed(where, [5], seed=seed)[0] for seed in range(300))
+    assert 45 < through_1 < 105
+
+
+def test_the_indirect_game_equals_its_brute_force() -> None:
+    """Path graphs have one path only, so the perturbed graph can be written by hand."""
+    x = torch.randn(4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    edges = torch.tensor(PATH + [(v, u) for u, v in PATH]).t()
+    data = Data(x=x, edge_index=edges)
+    torch.manual_seed(0)
+    from torch_geometric.nn import GIN
+
+    model = GIN(2, 8, 3, 3, act="tanh").double().eval()
+    e = explain(model, data, node=0, method=GraphSVX(indirect="mean", players="nodes"))
+
+    def value(on) -> float:
+        reach = max([0, *on])  # every node up to the furthest one is connected or passing
+        rows = x.clone()
+        for node in range(1, reach):
+            if node not in on:
+                rows[node] = x.mean(0)
+        keep = [i for i, (u, v) in enumerate(edges.t().tolist()) if max(u, v) <= reach]
+        with torch.no_grad():
+            return float(model(rows, edges[:, keep])[0].softmax(-1)[e.target])
+
+    assert e.nodes == pytest.approx(shapley([1, 2, 3], value), abs=1e-9)
+
+
+def test_the_indirect_effect_changes_the_credit_of_far_nodes() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    edges = torch.tensor(PATH + [(v, u) for u, v in PATH]).t()
+    data = Data(x=x, edge_index=edges)
+    model = random_model("gcn", 3)
+    off = explain(model, data, node=0, method=GraphSVX(players="nodes"))
+    on = explain(model, data, node=0, method=GraphSVX(players="nodes", indirect="mean"))
+    assert on.prediction == off.prediction
+    assert abs(on.nodes[2] - off.nodes[2]) > 1e-4
