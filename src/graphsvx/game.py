@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphsvx.engine.field import restricted
-from graphsvx.engine.states import Bools, States, keys, reachable
+from graphsvx.engine.states import FAR, Bools, Hops, States, keys, reachable
 from graphsvx.engine.survey import Survey
 from graphsvx.generators.base import Generator, Scene
 from graphsvx.graph import Ids
@@ -74,7 +74,7 @@ class GraphGame:
     rest_on: bool
     """Whether the players of the other side are on (relative efficiency) or off."""
     _known: dict[bytes, int] = field(default_factory=dict)
-    _blocks: list[tuple[int, States | Bools, Bools]] = field(default_factory=list)
+    _blocks: list[tuple[int, States | Bools, Hops]] = field(default_factory=list)
     """First state, the states (coalitions, in a game of features), their live nodes."""
     _values: Tensor | None = None
     _done: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
@@ -103,23 +103,29 @@ class GraphGame:
 
     def states(self, rows: Bools) -> Ids:
         """Canonical states: what differs only where it cannot matter is the same."""
-        step = max(1, _BLOCK_BYTES // (16 * self.scene.field.size + 2 * len(self.scene.field.edges)))
+        step = max(
+            1, _BLOCK_BYTES // (16 * self.scene.field.size + 2 * len(self.scene.field.edges))
+        )
         found = [self._block(rows[first : first + step]) for first in range(0, len(rows), step)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _block(self, rows: Bools) -> Ids:
         if self.side == "features":
             # The graph is the same for all coalitions; their feature rows are made when played.
-            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=bool))
+            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.int16))
         features_on, nodes_on = self._split(rows)
         states = self.generator(self.scene, features_on, nodes_on)
         area = self.scene.field
         if self.query.kind == "graph":
-            live = np.ones((len(states), area.size), dtype=bool)
-            # Pooling reads the features of all nodes, of those without edges too.
-            parts = [states.edges(area), states.rows >= area.size + area.rim]
+            hops = np.zeros((len(states), area.size), dtype=np.int16)
+            live = hops < FAR
+            parts = [states.edges(area)]
+            if len(states.table) > len(area.ids):
+                # Pooling reads the features of all nodes, of those without edges too.
+                parts.append(states.rows >= len(area.ids))
         else:
-            live = reachable(states, area, self.survey.depth)
+            hops = self.survey.hops(area, states)
+            live = hops < FAR
             parts = [live]
             if states.joined is not None or states.cut is not None:
                 kept = states.edges(area)
@@ -130,9 +136,9 @@ class GraphGame:
             parts.append(features_on)
         if states.joined is not None:
             parts.append(np.where(live, states.rows >= area.size + area.rim, False))
-        return self._number(parts, states, live)
+        return self._number(parts, states, hops)
 
-    def _number(self, parts: list[Bools], played: States | Bools, live: Bools) -> Ids:
+    def _number(self, parts: list[Bools], played: States | Bools, hops: Hops) -> Ids:
         """Numbers by content; what has none yet is kept, to be played."""
         found = np.empty(len(played), dtype=np.int64)
         new: list[int] = []
@@ -145,7 +151,7 @@ class GraphGame:
         if new:
             chosen = np.asarray(new)
             kept = played.take(chosen) if isinstance(played, States) else played[chosen]
-            self._blocks.append((start, kept, live[chosen]))
+            self._blocks.append((start, kept, hops[chosen]))
             self._done = np.concatenate([self._done, np.zeros(len(new), dtype=bool)])
         return found
 
@@ -154,12 +160,12 @@ class GraphGame:
         wanted = np.zeros(len(self._known), dtype=bool)
         wanted[states] = True
         wanted &= ~self._done
-        for start, block, live in self._blocks:
+        for start, block, hops in self._blocks:
             chosen = np.flatnonzero(wanted[start : start + len(block)])
             if not len(chosen):
                 continue
             if isinstance(block, States):
-                out = self.survey.evaluate(self.scene.field, block.take(chosen), live[chosen])
+                out = self.survey.evaluate(self.scene.field, block.take(chosen), hops[chosen])
                 self._store(start + chosen, self.query.read(out))
             else:
                 self._play_features(start + chosen, block[chosen])
@@ -174,12 +180,9 @@ class GraphGame:
         for first in range(0, len(rows), step):
             part = slice(first, first + step)
             states = self.generator(self.scene, *self._split(rows[part]))
-            if self.query.kind == "graph":
-                live = np.ones((1, area.size), dtype=bool)
-            else:
-                live = reachable(states.take(slice(0, 1)), area, self.survey.depth)
-            live = np.broadcast_to(live, (len(states), area.size))
-            out = self.survey.evaluate(area, states, live)
+            hops = self.survey.hops(area, states.take(slice(0, 1)))
+            hops = np.broadcast_to(hops, (len(states), area.size))
+            out = self.survey.evaluate(area, states, hops)
             self._store(numbers[part], self.query.read(out))
 
     def _store(self, states: Ids, scores: Tensor) -> None:

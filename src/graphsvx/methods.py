@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from graphsvx import players as choosing
-from graphsvx.certificate import Certificate, GameReport
+from graphsvx import record, reference
+from graphsvx.certificate import Certificate
 from graphsvx.engine.survey import Survey, survey
-from graphsvx.errors import BudgetError, InputError
+from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.explain.regression import WLS, Fit, Regression
-from graphsvx.explanation import Credit, Explanation, Neighbourhood
+from graphsvx.explain.selective import Lasso
+from graphsvx.explanation import Explanation
 from graphsvx.game import GraphGame, Side, feature_scene
-from graphsvx.generators import Generator, Indirect, Isolate, Scene
-from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
-from graphsvx.masks.smart import split_budget
-from graphsvx.players import FeatureChoice, Sides
+from graphsvx.generators import CutEdges, Generator, Indirect, Isolate, Scene
+from graphsvx.masks import Auto, Mask, SmarterSeparate
+from graphsvx.players import Directions, FeatureChoice, Groups, Sides
+from graphsvx.playing import (
+    Played,
+    fit_all,
+    full_values,
+    play_all,
+    play_until_sure,
+    score_alone,
+    stream,
+)
 from graphsvx.query import Query
+from graphsvx.record import neighbourhood, no_edges
+from graphsvx.reference import Reference
+
+__all__ = ["GraphSVX", "Method", "neighbourhood", "no_edges"]
 
 
 class Method(Protocol):
@@ -38,6 +50,8 @@ _PAPER: dict[str, tuple[int, int]] = {
     "tree-cycles": (1400, 4),
     "tree-grid": (1500, 4),
 }
+# Where whole graphs are explained: nothing is further away than anything else.
+_GRAPH_SETS = ("ba-2motifs", "mutag")
 
 
 @dataclass(frozen=True)
@@ -58,62 +72,193 @@ class GraphSVX:
     """GEN: join cut-off nodes along a shortest path (algorithm 2); changes the game."""
     features: FeatureChoice = 0.25
     """Features that play: outside mu +- lambda sigma, "all" or "nonzero"."""
-    players: Sides = "both"
-    """Who gets credit; the other side stays as it is."""
+    players: Sides | None = None
+    """Who gets credit; everything else stays as it is. None: "both" nodes and features for a
+    node, several nodes or a link; "nodes" for a graph; "features" with `features_of="subgraph"`."""
     regression: Regression = WLS()
-    """EXPL: how values become credit."""
+    """EXPL: how values become credit; `Lasso(k=5)` is selective."""
     r: float | None = None
     """Share of the samples that goes to features; None: as in algorithm 3."""
     tolerance: float | None = None
     """Keep sampling until every standard error is below this, or `max_samples` are spent."""
     max_samples: int = 100_000
+    reference: Reference = None
+    """Contrastive: what switched-off features become in place of mu: a node id, "class:c" (the
+    mean of the nodes of class c) or a vector."""
+    features_of: Literal["node", "subgraph"] = "node"
+    """"subgraph": a feature is switched off at the node and its whole neighbourhood, to a mean
+    drawn from the data (`monte_carlo` nodes); no node credit."""
+    monte_carlo: int = 1000
+    """Nodes that are drawn for the mean of `features_of="subgraph"`."""
+    balance: float | None = None
+    """Social: alpha, the share of prediction - base that node credit is rescaled to."""
+    groups: Groups = ()
+    """{name: members}: nodes (or edges, if edges play) that switch on and off together."""
+    feature_groups: Groups = ()
+    """{name: columns}: features that switch on and off together."""
+    directions: Directions = "together"
+    """Edges as players: the two directions of an edge as one player, or "apart"."""
+    erase: bool = False
+    """Whole graphs: a switched-off node also loses its features to the reference, so that a
+    pooling model does not see it at all. False: it keeps them, as in Eq. 2."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", reference.frozen(self.reference))
+        object.__setattr__(self, "groups", choosing.frozen_groups(self.groups, "groups"))
+        object.__setattr__(
+            self, "feature_groups", choosing.frozen_groups(self.feature_groups, "feature_groups")
+        )
+        self._check_values()
+        self._check_combinations()
+
+    def _check_values(self) -> None:
         if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 2:
             raise BudgetError(f"samples must be an integer of at least 2, got {self.samples!r}")
         if self.hops is not None and (not isinstance(self.hops, int) or self.hops < 0):
             raise InputError(f"hops must be an integer of at least 0, got {self.hops!r}")
-        if self.indirect not in (False, "mean", "target"):
-            raise InputError(f'indirect must be False, "mean" or "target", got {self.indirect!r}')
-        if self.players not in ("both", "nodes", "features"):
-            raise InputError(
-                f'players must be "both", "nodes" or "features", got {self.players!r}'
-            )
+        if self.monte_carlo < 1:
+            raise BudgetError(f"monte_carlo must be at least 1 node, got {self.monte_carlo!r}")
+        for name, value, allowed in (
+            ("indirect", self.indirect, (False, "mean", "target")),
+            ("players", self.players, (None, "both", "nodes", "features", "edges")),
+            ("features_of", self.features_of, ("node", "subgraph")),
+            ("directions", self.directions, ("together", "apart")),
+        ):
+            if value not in allowed:
+                raise InputError(f"{name} must be one of {allowed}, got {value!r}")
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"tolerance must be above 0, got {self.tolerance}")
+        if self.balance is not None and not 0 <= self.balance <= 1:
+            raise InputError(f"balance must be between 0 and 1, got {self.balance}")
+
+    def _check_combinations(self) -> None:
+        features_only = self.players == "features" or self.features_of == "subgraph"
+        no_features = self.players in ("nodes", "edges")
+        wrong = (
+            (self.features_of == "subgraph" and self.players not in (None, "features"),
+             f'features_of="subgraph" gives no credit to {self.players}: the effects of nodes and '
+             f'of their features overlap; leave players out or use players="features"'),
+            (self.balance is not None and (features_only or no_features),
+             'balance= weighs nodes against features, so both must play; use players="both"'),
+            (self.reference is not None and no_features and not self.erase,
+             f'reference= is what switched-off features become, but with players="{self.players}" '
+             f"no feature is switched off"),
+            (bool(self.groups) and features_only,
+             "groups= are groups of nodes (or edges), but only features play; use feature_groups="),
+            (bool(self.feature_groups) and no_features,
+             f'feature_groups= are groups of features, but with players="{self.players}" no '
+             f"feature plays"),
+            (self.erase and (features_only or self.players == "edges" or bool(self.indirect)),
+             "erase= is about switched-off nodes without the indirect effect; use it with "
+             'players="nodes" and indirect=False'),
+            (bool(self.indirect) and self.players == "edges",
+             "the indirect effect joins cut-off nodes, but edges play; use indirect=False"),
+            (self.tolerance is not None and isinstance(self.regression, Lasso),
+             "tolerance= needs standard errors, which a Lasso does not give; use regression=WLS()"),
+        )  # fmt: skip
+        for is_so, message in wrong:
+            if is_so:
+                raise InputError(message)
 
     @staticmethod
     def paper(dataset: str = "tree-cycles", **changes: Any) -> GraphSVX:
         """The paper's own setting: SmarterSeparate, indirect effect, its budgets and S.
 
-        Data sets without a budget in the paper get 1,000 samples and S = 1.
+        Data sets without a budget in the paper get 1,000 samples and S = 1; sets of whole
+        graphs have no indirect effect.
         """
         samples, order = _PAPER.get(dataset, (1000, 1))
         settings: dict[str, Any] = {
             "samples": samples,
             "mask": SmarterSeparate(order=order),
-            "indirect": "mean",
+            "indirect": False if dataset in _GRAPH_SETS else "mean",
         }
         return GraphSVX(**{**settings, **changes})
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Play the games and share the prediction out."""
+        sides = self._sides(query)
+        self._check_names(query, sides)
         found = survey(query, self.hops, seed)
-        scene = self._scene(query, found)
-        generator: Generator = Indirect(self.indirect) if self.indirect else Isolate()
-        generator = generator.prepare(scene, _rng(seed, "paths"))
+        scene = self._scene(query, found, sides, seed)
+        generator = self._generator(sides).prepare(scene, stream(seed, "paths"))
         games = self._games(query, found, scene, generator)
-        played = self._play(games, self.samples, seed)
-        outputs, target = query.choose(games[-1].values(_full(games[-1]))[0])
-        fits = self._fit(played, outputs)
+        played = play_all(games, self.mask, self.samples, self.r, seed)
+        outputs, target = query.choose(full_values(games[-1]))
+        fits = fit_all(played, self.regression, outputs)
         met = None
         if self.tolerance is not None:
-            played, fits, met = self._until_sure(games, played, fits, outputs, seed)
+            played, fits, met = play_until_sure(
+                played, fits, self.mask, self.regression, outputs, self.tolerance,
+                self.max_samples, seed,
+            )  # fmt: skip
         return self._explanation(query, found, scene, played, fits, outputs, target, seed, met)
 
-    def _scene(self, query: Query, found: Survey) -> Scene:
-        here = choosing.find(query.graph, found.field, self.hops, self.features, self.players)
-        return Scene(query.graph, found.field, here, query.graph.statistics.mean)
+    def _sides(self, query: Query) -> Sides:
+        """Who plays, or an error for what does not go together with this question."""
+        if query.kind != "graph":
+            if self.erase:
+                raise InputError(
+                    "erase= is for whole graphs: nobody sees the features of an isolated node "
+                    "but a model that pools over all nodes; leave it out"
+                )
+            if self.players is None:
+                return "features" if self.features_of == "subgraph" else "both"
+            return self.players
+        sides = self.players or ("features" if self.features_of == "subgraph" else "nodes")
+        if sides == "both" or self.balance is not None:
+            raise InputError(
+                "a graph is explained by its nodes or by its features, not both; "
+                'use players="nodes" or players="features", without balance='
+            )
+        if self.indirect:
+            raise UnsupportedError(
+                "the indirect effect needs an explained node to find the way to; "
+                "use indirect=False for whole graphs"
+            )
+        if self.players is None and sides == "nodes" and not self.erase:
+            for name in ("reference", "feature_groups"):
+                if getattr(self, name):
+                    raise InputError(
+                        f"{name}= is about features, but by default the nodes of a graph play; "
+                        f'use players="features"'
+                    )
+        return sides
+
+    def _check_names(self, query: Query, sides: Sides) -> None:
+        graph = query.graph
+        choosing.check_groups(self.feature_groups, graph.num_features, "feature")
+        if sides == "edges":
+            for label, members in self.groups:
+                choosing.edge_positions(graph, label, members, self.directions)
+        else:
+            choosing.check_groups(self.groups, graph.num_nodes, "node")
+
+    def _scene(self, query: Query, found: Survey, sides: Sides, seed: int) -> Scene:
+        graph, area = query.graph, found.field
+        other = reference.resolve(graph, self.reference)
+        if sides == "edges":
+            reach = min((h for h in (self.hops, found.depth) if h is not None), default=None)
+            edges = choosing.find_edges(graph, area, reach, self.directions, self.groups)
+            return Scene(graph, area, edges, other)
+        bearers = None
+        if query.kind == "graph":
+            bearers = area.size
+        elif self.features_of == "subgraph":
+            bearers = int(choosing.within(area, self.hops).sum())
+        here = choosing.find(
+            graph, area, self.hops, self.features, sides,
+            bearers=bearers, reference=None if self.reference is None else other,
+            groups=self.groups, feature_groups=self.feature_groups,
+        )  # fmt: skip
+        if self.features_of == "subgraph" and self.reference is None:
+            other = reference.monte_carlo_mean(graph, self.monte_carlo, stream(seed, "monte"))
+        return Scene(graph, area, here, other, bearers)
+
+    def _generator(self, sides: Sides) -> Generator:
+        if sides == "edges":
+            return CutEdges()
+        return Indirect(self.indirect) if self.indirect else Isolate(self.erase)
 
     def _games(
         self, query: Query, found: Survey, scene: Scene, generator: Generator
@@ -124,60 +269,23 @@ class GraphSVX:
             return GraphGame(query, found, scene, generator, side, rest_on=side == "nodes")
 
         here = scene.players
-        if not self.mask.separate:
-            return [game("joint")]
-        games = []
+        if here.edges:
+            return [game("edges")]
         if here.features and not here.nodes:
             return [game("features")]
+        if not self.mask.separate and here.features:
+            return [game("joint")]
+        games = []
         if here.features:
             # All nodes are off, so nothing can be joined again.
             alone = feature_scene(scene, found)
             games.append(GraphGame(query, found, alone, Isolate(), "features", rest_on=False))
         return [*games, game("nodes")]
 
-    def _play(self, games: list[GraphGame], samples: int, seed: int) -> list[_Played]:
-        """Each game with its share of the samples; what one leaves goes to the other."""
-        if len(games) == 1:
-            return [_play(games[0], self.mask, samples, seed)]
-        features, nodes = games
-        share = split_budget(samples, features.players, nodes.players, self.r)
-        if features.players < 30 and 1 << features.players <= share:
-            first = _play(features, self.mask, share, seed)
-            return [first, _play(nodes, self.mask, max(2, samples - features.calls), seed)]
-        second = _play(nodes, self.mask, max(2, samples - share), seed)
-        return [_play(features, self.mask, max(2, samples - nodes.calls), seed), second]
-
-    def _fit(self, played: list[_Played], outputs: tuple[int, ...]) -> list[Fit]:
-        fits = []
-        for one in played:
-            chosen = one.values[:, list(outputs)]
-            fits.append(self.regression(one.masks, chosen[2:], chosen[0], chosen[1]))
-        return fits
-
-    def _until_sure(
-        self, games: list[GraphGame], played: list[_Played], fits: list[Fit],
-        outputs: tuple[int, ...], seed: int,
-    ) -> tuple[list[_Played], list[Fit], bool]:  # fmt: skip
-        """Double the budget of each game until its errors are below the tolerance."""
-        played, fits = list(played), list(fits)
-        for i, game in enumerate(games):
-            budget = max(played[i].budget, 4)
-            most = self.max_samples // len(games)
-            while not self._sure(fits[i]) and budget < most:
-                budget = min(2 * budget, most)
-                played[i] = _play(game, self.mask, budget, seed)
-                fits[i] = self._fit([played[i]], outputs)[0]
-        return played, fits, all(self._sure(fit) for fit in fits)
-
-    def _sure(self, fit: Fit) -> bool:
-        assert self.tolerance is not None
-        return bool((fit.errors <= self.tolerance).all())  # NaN is not sure
-
     def _explanation(
-        self, query: Query, found: Survey, scene: Scene, played: list[_Played], fits: list[Fit],
+        self, query: Query, found: Survey, scene: Scene, played: list[Played], fits: list[Fit],
         outputs: tuple[int, ...], target: int, seed: int, met: bool | None,
     ) -> Explanation:  # fmt: skip
-        here, area = scene.players, found.field
         chosen = list(outputs)
         prediction = played[-1].values[1, chosen]
         base = fits[0].base.clone()
@@ -185,15 +293,13 @@ class GraphSVX:
             base += fit.base - one.values[0, chosen]
         values = torch.cat([fit.values for fit in fits], 1)
         errors = torch.cat([fit.errors for fit in fits], 1)
-        b = here.features
         row = outputs.index(target)
-        reports = tuple(
-            one.report(float(fit.r2[row]), type(self.mask).__name__)
-            for one, fit in zip(played, fits, strict=True)
-            if one.game.players
-        )
         certificate = Certificate(
-            games=reports,
+            games=tuple(
+                one.report(fit, row, type(self.mask).__name__)
+                for one, fit in zip(played, fits, strict=True)
+                if one.game.players
+            ),
             residual=float((prediction - base - values.sum(1))[row]),
             seed=seed,
             hops=found.depth,
@@ -201,97 +307,44 @@ class GraphSVX:
             fallback=found.fallback,
             tolerance_met=met,
         )
-        return Explanation(
+        feature_credit, node_credit, edge_credit = record.credits(
+            found.field, scene.players, values, errors
+        )
+        extra: dict[str, Any] = {}
+        meaning = (
+            "Shapley value: the player's fair share of the difference between the "
+            "prediction and the base value"
+        )
+        if self.reference is not None:
+            given = self.reference
+            extra["reference"] = list(given) if isinstance(given, tuple) else given
+        if scene.players.names:
+            extra["groups"] = record.groups(found.field, scene.players)
+        if isinstance(self.regression, Lasso):
+            alone = score_alone(played, fits, row, target)
+            extra["selective"] = record.selective(fits, row, alone)
+            meaning = (
+                "share of the difference between the prediction and the base value among the "
+                "few players that a Lasso chose"
+            )
+        explanation = Explanation(
             kind=query.kind,
             centres=tuple(query.centres.tolist()),
             outputs=outputs,
             target=target,
             bases=base,
             predictions=prediction,
-            feature_credit=Credit(
-                torch.from_numpy(here.feature_members), values[:, :b], errors[:, :b]
-            ),
-            node_credit=Credit(
-                torch.from_numpy(area.ids[here.node_members]), values[:, b:], errors[:, b:]
-            ),
-            edge_credit=no_edges(len(outputs)),
+            feature_credit=feature_credit,
+            node_credit=node_credit,
+            edge_credit=edge_credit,
             certificate=certificate,
             neighbourhood=neighbourhood(query, found),
             method=repr(self),
-            meaning=(
-                "Shapley value: the player's fair share of the difference between the "
-                "prediction and the base value"
-            ),
+            meaning=meaning,
             scale=query.model.scale,
             class_names=query.class_names,
+            extra=extra,
         )
-
-
-def no_edges(outputs: int) -> Credit:
-    """Edge credit of a method that gives none."""
-    return replace(Credit.none(outputs), ids=torch.zeros(2, 0, dtype=torch.long))
-
-
-def neighbourhood(query: Query, found: Survey) -> Neighbourhood:
-    """The field without its rim, for drawing and export."""
-    area, graph = found.field, query.graph
-    inner = area.inner
-    ids = torch.from_numpy(area.ids[: area.size])
-    ends = np.stack([area.ids[area.source[inner]], area.ids[area.target[inner]]])
-    return Neighbourhood(
-        ids=ids,
-        hops=torch.from_numpy(area.hops),
-        edge_index=torch.from_numpy(ends),
-        classes=None if graph.y is None or graph.y.is_floating_point() else graph.y.cpu()[ids],
-        num_nodes=graph.num_nodes,
-        num_features=graph.num_features,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Played:
-    """A game's chosen rows with their values: the empty and the full coalition first."""
-
-    game: GraphGame
-    masks: Masks
-    values: Tensor
-    budget: int
-
-    def report(self, r2: float, mask: str) -> GameReport:
-        return GameReport(
-            name=self.game.side,
-            players=self.game.players,
-            exact=self.masks.exact,
-            asked=self.budget,
-            made=self.game.calls,
-            rows=len(self.masks.rows) + 2,
-            r2=r2,
-            mask=mask,
-        )
-
-
-def _rng(seed: int, purpose: str) -> torch.Generator:
-    """A stream of its own for each purpose, so that no budget changes another's draws."""
-    number = int.from_bytes(purpose.encode()[:7], "little")
-    return torch.Generator().manual_seed((seed * 1_000_003 + number) % 2**63)
-
-
-def _ends(game: GraphGame) -> np.ndarray:
-    rows = np.zeros((2, game.players), dtype=bool)
-    rows[1] = True
-    return game.states(rows)
-
-
-def _full(game: GraphGame) -> np.ndarray:
-    return _ends(game)[1:]
-
-
-def _play(game: GraphGame, mask: Mask, budget: int, seed: int) -> _Played:
-    ends = _ends(game)
-    none = np.zeros((0, game.players), dtype=bool)
-    if game.players == 0:
-        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
-    else:
-        masks = mask(game, budget, _rng(seed, game.side))
-    values = game.values(np.concatenate([ends, masks.states]))
-    return _Played(game, masks, values, budget)
+        if self.balance is None:
+            return explanation
+        return record.balanced(explanation, self.balance)

@@ -1,33 +1,47 @@
-"""Who gets credit: the nodes that can reach the explained one, the features that stand out."""
+"""Who gets credit: nodes that can reach the explained one, features that stand out, or edges."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphsvx.engine.field import Field
 from graphsvx.errors import InputError
 from graphsvx.graph import Graph, Ids
 
 FeatureChoice = float | Literal["all", "nonzero"]
-Sides = Literal["both", "nodes", "features"]
+Sides = Literal["both", "nodes", "features", "edges"]
+Directions = Literal["together", "apart"]
+Groups = tuple[tuple[str, tuple[Any, ...]], ...]
+"""((name, members), ...): what a mapping of names to members is kept as, so that it hashes."""
+
+
+def _none() -> Ids:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Players:
-    """The B features and D nodes that can be switched on and off.
+    """The B features, D nodes or E edges that can be switched on and off.
 
-    A player may own several nodes (or features) that switch together: `node_members` are local
-    ids in the field and `node_owner[i]` is the player that member i belongs to.
+    A player may own several nodes (features, edges) that switch together: `node_members` are
+    local ids in the field and `node_owner[i]` is the player that member i belongs to.
     """
 
     feature_members: Ids
     feature_owner: Ids
     node_members: Ids
     node_owner: Ids
+    edge_members: Ids = field(default_factory=_none)
+    """Positions among the edges of the field."""
+    edge_owner: Ids = field(default_factory=_none)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """"features", "nodes" or "edges": the name of each player, where groups were given."""
 
     @property
     def features(self) -> int:
@@ -39,6 +53,11 @@ class Players:
         """D."""
         return int(self.node_owner.max(initial=-1)) + 1
 
+    @property
+    def edges(self) -> int:
+        """E."""
+        return int(self.edge_owner.max(initial=-1)) + 1
+
 
 def singles(features: Ids, nodes: Ids) -> Players:
     """Each feature and each node plays for itself."""
@@ -46,38 +65,230 @@ def singles(features: Ids, nodes: Ids) -> Players:
 
 
 def find(
-    graph: Graph, field: Field, hops: int | None, features: FeatureChoice, sides: Sides
+    graph: Graph,
+    area: Field,
+    hops: int | None,
+    features: FeatureChoice,
+    sides: Sides,
+    *,
+    bearers: int | None = None,
+    reference: Tensor | None = None,
+    groups: Groups = (),
+    feature_groups: Groups = (),
 ) -> Players:
-    """Nodes of the field within `hops` (None: all of it), and the chosen features of the centres."""
-    chosen = np.zeros(0, dtype=np.int64)
-    if sides != "nodes":
-        chosen = choose_features(graph, field.ids[: field.centres], features)
-    nodes = np.zeros(0, dtype=np.int64)
-    if sides != "features":
-        near = np.ones(field.size, dtype=bool) if hops is None else field.hops <= hops
-        near[: field.centres] = False
-        nodes = np.flatnonzero(near)
-    return singles(chosen, nodes)
+    """Nodes of the field within `hops` (None: all of it), and the chosen features.
+
+    `bearers`: the features of how many of the field's first nodes play (None: the centres').
+    `reference`: what a switched-off feature becomes, if not the mean.
+    """
+    count = area.centres if bearers is None else bearers
+    chosen, near = _none(), _none()
+    if sides in ("both", "features"):
+        chosen = choose_features(graph, area.ids[:count], features, reference)
+    if sides in ("both", "nodes"):
+        near = np.flatnonzero(within(area, hops))
+        near = near[near >= area.centres]
+    if not groups and not feature_groups:
+        return singles(chosen, near)
+    names: dict[str, tuple[str, ...]] = {}
+    feature_owner, node_owner = np.arange(len(chosen)), np.arange(len(near))
+    if feature_groups and sides in ("both", "features"):
+        # The user named these columns: they play whether or not they stand out.
+        named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in feature_groups])
+        chosen = np.union1d(chosen, named)
+        feature_owner, names["features"] = _owners(chosen, feature_groups, "feature")
+    if groups and sides in ("both", "nodes"):
+        node_owner, names["nodes"] = _owners(area.ids[near], groups, "node")
+    return Players(chosen, feature_owner, near, node_owner, names=names)
 
 
-def choose_features(graph: Graph, nodes: Ids, choice: FeatureChoice) -> Ids:
+def find_edges(
+    graph: Graph,
+    area: Field,
+    hops: int | None,
+    directions: Directions,
+    groups: Groups = (),
+) -> Players:
+    """Edges along which messages travel to the centres within `hops` rounds (None: all).
+
+    With `directions="together"` an edge and its reverse (and parallel ones) are one player.
+    """
+    inner = area.inner
+    source, target = area.ids[area.source[inner]], area.ids[area.target[inner]]
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    first, second = (low, high) if directions == "together" else (source, target)
+    code = first * graph.num_nodes + second
+    carries = np.ones(len(inner), dtype=bool)
+    if hops is not None and area.centres:
+        carries = area.hops[area.target[inner]] < hops
+    plays = np.isin(code, code[carries])
+    inner, code, source, target = inner[plays], code[plays], source[plays], target[plays]
+    names: dict[str, tuple[str, ...]] = {}
+    if groups:
+        owner, names["edges"] = _edge_owners(
+            graph, area.edges[inner], code, source, target, groups, directions
+        )
+    else:
+        _, owner = np.unique(code, return_inverse=True)
+    return Players(_none(), _none(), _none(), _none(), inner, owner.reshape(-1), names)
+
+
+def within(area: Field, hops: int | None) -> np.ndarray:
+    """Nodes of the field at most `hops` away from a centre: always its first ones."""
+    if hops is None or not area.centres:
+        return np.ones(area.size, dtype=bool)
+    return area.hops <= hops
+
+
+def choose_features(
+    graph: Graph, nodes: Ids, choice: FeatureChoice, reference: Tensor | None = None
+) -> Ids:
     """Columns in which one of `nodes` has a value that counts.
 
     A number is lambda: values outside mu +- lambda sigma. "nonzero": values that are not 0.
-    "all": every column.
+    "all": every column. With a `reference`, values are compared with it in place of mu (and of
+    0: a value that only the reference has counts too).
     """
     rows = graph.x[torch.from_numpy(nodes).to(graph.x.device)].double()
     if choice == "all":
         kept = torch.ones(rows.shape[1], dtype=torch.bool)
     elif choice == "nonzero":
         kept = (rows != 0).any(0)
+        if reference is not None:
+            kept |= reference != 0
     elif isinstance(choice, (int, float)) and not isinstance(choice, bool) and choice >= 0:
-        mean, std = graph.statistics.mean, graph.statistics.std
+        std = graph.statistics.std
+        middle = graph.statistics.mean if reference is None else reference
         # A constant column must stay inside its own mean, whatever the last bit of the sum says.
-        slack = 1e-7 * mean.abs()
-        kept = ((rows - mean).abs() > choice * std + slack).any(0)
+        slack = 1e-7 * middle.abs()
+        kept = ((rows - middle).abs() > choice * std + slack).any(0)
     else:
         raise InputError(
             f'features must be a lambda of at least 0, "all" or "nonzero", got {choice!r}'
         )
     return kept.nonzero()[:, 0].cpu().numpy()
+
+
+# --- groups that switch on and off together ------------------------------------------------
+
+
+def frozen_groups(given: Any, name: str) -> Groups:
+    """A mapping of names to members as sorted tuples; members are integers or pairs of them."""
+    pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    seen: dict[Any, str] = {}
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise InputError(f"{name} must be a mapping of names to members, got {given!r}")
+        label, members = pair
+        if isinstance(members, str) or not isinstance(members, (Iterable, Tensor)):
+            raise InputError(f"group {label!r} must be a list of members, got {members!r}")
+        plain = members.tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
+        if not plain:
+            raise InputError(f"group {label!r} must have at least one member, got none")
+        if label in (other for other, _ in found):
+            raise InputError(f"{name} must have different names, got {label!r} twice")
+        kept = tuple(_member(one, label) for one in plain)
+        for one in kept:
+            if one in seen:
+                where = (
+                    f"in {seen[one]!r} and {label!r}" if seen[one] != label else "in " + repr(label)
+                )
+                raise InputError(f"a player can be in one group only, got {one} twice, {where}")
+            seen[one] = label
+        found.append((label, kept))
+    return tuple(found)
+
+
+def _member(one: Any, label: str) -> Any:
+    if isinstance(one, (tuple, list)) and len(one) == 2:
+        return (_member(one[0], label), _member(one[1], label))
+    if isinstance(one, bool) or not hasattr(one, "__index__"):
+        raise InputError(f"members of group {label!r} must be integers, got {one!r}")
+    return int(one.__index__())
+
+
+def check_groups(groups: Groups, count: int, what: str) -> None:
+    """Every member must be one of the graph's `count` nodes (features)."""
+    for label, members in groups:
+        for one in members:
+            if isinstance(one, tuple):
+                raise InputError(
+                    f"group {label!r} names the edge {one}, but {what}s play; "
+                    f'use players="edges" for groups of edges'
+                )
+            if not 0 <= one < count:
+                raise InputError(
+                    f"group {label!r} names {what} {one}; {what}s go from 0 to {count - 1}"
+                )
+
+
+def _owners(ids: Ids, groups: Groups, what: str) -> tuple[Ids, tuple[str, ...]]:
+    """The player of each id: its group's, or one of its own; groups without members go."""
+    owner = np.full(len(ids), -1)
+    names: list[str] = []
+    for label, members in groups:
+        mine = np.isin(ids, np.asarray(members, dtype=np.int64))
+        if mine.any():
+            owner[mine] = len(names)
+            names.append(label)
+    alone = np.flatnonzero(owner < 0)
+    owner[alone] = len(names) + np.arange(len(alone))
+    names += [f"{what} {one}" for one in ids[alone].tolist()]
+    return owner, tuple(names)
+
+
+def _edge_owners(
+    graph: Graph, positions: Ids, code: Ids, source: Ids, target: Ids, groups: Groups,
+    directions: Directions,
+) -> tuple[Ids, tuple[str, ...]]:  # fmt: skip
+    owner = np.full(len(positions), -1)
+    names: list[str] = []
+    for label, members in groups:
+        wanted = edge_positions(graph, label, members, directions)
+        mine = np.isin(positions, wanted)
+        if (owner[mine] >= 0).any():
+            raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
+        if mine.any():
+            owner[mine] = len(names)
+            names.append(label)
+    alone = owner < 0
+    _, example, which = np.unique(code[alone], return_index=True, return_inverse=True)
+    owner[alone] = len(names) + which.reshape(-1)
+    names += [
+        f"edge {u}–{v}"
+        for u, v in zip(
+            source[alone][example].tolist(), target[alone][example].tolist(), strict=True
+        )
+    ]
+    return owner, tuple(names)
+
+
+def edge_positions(
+    graph: Graph, label: str, members: tuple[Any, ...], directions: Directions
+) -> Ids:
+    """Where the members of a group are in edge_index; each of them must be there.
+
+    An integer is a position; a pair (u, v) is every edge from u to v and, with the directions
+    together, from v to u.
+    """
+    found = []
+    sources = graph.edge_index[0].cpu().numpy()
+    for one in members:
+        if not isinstance(one, tuple):
+            if not 0 <= one < graph.num_edges:
+                raise InputError(
+                    f"group {label!r} names edge {one}; edges go from 0 to {graph.num_edges - 1}"
+                )
+            found.append(np.asarray([one]))
+            continue
+        ends = [one] if directions == "apart" else [one, one[::-1]]
+        here = _none()
+        for u, v in ends:
+            if 0 <= u < graph.num_nodes and 0 <= v < graph.num_nodes:
+                into = graph.index.edges_into(np.asarray([v]))
+                here = np.union1d(here, into[sources[into] == u])
+        if not len(here):
+            raise InputError(f"group {label!r} names the edge {one}, which does not exist")
+        found.append(here)
+    return np.concatenate(found)

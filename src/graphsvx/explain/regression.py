@@ -12,10 +12,8 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from sklearn.linear_model import lars_path_gram
 from torch import Tensor
 
-from graphsvx.errors import InputError
 from graphsvx.masks.base import Masks
 
 
@@ -31,6 +29,8 @@ class Fit:
     """phi_0: [outputs]."""
     r2: Tensor
     """Weighted R² on the rows: [outputs]."""
+    complete: Tensor | None = None
+    """Selective regressions: phi of all players before any was left out."""
 
 
 class Regression(Protocol):
@@ -49,13 +49,13 @@ class WLS:
         """Closed form."""
         if masks.credit is not None:
             phi = (masks.credit.t() @ values).t()
-            return _fit(masks, values, empty, phi, torch.zeros_like(phi))
+            return surrogate(masks, values, empty, phi, torch.zeros_like(phi))
         design = _Design.of(masks)
         gain = full - empty
         target = values - empty - design.share[:, None] * gain
         part = design.solve(target)
         phi = gain[:, None] / max(design.players, 1) + part
-        return _fit(masks, values, empty, phi, design.errors(target, part))
+        return surrogate(masks, values, empty, phi, design.errors(target, part))
 
 
 @dataclass(frozen=True)
@@ -72,99 +72,25 @@ class WLR:
         if masks.credit is not None:
             return WLS()(masks, values, empty, full)
         off = torch.cat([torch.ones(1, players, dtype=torch.float64), 1 - _float(masks)])
-        weights = torch.from_numpy(np.concatenate([[masks.weights.max(initial=1.0)], masks.weights]))
+        weights = torch.from_numpy(
+            np.concatenate([[masks.weights.max(initial=1.0)], masks.weights])
+        )
         lost = full - torch.cat([empty[None], values])
         root = weights.sqrt()[:, None]
         phi = torch.linalg.lstsq(off * root, lost * root, driver="gelsd").solution.t()
         unknown = torch.full_like(phi, torch.nan)
         base = full - phi.sum(1)
-        return _fit(masks, values, base, phi, torch.zeros_like(phi) if players <= 1 else unknown)
-
-
-@dataclass(frozen=True)
-class Lasso:
-    """Selective: weighted Lasso chooses at most `k` players, WLS refits them.
-
-    The path stops at `k` players (None: at the penalty that a 5-fold validation over rows
-    likes best). Efficiency is kept by the refit: the chosen ones carry the whole prediction.
-    """
-
-    k: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.k is not None and self.k < 1:
-            raise InputError(f"k must be at least 1 player, got {self.k}")
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """Choose, then refit on the chosen."""
-        exact = WLS()(masks, values, empty, full)
-        fits = [self._one(masks, values[:, i], empty[i], full[i]) for i in range(values.shape[1])]
-        phi = torch.stack(fits) if fits else exact.values
-        return _fit(masks, values, empty, phi, torch.full_like(phi, torch.nan))
-
-    def _one(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Tensor:
-        players = masks.rows.shape[1]
-        if players <= 1 or len(masks.rows) == 0:
-            return (full - empty).expand(players).clone()
-        z, y, w = _float(masks).numpy(), (values - empty).numpy(), masks.weights
-        keep = self.k if self.k is not None else _validated_size(z, y, w)
-        chosen = _chosen(z, y, w, keep)
-        phi = torch.zeros(players, dtype=torch.float64)
-        phi[chosen] = _refit(z[:, chosen], y, w, float(full - empty))
-        return phi
-
-
-def _path(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    root = np.sqrt(w / w.sum())[:, None]
-    a, b = z * root, y * root[:, 0]
-    _, _, coefficients = lars_path_gram(a.T @ b, a.T @ a, n_samples=len(b), method="lasso")
-    return coefficients
-
-
-def _chosen(z: np.ndarray, y: np.ndarray, w: np.ndarray, keep: int) -> list[int]:
-    """The support of the last point of the path with at most `keep` players."""
-    path = _path(z, y, w)
-    sizes = (path != 0).sum(0)
-    fits = np.flatnonzero((sizes <= keep) & (sizes > 0))
-    if len(fits):
-        return np.flatnonzero(path[:, fits[-1]]).tolist()
-    strongest = np.abs((z * w[:, None]).T @ y).argmax()
-    return [int(strongest)]
-
-
-def _validated_size(z: np.ndarray, y: np.ndarray, w: np.ndarray, folds: int = 5) -> int:
-    """How many players predict held-out rows best; the smallest within one standard error."""
-    most = min(z.shape[1], max(1, len(y) // 2))
-    fold = np.arange(len(y)) % folds
-    losses = np.full((folds, most), np.inf)
-    for i in range(folds):
-        train, test = fold != i, fold == i
-        if not test.any() or train.sum() < 2:
-            continue
-        for size in range(1, most + 1):
-            chosen = _chosen(z[train], y[train], w[train], size)
-            root = np.sqrt(w[train])[:, None]
-            phi = np.linalg.lstsq(z[train][:, chosen] * root, y[train] * root[:, 0], rcond=None)[0]
-            losses[i, size - 1] = np.average((z[test][:, chosen] @ phi - y[test]) ** 2, weights=w[test])
-    mean, error = losses.mean(0), losses.std(0) / np.sqrt(folds)
-    best = int(mean.argmin())
-    return int(np.flatnonzero(mean <= mean[best] + error[best])[0]) + 1
-
-
-def _refit(z: np.ndarray, y: np.ndarray, w: np.ndarray, gain: float) -> Tensor:
-    count = z.shape[1]
-    share = z.sum(1) / count
-    centred = z - share[:, None]
-    root = np.sqrt(w)[:, None]
-    part = np.linalg.lstsq(centred * root, (y - share * gain) * root[:, 0], rcond=None)[0]
-    return torch.from_numpy(gain / count + part)
+        return surrogate(
+            masks, values, base, phi, torch.zeros_like(phi) if players <= 1 else unknown
+        )
 
 
 def _float(masks: Masks) -> Tensor:
     return torch.from_numpy(masks.rows).double()
 
 
-def _fit(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: Tensor) -> Fit:
+def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: Tensor) -> Fit:
+    """Credit as a fit, with the weighted R² of g on the rows."""
     weights = torch.from_numpy(masks.weights)[:, None]
     total = weights.sum()
     if len(values) == 0 or total <= 0:

@@ -23,6 +23,13 @@ class Scene:
     players: Players
     reference: Tensor
     """The value of each switched-off feature: mu, or another vector (contrastive)."""
+    bearers: int | None = None
+    """The features of how many of the field's first nodes play; None: the centres'."""
+
+    @property
+    def bearing(self) -> int:
+        """How many of the field's first nodes have the features that play."""
+        return self.field.centres if self.bearers is None else self.bearers
 
     def table(self) -> Tensor:
         """Feature rows of the field and its rim, in local order."""
@@ -30,7 +37,10 @@ class Scene:
 
 
 class Generator(Protocol):
-    """Turns masks over features [rows, B] and nodes [rows, D] into perturbed graphs."""
+    """Turns masks over features [rows, B] and nodes [rows, D] into perturbed graphs.
+
+    Where edges play, the second mask is over edges [rows, E].
+    """
 
     @property
     def severs(self) -> bool:

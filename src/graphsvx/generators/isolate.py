@@ -1,8 +1,8 @@
-"""Eq. 1 and 2: switched-off features go to their mean, switched-off nodes lose their edges."""
+"""Eq. 1 and 2: switched-off features go to the reference, switched-off nodes lose their edges."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,8 +14,14 @@ from graphsvx.generators.base import Scene
 
 @dataclass(frozen=True)
 class Isolate:
-    """X'_v = M_F X_v + (1 - M_F) mu for the explained node(s); A' keeps edges between on nodes."""
+    """X'_v = M_F X_v + (1 - M_F) xi; A' keeps edges between on nodes.
 
+    xi is mu or another reference. Features are switched off at the explained node(s), or at the
+    whole neighbourhood where the scene says so. A switched-off node keeps its own features, which
+    only a model that pools over all nodes sees; with `erase` it loses them to the reference too.
+    """
+
+    erase: bool = False
     severs = True
 
     def prepare(self, scene: Scene, rng: torch.Generator) -> Isolate:  # noqa: ARG002  (nothing is drawn)
@@ -25,24 +31,31 @@ class Isolate:
     def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
         """One perturbed graph a row."""
         field, players = scene.field, scene.players
-        count = len(features_on)
-        on = np.ones((count, field.size), dtype=bool)
+        on = np.ones((len(features_on), field.size), dtype=bool)
         on[:, players.node_members] = nodes_on[:, players.node_owner]
         rows = np.broadcast_to(np.arange(field.size), on.shape)
-        table = scene.table()
-        if features_on.all():
-            return States(on, rows, table)
-        # Each distinct feature mask adds one row for each explained node.
-        masks, which = np.unique(features_on, axis=0, return_inverse=True)
-        own = table[: field.centres]
-        replaced = own.repeat(len(masks), 1).reshape(len(masks), field.centres, -1)
-        device = table.device
-        off = tensor(~masks[:, players.feature_owner], device)
-        columns = tensor(players.feature_members, device)
-        chosen = replaced[:, :, columns]
-        mean = scene.reference[columns].to(table.dtype)
-        replaced[:, :, columns] = torch.where(off[:, None, :], mean, chosen)
-        rows = rows.copy()
-        first = len(table) + which.reshape(-1, 1) * field.centres
-        rows[:, : field.centres] = first + np.arange(field.centres)
-        return States(on, rows, torch.cat([table, replaced.flatten(0, 1)]))
+        states = with_features_off(scene, States(on, rows, scene.table()), features_on)
+        if not self.erase or on.all():
+            return states
+        blank = scene.reference.to(states.table)[None]
+        rows = np.where(on, states.rows, len(states.table))
+        return replace(states, rows=rows, table=torch.cat([states.table, blank]))
+
+
+def with_features_off(scene: Scene, states: States, features_on: Bools) -> States:
+    """Eq. 1: feature j of the nodes that bear features goes to xi_j where it is off."""
+    if features_on.all():
+        return states
+    players, table, count = scene.players, states.table, scene.bearing
+    # Each distinct feature mask adds one row for each node that bears features.
+    masks, which = np.unique(features_on, axis=0, return_inverse=True)
+    device = table.device
+    off = tensor(~masks[:, players.feature_owner], device)
+    columns = tensor(players.feature_members, device)
+    replaced = table[:count].repeat(len(masks), 1).reshape(len(masks), count, -1)
+    chosen = replaced[:, :, columns]
+    other = scene.reference[columns].to(table.dtype)
+    replaced[:, :, columns] = torch.where(off[:, None, :], other, chosen)
+    rows = states.rows.copy()
+    rows[:, :count] = len(table) + which.reshape(-1, 1) * count + np.arange(count)
+    return replace(states, rows=rows, table=torch.cat([table, replaced.flatten(0, 1)]))

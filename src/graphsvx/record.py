@@ -1,0 +1,148 @@
+"""From fitted games to the record that the user gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.engine.field import Field
+from graphsvx.engine.survey import Survey
+from graphsvx.errors import InputError
+from graphsvx.explain.regression import Fit
+from graphsvx.explanation import Credit, Explanation, Neighbourhood
+from graphsvx.graph import Ids
+from graphsvx.players import Players
+from graphsvx.query import Query
+
+# Credit that sums to less than this share of its absolute sum is not rescaled.
+_NEAR_ZERO = 1e-3
+
+
+def no_edges(outputs: int) -> Credit:
+    """Edge credit of a method that gives none."""
+    return replace(Credit.none(outputs), ids=torch.zeros(2, 0, dtype=torch.long))
+
+
+def neighbourhood(query: Query, found: Survey) -> Neighbourhood:
+    """The field without its rim, for drawing and export."""
+    area, graph = found.field, query.graph
+    inner = area.inner
+    ids = torch.from_numpy(area.ids[: area.size])
+    ends = np.stack([area.ids[area.source[inner]], area.ids[area.target[inner]]])
+    return Neighbourhood(
+        ids=ids,
+        hops=torch.from_numpy(area.hops),
+        edge_index=torch.from_numpy(ends),
+        classes=None if graph.y is None or graph.y.is_floating_point() else graph.y.cpu()[ids],
+        num_nodes=graph.num_nodes,
+        num_features=graph.num_features,
+    )
+
+
+def credits(
+    area: Field, here: Players, values: Tensor, errors: Tensor
+) -> tuple[Credit, Credit, Credit]:
+    """Features, nodes and edges, from columns in this order; a group has its first member's id."""
+    b, d = here.features, here.features + here.nodes
+    outputs = values.shape[0]
+    names = here.names
+    features = Credit(
+        torch.from_numpy(_ids(here.feature_members, here.feature_owner, "features" in names)),
+        values[:, :b], errors[:, :b], names.get("features"),
+    )  # fmt: skip
+    nodes = Credit(
+        torch.from_numpy(_ids(area.ids[here.node_members], here.node_owner, "nodes" in names)),
+        values[:, b:d], errors[:, b:d], names.get("nodes"),
+    )  # fmt: skip
+    if not here.edges:
+        return features, nodes, no_edges(outputs)
+    source = area.ids[area.source[here.edge_members]]
+    target = area.ids[area.target[here.edge_members]]
+    order = np.lexsort((target, source, here.edge_owner))
+    first = order[np.unique(here.edge_owner[order], return_index=True)[1]]
+    ends = torch.from_numpy(np.stack([source[first], target[first]]))
+    return features, nodes, Credit(ends, values[:, d:], errors[:, d:], names.get("edges"))
+
+
+def _ids(members: Ids, owner: Ids, grouped: bool) -> Ids:
+    if not grouped:
+        return members
+    order = np.lexsort((members, owner))
+    return members[order[np.unique(owner[order], return_index=True)[1]]]
+
+
+def groups(area: Field, here: Players) -> dict[str, Any]:
+    """The members of each named player by kind and name, JSON-like."""
+    found: dict[str, Any] = {}
+    of = {
+        "features": (here.feature_members, here.feature_owner),
+        "nodes": (area.ids[here.node_members], here.node_owner),
+    }
+    for kind, names in here.names.items():
+        if kind == "edges":
+            ends = np.stack([area.ids[area.source[here.edge_members]],
+                             area.ids[area.target[here.edge_members]]], 1)  # fmt: skip
+            members, owner = ends, here.edge_owner
+        else:
+            members, owner = of[kind]
+        found[kind] = {name: members[owner == i].tolist() for i, name in enumerate(names)}
+    return found
+
+
+def selective(fits: list[Fit], row: int, alone: float) -> dict[str, Any]:
+    """How much of the prediction the players that a selective regression chose carry.
+
+    `carried`: their share of the credit before the others were left out (None: nothing to
+    share). `alone`: the model's score with only them on.
+    """
+    complete = torch.cat([fit.complete[row] for fit in fits if fit.complete is not None])
+    chosen = torch.cat([fit.values[row] for fit in fits]) != 0
+    total = float(complete.sum())
+    small = _NEAR_ZERO * float(complete.abs().sum())
+    return {
+        "chosen": int(chosen.sum()),
+        "of": len(chosen),
+        "carried": float(complete[chosen].sum()) / total if abs(total) > small else None,
+        "alone": alone,
+    }
+
+
+def balanced(explanation: Explanation, alpha: float) -> Explanation:
+    """Node credit rescaled to alpha, feature credit to 1 - alpha of prediction - base.
+
+    phi_node * alpha e / sum(phi_node) and phi_feat * (1 - alpha) e / sum(phi_feat), with
+    e = f - phi_0, for each explained output.
+    """
+    e = explanation.predictions - explanation.bases
+    factors = {}
+    for side, credit, share in (("node", explanation.node_credit, alpha),
+                                ("feature", explanation.feature_credit, 1 - alpha)):  # fmt: skip
+        sums = credit.values.sum(1)
+        floor = _NEAR_ZERO * torch.maximum(credit.values.abs().sum(1), e.abs()).clamp(min=1e-9)
+        bad = (sums.abs() < floor) & (share != 0)
+        if bool(bad.any()):
+            worst = int(bad.nonzero()[0])
+            raise InputError(
+                f"balance={alpha:g} cannot rescale {side} credit that sums to "
+                f"{float(sums[worst]):.1e} (output {explanation.outputs[worst]}, "
+                f"{credit.players} {side} players): use players= to leave a side out, or another "
+                f"balance"
+            )
+        factors[side] = torch.zeros_like(e) if share == 0 else share * e / sums
+    node, feature = factors["node"][:, None], factors["feature"][:, None]
+    here, row = explanation, explanation.outputs.index(explanation.target)
+    return replace(
+        here,
+        node_credit=replace(here.node_credit, values=here.node_credit.values * node,
+                            errors=here.node_credit.errors * node.abs()),
+        feature_credit=replace(here.feature_credit, values=here.feature_credit.values * feature,
+                               errors=here.feature_credit.errors * feature.abs()),
+        extra={**here.extra, "balance": {"alpha": alpha, "nodes": float(node[row]),
+                                         "features": float(feature[row])}},
+        meaning=f"{here.meaning}, rescaled so that nodes carry {100 * alpha:g} % of it and "
+                f"features the rest",
+    )  # fmt: skip
