@@ -116,16 +116,14 @@ class GraphGame:
         features_on, nodes_on = self._split(rows)
         states = self.generator(self.scene, features_on, nodes_on)
         area = self.scene.field
-        if self.query.kind == "graph":
-            hops = np.zeros((len(states), area.size), dtype=np.int16)
-            live = hops < FAR
+        hops = self.survey.hops(area, states)
+        live = hops < FAR
+        if not self.survey.local:
             parts = [states.edges(area)]
             if len(states.table) > len(area.ids):
                 # Pooling reads the features of all nodes, of those without edges too.
                 parts.append(states.rows >= len(area.ids))
         else:
-            hops = self.survey.hops(area, states)
-            live = hops < FAR
             parts = [live]
             if states.joined is not None or states.cut is not None:
                 kept = states.edges(area)

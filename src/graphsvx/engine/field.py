@@ -46,6 +46,7 @@ class Field:
         """Edges that start inside the field."""
         return np.flatnonzero(self.source < self.size)
 
+
 def cut(graph: Graph, centres: Ids, depth: int | None) -> Field:
     """Walk `depth` hops against the edges from the centres (None: until nothing is new)."""
     sources = graph.edge_index[0].cpu().numpy()

@@ -10,10 +10,26 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.rows import SharedRows
-from graphsvx.engine.states import Bools, States
-from graphsvx.graph import Graph
+from graphsvx.engine.rows import SharedRows, plain
+from graphsvx.engine.states import FAR, Bools, Hops, States
+from graphsvx.engine.trim import trimmed
+from graphsvx.graph import Graph, Ids
 from graphsvx.model import Model
+
+
+@dataclass(frozen=True)
+class Way:
+    """Which shortcuts are taken."""
+
+    reach: int | None
+    """Hops within which nodes can matter in a perturbed graph; None: any number."""
+    rounds: int | None = None
+    """Rounds of message passing, each of which is trimmed; None: they are not."""
+    shared: bool = True
+    """Feature rows are shared between replicas instead of copied."""
+    whole: bool = False
+    """All nodes stay (graph-level questions)."""
+
 
 # Batches larger than this gain nothing: they leave the caches of a CPU core.
 _CACHE_ITEMS = 1 << 16
@@ -31,24 +47,49 @@ class Replicas:
     graph: Graph
     field: Field
     memory: int
-    shared: bool = True
-    """Feature rows are shared between replicas instead of copied."""
-    whole: bool = False
+    way: Way
 
-    def __call__(self, states: States, live: Bools) -> Tensor:
-        """Raw outputs at the centres, [states, centres, outputs] (centres = 1 if `whole`)."""
-        kept = states.edges(self.field)
-        if not self.whole:
-            inner = self.field.source < self.field.size
-            kept &= live[:, self.field.target]
-            kept[:, inner] &= live[:, self.field.source[inner]]
+    def __call__(self, states: States, hops: Hops) -> Tensor:
+        """Raw outputs at the centres, [states, centres, outputs] (centres = 1 if `whole`).
+
+        `hops` are distances in the perturbed graphs, FAR where a node cannot matter.
+        """
+        edges = self._edges(states)
+        kept = self._kept(states, hops, edges)
+        items = np.count_nonzero(kept, axis=1) + np.count_nonzero(hops < FAR, axis=1)
         outputs = [
-            self._chunk(states.take(part), live[part], kept[part])
-            for part in self._chunks(live.sum(1) + kept.sum(1))
+            self._chunk(states.take(part), hops[part], kept[part], edges)
+            for part in self._chunks(items)
         ]
-        return torch.cat(outputs)
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _chunks(self, items: NDArray[np.int64]) -> list[slice]:
+    def _edges(self, states: States) -> Ids:
+        """Edges of the field that can matter in any state."""
+        field, reach = self.field, self.way.reach
+        if reach is None or states.joined is not None:
+            return np.arange(len(field.edges))
+        # No perturbed graph brings a node nearer than the full one.
+        return np.flatnonzero(field.hops[field.target] < reach)
+
+    def _kept(self, states: States, hops: Hops, edges: Ids) -> Bools:
+        """The edges that matter in each state, [states, edges]."""
+        field, reach = self.field, self.way.reach
+        source, target = self.field.source[edges], self.field.target[edges]
+        if self.way.whole:
+            return np.ascontiguousarray(states.edges(field)[:, edges])
+        live = hops < FAR
+        near = live if reach is None else hops < reach
+        # Rows are gathered, not columns: several times faster. Rim nodes are always on.
+        live_rows = np.ones((len(field.ids), len(live)), dtype=bool)
+        live_rows[: field.size] = live.T
+        by_edge = np.ascontiguousarray(near.T)[target]
+        by_edge &= live_rows[source]
+        kept = np.ascontiguousarray(by_edge.T)
+        if states.joined is not None or states.cut is not None:
+            kept &= states.edges(field)[:, edges]
+        return kept
+
+    def _chunks(self, items: Ids) -> list[slice]:
         """Runs of states whose nodes and edges together stay below the limit."""
         limit = max(1, min(_CACHE_ITEMS, self.memory // (4 * self._width() * 4)))
         run = np.cumsum(items)
@@ -61,56 +102,102 @@ class Replicas:
 
     def _width(self) -> int:
         """Numbers that a node or edge may take in the widest layer."""
-        widest = 0 if self.shared else self.graph.num_features
+        widest = 0 if self.way.shared else self.graph.num_features
         if isinstance(self.model.call, nn.Module):
             outs = (p.shape[0] for p in self.model.call.parameters() if p.dim() > 1)
             widest = max([widest, *outs])
         return max(widest, 16)
 
-    def _chunk(self, states: States, live: Bools, kept: Bools) -> Tensor:
-        field, count = self.field, len(states)
+    def _chunk(self, states: States, hops: Hops, kept: Bools, edges: Ids) -> Tensor:
+        field, way, count = self.field, self.way, len(states)
         device = self.graph.x.device
-        present = np.ones_like(live) if self.whole else live
-        # Ids in the batch: the shared rim first, then each state's nodes.
-        position = np.cumsum(present.ravel()).reshape(present.shape) + (field.rim - 1)
-        state, edge = np.nonzero(kept)
+        place = _Places.by_state(hops) if way.whole else _Places.by_hops(hops)
+        flat = np.flatnonzero(kept)
+        state = flat // max(1, len(edges))
+        edge = edges[flat - state * len(edges)]
+        # Batch ids: the nodes of all states, then the rim, which they share.
+        first = state * field.size
+        ends = np.empty((2, len(edge)), dtype=np.int64)
         source = field.source[edge]
-        beyond = source >= field.size
-        inside = np.where(beyond, 0, source)
-        new_source = np.where(beyond, source - field.size, position[state, inside])
-        new_target = position[state, field.target[edge]]
-        rim_rows = np.arange(field.size, field.size + field.rim)
-        index = np.concatenate([rim_rows, states.rows[present]])
-        edge_index = tensor(np.stack([new_source, new_target]), device)
-        where = tensor(field.edges[edge], device)
-        rows = tensor(index, device)
+        ends[1] = place.of[first + field.target[edge]]
+        if field.rim:
+            beyond = source >= field.size
+            inside = place.of[np.where(beyond, 0, first + source)]
+            ends[0] = np.where(beyond, source + (place.count - field.size), inside)
+        else:
+            ends[0] = place.of[first + source]
+        rows = np.empty(place.count + field.rim, dtype=np.int64)
+        rows[: place.count] = states.rows.reshape(-1)[place.nodes]
+        rows[place.count :] = np.arange(field.size, field.size + field.rim)
+        index = tensor(rows, device)
         x = (
-            SharedRows(states.table, rows)
-            if self.shared and len(index) > len(states.table)
-            else states.table.index_select(0, rows)
+            SharedRows(states.table, index)
+            if way.shared and len(rows) > len(states.table)
+            else states.table.index_select(0, index)
         )
+        weight, attr = self.graph.edge_weight, self.graph.edge_attr
+        where = None if weight is None and attr is None else tensor(field.edges[edge], device)
         batch = None
-        if self.whole:
+        if way.whole:
             batch = torch.arange(count, device=device).repeat_interleave(field.size)
-        out = self.model(
-            x,
-            edge_index,
-            None if self.graph.edge_weight is None else self.graph.edge_weight[where],
-            None if self.graph.edge_attr is None else self.graph.edge_attr[where],
-            batch,
-        )
-        if self.whole:
-            return out[:, None, :]
-        centres = tensor(position[:, : field.centres].ravel(), device)
-        return out.index_select(0, centres).reshape(count, field.centres, -1)
+        with trimmed(self.model.call, place.within(way.rounds)):
+            out = self.model(
+                x,
+                tensor(ends, device),
+                None if weight is None else weight[where],
+                None if attr is None else attr[where],
+                batch,
+            )
+        if way.whole:
+            return plain(out)[:, None, :]
+        # Centres are 0 hops away: they come first, state by state.
+        return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where the nodes of the states are in a batch."""
+
+    nodes: Ids
+    """The batch's nodes in order, as positions in the flattened [states, nodes]."""
+    of: Ids
+    """The way back; anything for a node that is not in the batch."""
+    hops: Hops | None
+
+    @property
+    def count(self) -> int:
+        return len(self.nodes)
+
+    @staticmethod
+    def by_state(hops: Hops) -> _Places:
+        every = np.arange(hops.size)
+        return _Places(every, every, None)
+
+    @staticmethod
+    def by_hops(hops: Hops) -> _Places:
+        flat = hops.reshape(-1)
+        live = np.flatnonzero(flat < FAR)
+        far = flat[live]
+        nodes = live[np.argsort(far, kind="stable")]
+        of = np.empty(len(flat), dtype=np.int64)
+        of[nodes] = np.arange(len(nodes))
+        return _Places(nodes, of, far)
+
+    def within(self, rounds: int | None) -> list[int] | None:
+        """How many nodes are within 0, 1, ... `rounds` hops."""
+        if rounds is None or self.hops is None:
+            return None
+        return np.cumsum(np.bincount(self.hops, minlength=rounds + 1))[: rounds + 1].tolist()
 
 
 def one_by_one(
     model: Model, graph: Graph, field: Field, stage: Stage, states: States, whole: bool
 ) -> Tensor:
     """The same outputs to the letter of Eq. 1-2: one call a state, nothing left out."""
-    outputs = [_single(model, graph, field, stage, states.take(slice(k, k + 1)), whole)
-               for k in range(len(states))]
+    outputs = [
+        _single(model, graph, field, stage, states.take(slice(k, k + 1)), whole)
+        for k in range(len(states))
+    ]
     return torch.stack(outputs)
 
 
@@ -131,7 +218,7 @@ def whole_stage(graph: Graph, field: Field) -> Stage:
     return Stage(graph.x, graph.edge_index, np.arange(graph.num_edges), field.ids[: field.size])
 
 
-def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int = 256) -> Stage:
+def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int = 64) -> Stage:
     """The field, nodes just beyond it and others from anywhere: none of them may matter."""
     strangers = rng.integers(0, graph.num_nodes, most // 2)
     ring = field.ids[field.size :]
@@ -139,7 +226,7 @@ def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int 
         ring = rng.choice(ring, most // 2, replace=False)
     new = np.concatenate([ring, strangers])
     # A hub would bring its whole neighbourhood along; the others tell as much.
-    new = new[graph.index.start[new + 1] - graph.index.start[new] <= 64]
+    new = new[graph.index.start[new + 1] - graph.index.start[new] <= 16]
     inside = np.union1d(field.ids[: field.size], new)
     edges = graph.index.edges_into(inside)
     sources = graph.edge_index[0].cpu().numpy()[edges]
@@ -170,7 +257,9 @@ def _single(
     x = stage.x
     if len(changed):
         x = x.clone()
-        x[tensor(stage.position[changed], device)] = state.table[tensor(state.rows[0][changed], device)]
+        x[tensor(stage.position[changed], device)] = state.table[
+            tensor(state.rows[0][changed], device)
+        ]
     keep = tensor(np.flatnonzero(kept), device)
     where = tensor(stage.edges[kept], device)
     out = model(

@@ -44,32 +44,37 @@ class _Lazy(Tensor):
         raise NotImplementedError
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _ABOUT:
             return super().__torch_function__(func, types, args, kwargs)
-        for kind in (MixedRows, SharedRows):
+        for kind in _KINDS:
             handler = kind.handlers.get(func)
             if handler is not None and any(issubclass(t, kind) for t in types):
                 result = handler(*args, **kwargs)
                 if result is not NotImplemented:
                     return result
-        return func(*tree_map(_plain, args), **tree_map(_plain, kwargs))
+        if _changes_its_input(func):
+            raise TypeError(f"{func.__name__} would change a copy of shared rows, not the rows")
+        return func(*tree_map(plain, args), **tree_map(plain, kwargs))
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return func(*tree_map(_plain, args), **tree_map(_plain, kwargs or {}))
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*tree_map(plain, args), **tree_map(plain, kwargs or {}))
 
     def __repr__(self) -> str:  # type: ignore[override]  # Tensor's takes tensor_contents
         return f"{type(self).__name__}{tuple(self.shape)}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The plain tensor of a lazy one; anything else as it is."""
     return value.plain() if isinstance(value, _Lazy) else value
+
+
+def _changes_its_input(func: Any) -> bool:
+    name = getattr(func, "__name__", "")
+    in_place = name.endswith("_") and not name.endswith("__")
+    return in_place or name in ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
 
 
 class SharedRows(_Lazy):
@@ -119,6 +124,10 @@ class MixedRows(_Lazy):
         # scatter_add_ with an expanded index has a fast path that index_add_ lacks on CPUs.
         into = base.new_zeros(self.shape[0], base.shape[1])
         return into.scatter_add_(0, self.row[:, None].expand_as(picked), picked)
+
+
+# Asked in this order; `PrefixRows` puts itself first.
+_KINDS: list[type[_Lazy]] = [MixedRows, SharedRows]
 
 
 def _handles(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
@@ -323,6 +332,20 @@ def _column(value: Any, rows: int) -> Tensor | None:
     if value.shape[0] != rows or (value.shape[1] > 1 and value.stride(1) != 0):
         return None
     return value[:, 0]
+
+
+@_handles(_MIXED, Tensor.__getitem__)
+def _mixed_getitem(x: MixedRows, key: Any) -> Any:
+    if not isinstance(key, slice) or key.start or key.step not in (None, 1) or key.stop is None:
+        return NotImplemented
+    rows = len(range(*key.indices(x.shape[0])))
+    if rows == x.shape[0]:
+        return x
+    inside = (x.row < rows).nonzero()[:, 0]
+    if len(inside) == len(x.row):
+        return MixedRows(rows, x.row, x.column, x.weight, x.base)
+    parts = (part.index_select(0, inside) for part in (x.row, x.column, x.weight))
+    return MixedRows(rows, *parts, x.base)
 
 
 @_handles(_MIXED, Tensor.scatter_add_)

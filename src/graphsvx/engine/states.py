@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from graphsvx.engine.field import Field
+from graphsvx.graph import Ids
 
 Bools = NDArray[np.bool_]
 
@@ -47,7 +48,11 @@ class States:
 
     def edges(self, field: Field) -> Bools:
         """Which edges each state has, [states, edges]; rim nodes are always on."""
-        on = self.on if not field.rim else np.pad(self.on, ((0, 0), (0, field.rim)), constant_values=True)
+        on = (
+            self.on
+            if not field.rim
+            else np.pad(self.on, ((0, 0), (0, field.rim)), constant_values=True)
+        )
         kept: Bools = on[:, field.source] & on[:, field.target]
         if self.joined is not None:
             kept |= self.joined
@@ -56,52 +61,94 @@ class States:
         return kept
 
 
+FAR = 32767
+"""The distance of nodes that cannot matter."""
+
+Hops = NDArray[np.int16]
+
+
+def distances(states: States, field: Field, sweeps: int | None) -> Hops:
+    """Hops from each node to the nearest centre in each *perturbed* graph, [states, nodes].
+
+    Nodes further away than `sweeps` are FAR; None: as far as it goes.
+    """
+    found = np.full((len(states), field.size), FAR, dtype=np.int16)
+    found[:, : field.centres] = 0
+    sweeps = min(field.size, FAR - 1) if sweeps is None else min(sweeps, FAR - 1)
+    if states.joined is not None or states.cut is not None:
+        return _distances_by_edge(states, field, sweeps, found)
+    # Off nodes have no edges at all, so one adjacency serves all states. Nodes are in the order
+    # of their hops in the full graph, and h hops there take h or more here.
+    inner = field.inner
+    step = _adjacency(field.source[inner], field.target[inner], field.size)
+    ends = np.searchsorted(field.hops, np.arange(sweeps + 1), side="right")
+    waiting = states.on & (found == FAR)
+    front = found[:, : field.centres] == 0
+    for hop in range(1, sweeps + 1):
+        reach = int(ends[hop])
+        new = step(front, reach)
+        new &= waiting[:, :reach]
+        if not new.any():
+            break
+        found[:, :reach][new] = hop
+        waiting[:, :reach] &= ~new
+        front = new
+    return found
+
+
+def _distances_by_edge(states: States, field: Field, sweeps: int, found: Hops) -> Hops:
+    inner = field.inner
+    source, target = field.source[inner], field.target[inner]
+    kept = states.edges(field)[:, inner]
+    for hop in range(1, sweeps + 1):
+        row, edge = np.nonzero(kept & (found[:, target] == hop - 1))
+        new = np.zeros(found.shape, dtype=bool)
+        new[row, source[edge]] = True
+        new &= found == FAR
+        if not new.any():
+            break
+        found[new] = hop
+    return found
+
+
 def reachable(states: States, field: Field, depth: int | None) -> Bools:
     """Nodes of each state that can matter to a centre, [states, nodes].
 
     With k rounds of message passing these are the nodes within k hops of a centre in the
     *perturbed* graph, and their in-neighbours, which degree-normalising layers count.
     """
-    inner = field.inner
-    source, target, size = field.source[inner], field.target[inner], field.size
-    live = np.zeros((len(states), size), dtype=bool)
-    live[:, : field.centres] = True
-    sweeps = size if depth is None else depth + 1
-    if states.joined is None and states.cut is None:
-        # Off nodes have no edges at all, so one adjacency serves all states.
-        step = _adjacency(source, target, size)
-        for _ in range(sweeps):
-            grown = live | ((step(live)) & states.on)
-            if np.array_equal(grown, live):
-                break
-            live = grown
-        return live
-    kept = states.edges(field)[:, inner]
-    for _ in range(sweeps):
-        sends = kept & live[:, target]
-        grown = live.copy()
-        row, edge = np.nonzero(sends)
-        grown[row, source[edge]] = True
-        if np.array_equal(grown, live):
-            break
-        live = grown
-    return live
+    return distances(states, field, None if depth is None else depth + 1) < FAR
 
 
-def _adjacency(source, target, size):  # type: ignore[no-untyped-def]  # a local closure over numpy
-    """A function that takes live nodes to all nodes with an edge into them."""
-    if size <= 512:
+def _adjacency(source: Ids, target: Ids, size: int) -> Callable[[Bools, int], Bools]:
+    """A function that takes live nodes to the first `reach` nodes with an edge into them."""
+    if size <= 1024:
         dense = np.zeros((size, size), dtype=np.float32)
         dense[target, source] = 1
-        return lambda live: (live.astype(np.float32) @ dense) > 0
-    matrix = sparse.csr_matrix((np.ones(len(source), dtype=np.float32), (source, target)), (size, size))
-    return lambda live: (matrix @ live.T.astype(np.float32)).T > 0
+
+        def multiply(front: Bools, reach: int) -> Bools:
+            some = np.flatnonzero(front.any(0))
+            if len(some) == 1:
+                return front[:, some] & (dense[some[0], :reach] > 0)
+            return (front[:, some].astype(np.float32) @ dense[some, :reach]) > 0
+
+        return multiply
+    ones = np.ones(len(source), dtype=np.float32)
+    matrix = sparse.csr_matrix((ones, (source, target)), (size, size))
+
+    def spread(front: Bools, reach: int) -> Bools:
+        part = matrix[:reach, : front.shape[1]]
+        return np.ascontiguousarray((part @ front.T.astype(np.float32)).T > 0)
+
+    return spread
 
 
 def keys(*parts: NDArray[np.generic]) -> list[bytes]:
     """One hashable key a row; equal rows, equal keys."""
     packed = [
-        np.packbits(part, axis=1) if part.dtype == bool else np.ascontiguousarray(part).view(np.uint8)
+        np.packbits(part, axis=1)
+        if part.dtype == bool
+        else np.ascontiguousarray(part).view(np.uint8)
         for part in parts
     ]
     joined = np.ascontiguousarray(np.concatenate(packed, axis=1))
@@ -109,5 +156,3 @@ def keys(*parts: NDArray[np.generic]) -> list[bytes]:
     if width == 0:
         return [b""] * len(joined)
     return joined.view(np.dtype((np.void, width)))[:, 0].tolist()
-
-

@@ -14,17 +14,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GINConv,
+    GINEConv,
+    GraphConv,
+    MessagePassing,
+    SAGEConv,
+    TransformerConv,
+)
 
 from graphsvx import model as models
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
-from graphsvx.engine.replicas import Replicas, Stage, one_by_one, whole_stage, wider_stage
-from graphsvx.engine.states import Bools, States, reachable
+from graphsvx.engine.replicas import Replicas, Stage, Way, one_by_one, whole_stage, wider_stage
+from graphsvx.engine.states import Hops, States, distances
 from graphsvx.errors import ModelError
 from graphsvx.query import Query
 
-Evaluate = Callable[[Field, States, Bools], Tensor]
+Evaluate = Callable[[Field, States, Hops], Tensor]
+
+# Layers whose messages depend on nothing but the two ends and the edge: what enters a node k hops
+# away cannot matter after k rounds. Others (GCN) also count the neighbours of the sender.
+_PLAIN_LAYERS = {GATConv, GATv2Conv, GINConv, GINEConv, GraphConv, SAGEConv, TransformerConv}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +47,20 @@ class Survey:
 
     field: Field
     depth: int | None
+    reach: int | None
+    """Hops from a centre, in a perturbed graph, within which a node can matter; None: any."""
     evaluate: Evaluate
     """States over the field (or a restriction of it) to raw outputs [states, centres, outputs]."""
     checks: tuple[str, ...]
     fallback: str | None = None
     local: bool = True
     """A node that cannot reach a centre does not matter. False: every node may (pooling)."""
+
+    def hops(self, area: Field, states: States) -> Hops:
+        """How far away each node is in each perturbed graph; FAR: it cannot matter."""
+        if not self.local:
+            return np.zeros((len(states), area.size), dtype=np.int16)
+        return distances(states, area, self.reach)
 
 
 def survey(query: Query, hops: int | None, seed: int) -> Survey:
@@ -51,28 +73,41 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
     depth = models.depth(query.model, query.graph)
     if depth is None:
         depth = hops
-    attempts = [(depth, True), (depth, False)] + ([(None, True)] if depth is not None else [])
+    ways = [Way(None)]
+    if depth is not None:
+        reach = depth if _hears_only_ends(query.model.call) else depth + 1
+        ways = [Way(reach, depth), Way(depth + 1, shared=False), *ways]
+    else:
+        ways = [*ways, Way(None, shared=False)]
     reason = None
-    for deep, shared in attempts:
-        area = fields.cut(query.graph, query.centres, deep)
-        fast = _replicas(query, shared)
+    for way in ways:
+        area = fields.cut(query.graph, query.centres, None if way.reach is None else depth)
+        fast = _replicas(query, way)
         rng = np.random.default_rng(seed)
         stage = wider_stage(query.graph, area, rng)
-        if _agree(query, area, deep, fast, stage, rng):
+        if _agree(query, area, way, fast, stage, rng):
             checks = ("field = wider graph", "batch = single calls", "deterministic")
-            return Survey(area, deep, fast, checks, reason)
+            deep = None if way.reach is None else depth
+            return Survey(area, deep, way.reach, fast, checks, reason)
         if reason is None:
             _must_be_deterministic(query, area, stage)
-        reason = (
-            "feature rows copied, sharing them changed the output" if shared and deep == depth
-            else f"all nodes that can reach the explained one, {depth} hops are not enough"
-        )
+            reason = "feature rows copied, sharing them changed the output"
+        else:
+            reason = f"all nodes that can reach the explained one, {depth} hops are not enough"
     return _survey_slow(query, area)
 
 
-def _replicas(query: Query, shared: bool, whole: bool = False) -> Evaluate:
-    def evaluate(area: Field, states: States, live: Bools) -> Tensor:
-        return Replicas(query.model, query.graph, area, query.memory, shared, whole)(states, live)
+def _hears_only_ends(model: Callable[..., object]) -> bool:
+    if not isinstance(model, nn.Module):
+        return False
+    layers = [type(layer) for layer in model.modules() if isinstance(layer, MessagePassing)]
+    # Aggregations are no MessagePassing; subclasses may do anything, so types must be the same.
+    return bool(layers) and all(layer in _PLAIN_LAYERS for layer in layers)
+
+
+def _replicas(query: Query, way: Way) -> Evaluate:
+    def evaluate(area: Field, states: States, hops: Hops) -> Tensor:
+        return Replicas(query.model, query.graph, area, query.memory, way)(states, hops)
 
     return evaluate
 
@@ -81,12 +116,12 @@ def _survey_slow(query: Query, area: Field) -> Survey:
     whole = query.kind == "graph"
     stage = whole_stage(query.graph, area)
 
-    def evaluate(area: Field, states: States, live: Bools) -> Tensor:  # noqa: ARG001  (all live)
+    def evaluate(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
         here = replace(stage, position=area.ids[: area.size])
         return one_by_one(query.model, query.graph, area, here, states, whole)
 
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Survey(area, None, evaluate, ("deterministic",), reason, local=False)
+    return Survey(area, None, None, evaluate, ("deterministic",), reason, local=False)
 
 
 def _survey_whole(query: Query, seed: int) -> Survey:
@@ -94,32 +129,35 @@ def _survey_whole(query: Query, seed: int) -> Survey:
     rng = np.random.default_rng(seed)
     stage = whole_stage(query.graph, area)
     for shared in (True, False):
-        fast = _replicas(query, shared, whole=True)
-        if _agree(query, area, None, fast, stage, rng):
+        way = Way(None, shared=shared, whole=True)
+        fast = _replicas(query, way)
+        if _agree(query, area, way, fast, stage, rng):
             reason = None if shared else "feature rows copied, sharing them changed the output"
             checks = ("batch = single calls", "deterministic")
-            return Survey(area, None, fast, checks, reason, local=False)
+            return Survey(area, None, None, fast, checks, reason, local=False)
         _must_be_deterministic(query, area, stage)
     return _survey_slow(query, area)
 
 
 def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
-    """The full graph and one random coalition."""
+    """The full graph and one random coalition, which is another one wherever there is another."""
     on = np.ones((2, area.size), dtype=bool)
-    on[1] = rng.random(area.size) < 0.7
-    on[:, : area.centres] = True
+    others = rng.permutation(np.arange(area.centres, area.size))
+    on[1, others[: -(-len(others) * 3 // 10)]] = False
     table = query.graph.x.index_select(0, fields.tensor(area.ids, query.graph.x.device))
     return States(on, np.broadcast_to(np.arange(area.size), on.shape), table)
 
 
 def _agree(
-    query: Query, area: Field, depth: int | None, fast: Evaluate, stage: Stage,
-    rng: np.random.Generator,
+    query: Query, area: Field, way: Way, fast: Evaluate, stage: Stage, rng: np.random.Generator,
 ) -> bool:  # fmt: skip
     states = _probes(query, area, rng)
     slow = one_by_one(query.model, query.graph, area, stage, states, query.kind == "graph")
     try:
-        quick = fast(area, states, reachable(states, area, depth))
+        hops = (
+            np.zeros(states.on.shape, np.int16) if way.whole else distances(states, area, way.reach)
+        )
+        quick = fast(area, states, hops)
     except ModelError:
         # It went through alone: what fails is the batch (a fixed number of nodes, say).
         return False
@@ -128,11 +166,10 @@ def _agree(
 
 def close(a: Tensor, b: Tensor) -> bool:
     """Equal up to the rounding of matrix products at other sizes."""
-    scale = float(b.abs().max().clamp(min=1)) if b.numel() else 1.0
-    single = a.dtype != torch.float64
-    return bool(((a - b).abs() <= (1e-5 if single else 1e-10) * scale).all()) or bool(
-        torch.equal(a.isnan(), b.isnan()) and a.isnan().any()
-    )
+    finite = b[b.isfinite()]
+    scale = float(finite.abs().max().clamp(min=1)) if finite.numel() else 1.0
+    tolerance = (1e-10 if a.dtype == torch.float64 else 1e-5) * scale
+    return bool(torch.isclose(a, b, rtol=0, atol=tolerance, equal_nan=True).all())
 
 
 def _must_be_deterministic(query: Query, area: Field, stage: Stage) -> None:
