@@ -54,7 +54,7 @@ class _Lazy(Tensor):
                 result = handler(*args, **kwargs)
                 if result is not NotImplemented:
                     return result
-        if _changes_its_input(func):
+        if args and isinstance(args[0], _Lazy) and _changes_its_input(func):
             raise TypeError(f"{func.__name__} would change a copy of shared rows, not the rows")
         return func(*tree_map(plain, args), **tree_map(plain, kwargs))
 
