@@ -1,0 +1,45 @@
+"""How good is an explanation? Free functions of explanations (and model and data where needed).
+
+    against ground truth          accuracy (protocols "paper" and "strict"), auroc
+    against the model             fidelity, characterization, unfaithfulness, efficiency_residual
+    of the explanation itself     sparsity, contrastivity
+    against other explanations    stability, consistency
+
+Credit may have any sign: `by="value"` ranks signed values (what speaks *for* the prediction),
+`by="absolute"` their magnitude.
+"""
+
+from graphsvx.metrics.agreement import consistency, contrastivity, similarity, stability
+from graphsvx.metrics.faithful import (
+    Fidelity,
+    characterization,
+    efficiency_residual,
+    fidelity,
+    sparsity,
+    unfaithfulness,
+)
+from graphsvx.metrics.truth import (
+    PAPER_PROTOCOLS,
+    PaperProtocol,
+    accuracy,
+    auroc,
+    scored_nodes,
+)
+
+__all__ = [
+    "PAPER_PROTOCOLS",
+    "Fidelity",
+    "PaperProtocol",
+    "accuracy",
+    "auroc",
+    "characterization",
+    "consistency",
+    "contrastivity",
+    "efficiency_residual",
+    "fidelity",
+    "scored_nodes",
+    "similarity",
+    "sparsity",
+    "stability",
+    "unfaithfulness",
+]

@@ -1,0 +1,74 @@
+"""Which players an explanation points at: the one place where credit becomes a choice."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphsvx.errors import InputError
+from graphsvx.explain.direct import as_edges, as_nodes
+from graphsvx.explanation import Explanation, Ranking
+
+Level = Literal["nodes", "edges", "features"]
+Key = int | tuple[int, int]
+
+
+def level_of(explanation: Explanation) -> Level:
+    """What the explanation speaks of first: nodes, else edges, else features."""
+    if explanation.node_credit.players:
+        return "nodes"
+    return "edges" if explanation.edge_credit.players else "features"
+
+
+def scores(explanation: Explanation, level: Level) -> tuple[list[Key], Tensor]:
+    """Players of one level and their credit; edges and nodes stand in for each other by rule."""
+    if level == "nodes":
+        explanation = as_nodes(explanation)
+        return explanation.node_ids.tolist(), explanation.node_values
+    if level == "edges":
+        explanation = as_edges(explanation)
+        pairs = explanation.edge_ids.reshape(2, -1).t().tolist()
+        return [(u, v) for u, v in pairs], explanation.edge_values
+    if level == "features":
+        return explanation.feature_ids.tolist(), explanation.feature_values
+    raise InputError(f'level must be "nodes", "edges" or "features", got {level!r}')
+
+
+def strength(values: Tensor, by: Ranking) -> Tensor:
+    """What is ranked: the signed value or its magnitude."""
+    if by not in ("value", "absolute"):
+        raise InputError(f'by must be "value" or "absolute", got {by!r}')
+    return values.abs() if by == "absolute" else values
+
+
+def how_many(top: float, players: int) -> int:
+    """`top` as a number of players: an integer as it is, a fraction below 1 as a share (>= 1)."""
+    if isinstance(top, bool) or not top > 0:
+        raise InputError(f"top must be a number of players or a share between 0 and 1, got {top!r}")
+    if isinstance(top, float) and top < 1:
+        return min(players, max(1, round(top * players)))
+    if int(top) != top:
+        raise InputError(f"top must be a whole number or a share below 1, got {top!r}")
+    return min(players, int(top))
+
+
+def top_positions(values: Tensor, top: float, by: Ranking) -> Tensor:
+    """Positions of the `top` players, best first; ties by position."""
+    ranked = torch.argsort(strength(values, by), descending=True, stable=True)
+    return ranked[: how_many(top, len(values))]
+
+
+def top_keys(explanation: Explanation, top: float, by: Ranking, level: Level) -> list[Key]:
+    """The players that an explanation points at."""
+    keys, values = scores(explanation, level)
+    return [keys[i] for i in top_positions(values, top, by).tolist()] if keys else []
+
+
+def many(explanations: Any) -> list[Explanation]:
+    """One explanation or several as a list."""
+    found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if not found:
+        raise InputError("there must be at least one explanation, got none")
+    return found
