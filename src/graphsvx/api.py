@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from graphsvx.explanation import Explanation
 from graphsvx.methods import GraphSVX, Method
 from graphsvx.model import Output, Scale, left_as_found
-from graphsvx.query import ask, whole_number
+from graphsvx.query import Decoder, ask, whole_number
 
 
 def explain(
@@ -20,6 +21,8 @@ def explain(
     node: int | None = None,
     nodes: Sequence[int] | Tensor | None = None,
     graph: bool = False,
+    edge: tuple[int, int] | None = None,
+    decoder: Decoder | None = None,
     method: Method | None = None,
     target: int | None = None,
     targets: Literal["all"] | None = None,
@@ -38,6 +41,10 @@ def explain(
         node: the node whose prediction is explained.
         nodes: a group of nodes whose average score is explained.
         graph: explain the prediction for the whole graph.
+        edge: explain the score of a link (u, v), which need not be in the graph; the model
+            returns embeddings of nodes.
+        decoder: a function (or module) of the embeddings of u and of v, [pairs, width] each,
+            that returns the link's score; their inner product, a logit, by default.
         method: the explainer, `GraphSVX()` by default.
         target: the class or output to explain; the predicted class by default.
         targets: "all" explains every output from the same model calls.
@@ -52,9 +59,10 @@ def explain(
 
     """
     query = ask(
-        model, data, node=node, nodes=nodes, graph=graph, target=target, targets=targets,
-        output=output, scale=scale, class_names=class_names, memory=memory,
+        model, data, node=node, nodes=nodes, graph=graph, edge=edge, decoder=decoder,
+        target=target, targets=targets, output=output, scale=scale, class_names=class_names,
+        memory=memory,
     )  # fmt: skip
     seed = whole_number(seed, "seed")
-    with left_as_found(model):
+    with left_as_found(model), nullcontext() if decoder is None else left_as_found(decoder):
         return (method or GraphSVX())(query, seed)

@@ -97,8 +97,10 @@ def find(
         named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in feature_groups])
         chosen = np.union1d(chosen, named)
         feature_owner, names["features"] = _owners(chosen, feature_groups, "feature")
+        chosen, feature_owner = _by_owner(chosen, feature_owner)
     if groups and sides in ("both", "nodes"):
         node_owner, names["nodes"] = _owners(area.ids[near], groups, "node")
+        near, node_owner = _by_owner(near, node_owner)
     return Players(chosen, feature_owner, near, node_owner, names=names)
 
 
@@ -236,6 +238,12 @@ def _owners(ids: Ids, groups: Groups, what: str) -> tuple[Ids, tuple[str, ...]]:
     owner[alone] = len(names) + np.arange(len(alone))
     names += [f"{what} {one}" for one in ids[alone].tolist()]
     return owner, tuple(names)
+
+
+def _by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
+    """In the order of players: player i's members before those of i + 1."""
+    order = np.argsort(owner, kind="stable")
+    return members[order], owner[order]
 
 
 def _edge_owners(

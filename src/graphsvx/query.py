@@ -11,37 +11,42 @@ from torch import Tensor
 
 from graphsvx import graph as graphs
 from graphsvx import model as models
-from graphsvx.errors import InputError, TargetError
+from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.explanation import Kind
 from graphsvx.graph import Graph, Ids
 from graphsvx.model import Model, Output, Scale
 
 Target = int | None
-Readout = Callable[[Tensor], Tensor]
+Decoder = Callable[[Tensor, Tensor], Tensor]
+"""Embeddings of sources and of destinations [pairs, width] to scores [pairs] or [pairs, outputs]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """One question: the score of a node, a group of nodes or a graph, for one or all outputs."""
+    """One question: the score of a node, a group of nodes, a link or a graph."""
 
     model: Model
     graph: Graph
     kind: Kind
     centres: Ids
-    """The explained nodes U; empty for a graph."""
+    """The explained nodes U; the two ends of a link; empty for a graph."""
     target: Target = None
     """The explained output; None: the predicted one."""
     all_outputs: bool = False
     class_names: tuple[str, ...] | None = None
     memory: int = 512 * 2**20
     """Bytes that a batch of perturbed graphs may take."""
+    decoder: Decoder | None = None
+    """Links: what turns the embeddings of the two ends into a score."""
 
     def read(self, out: Tensor) -> Tensor:
         """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
 
-        For a group U the score is the average over its nodes.
+        For a group U the score is the average over its nodes, for a link the decoder's.
         """
-        return self.model.scores(out).mean(1)
+        if self.decoder is None:
+            return self.model.scores(out).mean(1)
+        return self.model.scores(decode(self.decoder, out))
 
     def choose(self, prediction: Tensor) -> tuple[tuple[int, ...], int]:
         """The outputs to explain and the one to speak of, given the full prediction [outputs]."""
@@ -69,6 +74,8 @@ def ask(
     node: int | None = None,
     nodes: Sequence[int] | Tensor | None = None,
     graph: bool = False,
+    edge: tuple[int, int] | None = None,
+    decoder: Decoder | None = None,
     target: int | None = None,
     targets: Literal["all"] | None = None,
     output: Output = "raw",
@@ -78,26 +85,64 @@ def ask(
 ) -> Query:
     """Check everything that can be checked before any work, and write the question down."""
     checked = graphs.check(data)
-    asked = [name for name, given in (("node", node is not None), ("nodes", nodes is not None),
-                                      ("graph", graph)) if given]  # fmt: skip
+    given = {"node": node is not None, "nodes": nodes is not None, "graph": graph,
+             "edge": edge is not None}  # fmt: skip
+    asked = [name for name, is_so in given.items() if is_so]
     if len(asked) != 1:
         got = " and ".join(asked) or "none of them"
-        raise InputError(f"say what to explain by one of node=, nodes= or graph=True, got {got}")
+        raise InputError(
+            f"say what to explain by one of node=, nodes=, edge= or graph=True, got {got}"
+        )
+    if decoder is not None and edge is None:
+        raise InputError("decoder= scores a link; say which one with edge=(u, v)")
     if targets not in (None, "all"):
         raise TargetError(f'targets must be "all" or left out, got {targets!r}')
     if memory < 1:
         raise InputError(f"memory must be a positive number of bytes, got {memory}")
-    kind: Kind = "graph" if graph else "node" if node is not None else "nodes"
+    kind: Kind = "graph" if graph else "edge" if edge is not None else (
+        "node" if node is not None else "nodes")  # fmt: skip
+    if kind == "edge":
+        decoder = decoder if decoder is not None else inner_product
+        if not callable(decoder):
+            raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
+        if class_names is None and decoder is inner_product and scale != "value":
+            class_names = ("no link", "link")
     return Query(
         model=models.check(model, checked, output, scale, whole_graphs=graph),
         graph=checked,
         kind=kind,
-        centres=_centres(node, nodes, checked.num_nodes),
+        centres=_centres(node, nodes if edge is None else _ends(edge), checked.num_nodes),
         target=None if target is None else whole_number(target, "target"),
         all_outputs=targets == "all",
         class_names=None if class_names is None else tuple(class_names),
         memory=memory,
+        decoder=decoder,
     )
+
+
+def inner_product(source: Tensor, target: Tensor) -> Tensor:
+    """The usual decoder of graph autoencoders: z_u . z_v, the logit of a link."""
+    return (source * target).sum(-1)
+
+
+def decode(decoder: Decoder, out: Tensor) -> Tensor:
+    """Embeddings [states, 2, width] to scores [states, outputs]."""
+    try:
+        scores = decoder(out[:, 0], out[:, 1])
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise ModelError(f"the decoder failed: {type(error).__name__}: {error}") from error
+    count = out.shape[0]
+    if isinstance(scores, Tensor) and scores.dim() == 1:
+        scores = scores[:, None]
+    if not isinstance(scores, Tensor) or scores.dim() != 2 or scores.shape[0] != count:
+        got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ModelError(
+            f"the decoder must return one score (or one row of scores) a pair, [{count}] or "
+            f"[{count}, outputs], got {got}"
+        )
+    return scores
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -108,6 +153,18 @@ def whole_number(value: Any, name: str) -> int:
         return int(value.__index__())
     except (AttributeError, TypeError, ValueError, RuntimeError):
         raise InputError(f"{name} must be an integer, got {value!r}") from None
+
+
+def _ends(edge: Any) -> list[Any]:
+    try:
+        ends = list(edge)
+    except TypeError:
+        ends = []
+    if len(ends) != 2:
+        raise InputError(f"edge must be a pair of nodes (u, v), got {edge!r}")
+    if whole_number(ends[0], "each end of edge") == whole_number(ends[1], "each end of edge"):
+        raise InputError(f"edge must join two different nodes, got {edge!r}")
+    return ends
 
 
 def _centres(node: Any, nodes: Any, count: int) -> Ids:
