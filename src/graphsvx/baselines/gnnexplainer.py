@@ -104,6 +104,7 @@ class GNNExplainer:
         none = stage.x.new_zeros(0)
         kept = [self._kept(stage, masks, output)
                 for masks, output in zip(learned, outputs, strict=True)]  # fmt: skip
+        made = self.epochs * len(outputs)
         return record(
             query, stage.found, self, seed,
             outputs=outputs,
@@ -118,7 +119,7 @@ class GNNExplainer:
                 "weight of a learned mask between 0 and 1: how much of the edge's messages, or "
                 "of the feature, is needed to keep the prediction"
             ),
-            games=(report("masks", len(inner) + len(columns), self.epochs * len(outputs), "Learned"),),
+            games=(report("masks", len(inner) + len(columns), made, "Learned"),),
             extra={"masked_scores": kept},
         )  # fmt: skip
 
@@ -136,7 +137,7 @@ class GNNExplainer:
             out = reader(stage.x, stage.edge_index)
         wanted = out if regression else torch.full((len(out),), output, device=out.device)
         config = model_config(query.model.output, regression, query.kind == "graph")
-        return self.mask(reader, config, stage.x, stage.edge_index, wanted, seed)
+        return self.mask(reader, config, stage.x, stage.edge_index, target=wanted, seed=seed)
 
     def _kept(self, stage: Stage, masks: SoftMasks, output: int) -> float:
         """The score that the masked graph still has: what the masks are worth."""

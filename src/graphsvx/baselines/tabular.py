@@ -171,7 +171,9 @@ class SHAP:
                 "Shapley value of the feature, all nodes on: its fair share of the difference "
                 "between the prediction and the score with the node's features at their mean"
             ),
-            games=(report("features", players, row.calls, "shap", asked=self.samples, exact=exact),),
+            games=(
+                report("features", players, row.calls, "shap", asked=self.samples, exact=exact),
+            ),
         )  # fmt: skip
 
 

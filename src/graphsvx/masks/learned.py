@@ -83,8 +83,8 @@ class Learned:
     """Weights of the loss that differ from PyG's: edge_size, edge_ent, node_feat_size, ..."""
 
     def __call__(
-        self, reader: Reader, config: ModelConfig, x: Tensor, edge_index: Tensor, target: Tensor,
-        seed: int,
+        self, reader: Reader, config: ModelConfig, x: Tensor, edge_index: Tensor, *,
+        target: Tensor, seed: int,
     ) -> SoftMasks:  # fmt: skip
         """Masks for the outputs that `reader` returns and their `target`.
 

@@ -1,0 +1,99 @@
+"""GraphLIME: which features do predictions follow in the neighbourhood of a node?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from graphsvx.baselines.blocks import Block, Blocks, Properties
+from graphsvx.baselines.stage import prepare, record, refuse_unless, report
+from graphsvx.engine import field as fields
+from graphsvx.errors import InputError
+from graphsvx.explain.direct import direct
+from graphsvx.explain.hsic import HSICLasso
+from graphsvx.explanation import Explanation
+from graphsvx.generators.replace import Unchanged
+from graphsvx.graph import Ids
+from graphsvx.query import Query
+
+
+def neighbours(query: Query, hops: int | None, most: int, seed: int) -> Ids:
+    """MASK: the node and its N-hop neighbours, one mask each; `most` drawn where there are more."""
+    found = fields.cut(query.graph, query.centres, hops)
+    ids = found.ids[: found.size]
+    if len(ids) <= most:
+        return ids
+    others = np.random.default_rng(seed).choice(ids[1:], most - 1, replace=False)
+    return np.concatenate([ids[:1], np.sort(others)])
+
+
+@dataclass(frozen=True)
+class GraphLIME:
+    """HSIC Lasso of the explained score on features, over the node's N-hop neighbourhood."""
+
+    hops: int | None = None
+    """N; None: as far as the model looks."""
+    rho: float = 0.1
+    most: int = 300
+    """At most so many neighbours; kernels grow with their square."""
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="GraphLIME",
+        mask=Block("M_N picks one neighbour of v at a time", neighbours),
+        gen=Block("unchanged: the original features and prediction are read", Unchanged),
+        expl=Block("HSIC Lasso of predictions on features, non-negative", HSICLasso),
+        explains=("features",),
+        tasks=("node",),
+        properties=Properties(
+            decomposable=False,
+            general=False,
+            robust=True,
+            meaningful=False,
+            selective=True,
+            contrastive=False,
+        ),
+        source="Huang et al. 2020",
+        notes="deterministic here: it samples only above `most` neighbours",
+    )
+
+    def __post_init__(self) -> None:
+        HSICLasso(self.rho)
+        if self.hops is not None and self.hops < 1:
+            raise InputError(f"hops must be at least 1, got {self.hops}")
+        if self.most < 2:
+            raise InputError(f"most must be at least 2, got {self.most}")
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        """Read the neighbours' predictions, then regress."""
+        refuse_unless(query, self, "node")
+        stage = prepare(query, seed)
+        predictions = stage.scores()
+        outputs, target = query.choose(predictions)
+        hops = stage.found.depth if self.hops is None else self.hops
+        ids = neighbours(query, hops, self.most, seed)
+        # Their predictions need their own receptive fields.
+        around = prepare(replace(query, kind="nodes", centres=ids), seed)
+        scores = query.model.scores(around.explained(around.outputs())).cpu().numpy()
+        device = query.graph.x.device
+        features = query.graph.x[fields.tensor(ids, device)].double().cpu().numpy()
+        regress = HSICLasso(self.rho)
+        rows = [
+            torch.from_numpy(regress(features, scores[:, output], query.memory))
+            for output in outputs
+        ]
+        return record(
+            query, stage.found, self, seed,
+            outputs=outputs,
+            target=target,
+            predictions=predictions,
+            features=direct(torch.arange(features.shape[1]), rows),
+            meaning=(
+                "HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
+                "feature also get alike scores"
+            ),
+            games=(report("neighbours", features.shape[1], 1, "neighbours", rows=len(ids)),),
+            extra={"neighbours": ids.tolist()},
+        )  # fmt: skip
