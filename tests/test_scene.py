@@ -88,6 +88,29 @@ def test_the_same_seed_gives_the_same_places_and_no_two_dots_share_one(kind, mak
         assert gap.min() > 0.2
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_planar_motif_is_drawn_without_crossings(seed):
+    found = scene.of(records.house())
+    where = layout.places(found, seed=seed)
+
+    def side(a, b, c):
+        return np.sign((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
+
+    for one in found.lines:
+        for two in found.lines:
+            if {one.a, one.b} & {two.a, two.b}:
+                continue
+            a, b, c, d = (where[i] for i in (one.a, one.b, two.a, two.b))
+            assert side(a, b, c) == side(a, b, d) or side(c, d, a) == side(c, d, b)
+
+
+def test_an_estimate_that_may_be_0_is_not_important():
+    found = scene.of(records.house())
+    dots = tuple(replace(dot, error=0.2 if dot.id == 401 else 0.0) for dot in found.dots)
+    chosen = scene.important(replace(found, dots=dots))
+    assert {found.dots[i].id for i in chosen} == {402, 400, 403}
+
+
 def test_hops_are_rings():
     found = scene.of(records.house())
     where = layout.places(found, "hops")

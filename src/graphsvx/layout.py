@@ -17,6 +17,8 @@ from graphsvx.scene import Scene
 
 Places = NDArray[np.float64]
 Layout = Literal["force", "hops", "molecule"]
+FEW, STARTS = 80, 8
+"""Up to this many dots are laid out from so many starts, and the clearest one is taken."""
 CROWD = 20
 """From this many dots on, those that matter get more room than those that do not."""
 
@@ -43,12 +45,40 @@ def places(
         found = _rdkit_places(scene, bonds or {})
         if found is not None:
             return _lying(_apart(found, np.full(count, 0.2)))
-    rings = _rings(scene, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    rings = _rings(scene, rng)
     if layout == "hops":
         return rings
     crowded = count > CROWD
     room = np.array([_room(scene, i, i in bold, crowded) for i in range(count)])
-    return _lying(_apart(_stress(scene, rings, bold if crowded else ()), room))
+    tries = STARTS if count <= FEW else 1
+    starts = [rings, *(rings + rng.normal(0, 0.8, rings.shape) for _ in range(tries - 1))]
+    drawn = [_apart(_stress(scene, start, bold if crowded else ()), room) for start in starts]
+    return _lying(min(drawn, key=lambda where: _tangle(scene, where)) if tries > 1 else drawn[0])
+
+
+def _tangle(scene: Scene, where: Places) -> float:
+    """What makes a drawing hard to read: lines that cross, and lines that run over dots."""
+    if not scene.lines:
+        return 0.0
+    ends = np.array([(line.a, line.b) for line in scene.lines])
+    a, b = where[ends[:, 0]], where[ends[:, 1]]
+    way = b - a
+
+    def left(points: Places) -> NDArray[np.float64]:
+        """On which side of each line (rows) the points (columns) lie."""
+        gap = points[None] - a[:, None]
+        return np.asarray(way[:, None, 0] * gap[..., 1] - way[:, None, 1] * gap[..., 0])
+
+    apart = left(a) * left(b) < -1e-9
+    shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))
+    crossings = int((apart & apart.T & ~shared).sum()) / 2
+    gap = where[None] - a[:, None]
+    length = np.maximum((way**2).sum(1), 1e-9)
+    along = np.clip((gap * way[:, None]).sum(2) / length[:, None], 0, 1)
+    off = np.linalg.norm(gap - along[..., None] * way[:, None], axis=2)
+    off[np.arange(len(ends))[:, None], ends] = np.inf
+    return crossings + 2.0 * float(np.maximum(0.0, 1 - off / 0.3).sum())
 
 
 def _room(scene: Scene, i: int, bold: bool, crowded: bool) -> float:

@@ -121,7 +121,8 @@ def important(scene: Scene, top: int | None = None) -> frozenset[int]:
     """The dots of the important substructure: the explained ones and those with the most credit.
 
     With `top`, the `top` dots of largest absolute credit; otherwise as few as carry four fifths
-    of the absolute credit, at most ten.
+    of the absolute credit, at most ten, and none that has less than a tenth of the largest or
+    may be 0 within two standard errors.
     """
     if top is not None and top < 0:
         raise InputError(f"top must be 0 or more, got {top}")
@@ -133,10 +134,12 @@ def important(scene: Scene, top: int | None = None) -> frozenset[int]:
     enough = 0.8 * sum(abs(scene.dots[i].credit) for i in singles)
     carried = 0.0
     for i in singles[:10]:
-        if carried >= enough or scene.dots[i].credit == 0:
+        size, error = abs(scene.dots[i].credit), scene.dots[i].error
+        if carried >= enough or size == 0 or size < 0.1 * scene.largest:
             break
-        chosen.add(i)
-        carried += abs(scene.dots[i].credit)
+        if not size < 2 * error:  # an unknown error (NaN) speaks for nobody and against nobody
+            chosen.add(i)
+        carried += size
     return frozenset(chosen)
 
 

@@ -410,6 +410,13 @@ def test_a_saved_figure_is_the_same_each_time(tmp_path, suffix):
     assert plt.get_fignums() == []
 
 
+def test_rows_are_bars_and_top_is_the_important_part():
+    left, right, _ = plot.figure(records.house(), rows=3, top=1).axes
+    assert len(right.patches) == 3 + 1
+    edges = next(c for c in left.collections if isinstance(c, LineCollection))
+    assert sum(width > 2 for width in edges.get_linewidths()) == 1
+
+
 def test_vector_files_have_real_text(tmp_path):
     plot.save(records.hostile(), tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")

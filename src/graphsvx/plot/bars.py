@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from graphsvx import palette
 from graphsvx.errors import InputError
@@ -72,6 +73,7 @@ def _numbers(ax: Axes, values: list[float], reach: list[float]) -> None:
     # A number is about 32 points long; names take up to two fifths of the width later on.
     room = span * min(0.6, 36 / (0.6 * width))
     ax.set_xlim(low - (room if min(values) < 0 else 0.02 * span), high + room)
+    ax.xaxis.set_major_locator(MaxNLocator(5))
     for i, (value, error) in enumerate(zip(values, reach, strict=True)):
         right = value >= 0
         end = value + error if right else value - error

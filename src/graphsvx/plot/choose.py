@@ -42,28 +42,29 @@ def has_graph(explanation: Explanation) -> bool:
     return plays > 0 and explanation.neighbourhood.ids.numel() > 1
 
 
-def figure(explanation: Explanation, *, top: int = 10, **options: Any) -> Figure:
+def figure(explanation: Explanation, *, rows: int = 10, **options: Any) -> Figure:
     """A whole figure: the graph and, beside it, the bars, where both say something.
 
-    `options` go to `plot.graph`. The figure belongs to nobody's pyplot state.
+    `rows` is the number of bars; `options` go to `plot.graph`. The figure belongs to nobody's
+    pyplot state.
     """
     if not has_graph(explanation):
         whole = Figure(figsize=(5.4, 3.4), layout="constrained")
         FigureCanvasAgg(whole)
-        bars(explanation, whole.add_subplot(), top=top)
+        bars(explanation, whole.add_subplot(), top=rows)
         return whole
     whole = Figure(figsize=(9.2, 4.0), layout="constrained")
     FigureCanvasAgg(whole)
     left, right = whole.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
     graph(explanation, left, **options)
-    bars(explanation, right, top=top, title=False)
+    bars(explanation, right, top=rows, title=False)
     # Twice: where the graph's box ends is known only after it has been laid out once.
     whole.draw_without_rendering()
     return whole
 
 
 def save(
-    explanation: Explanation, path: str | Path, *, dpi: int = 200, top: int = 10, **options: Any
+    explanation: Explanation, path: str | Path, *, dpi: int = 200, rows: int = 10, **options: Any
 ) -> None:
     """Write the figure as .png, .svg or .pdf, by the path's suffix; whole or not at all.
 
@@ -81,5 +82,5 @@ def save(
         rc_context({"svg.hashsalt": "graphsvx", "svg.fonttype": "none", "pdf.fonttype": 42}),
         written_whole(path) as part,
     ):
-        whole = figure(explanation, top=top, **options)
+        whole = figure(explanation, rows=rows, **options)
         whole.savefig(part, dpi=dpi, format=path.suffix.lower()[1:], metadata=stamp)

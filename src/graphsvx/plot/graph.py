@@ -48,7 +48,7 @@ class Drawing:
         if dot.count > 1:
             return max(6.5, self.radius * min(1.7, 0.9 + 0.2 * math.log10(dot.count)))
         if self.atoms is not None:
-            return self.radius * (0.62 if self.atoms[i] == "H" else 1.0)
+            return self.radius * (0.72 if self.atoms[i] == "H" else 1.0)
         if dot.centre:
             return self.radius * (1.5 if self.crowded else 1.1)
         more = 1.25 if self.crowded else 0.62
@@ -109,8 +109,8 @@ def graph(
     _draw_dots(ax, drawing)
     if symbols is not None:
         _write_symbols(ax, drawing)
-    elif labels:
-        _write_labels(ax, drawing)
+    else:
+        _write_labels(ax, drawing, labels)
     if title:
         below = (
             f"prediction {plain(explanation.prediction)} = base {plain(explanation.base)}"
@@ -194,10 +194,10 @@ def _line_style(drawing: Drawing, line: Line, by_credit: bool) -> tuple[float, s
             return 0.7, palette.PALE
         strong = palette.FOR if line.credit > 0 else palette.AGAINST
         return 0.8 + 4.0 * share, palette.mixed(palette.PALE, strong, 0.25 + 0.75 * share)
-    if drawing.atoms is not None:
-        return 1.3, palette.INK
     if line.a in drawing.bold and line.b in drawing.bold:
         return 2.4, palette.INK
+    if drawing.atoms is not None:
+        return 1.0, palette.INK
     if drawing.faded(line.a) or drawing.faded(line.b):
         return 0.5, palette.PALE
     return 0.8, "#B4B8C0"
@@ -247,10 +247,11 @@ def _draw_dots(ax: Axes, drawing: Drawing) -> None:
             widths.append(0.6)
     marked = [i for i, dot in enumerate(dots) if dot.centre]
     # The explained node wears a second ring; white between keeps the lines off it.
-    for size, colour in ((4.4, palette.INK), (2.8, "#FFFFFF")):
+    wide = min(4.4, max(2.2, 0.4 * drawing.radius))
+    for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
         ax.scatter(
             where[marked, 0], where[marked, 1], s=[(2 * (sizes[i] + size)) ** 2 for i in marked],
-            c=colour, linewidths=0, zorder=2, gid="explained" if size > 4 else "gap",
+            c=colour, linewidths=0, zorder=2, gid="explained" if size == wide else "gap",
         )  # fmt: skip
     ax.scatter(
         where[:, 0], where[:, 1], s=[(2 * size) ** 2 for size in sizes], c=fills,
@@ -258,11 +259,14 @@ def _draw_dots(ax: Axes, drawing: Drawing) -> None:
     )  # fmt: skip
 
 
-def _write_labels(ax: Axes, drawing: Drawing) -> None:
+def _write_labels(ax: Axes, drawing: Drawing, everybody: bool) -> None:
     for i, dot in enumerate(drawing.scene.dots):
+        if not everybody and dot.count == 1:
+            continue
         radius = drawing.size(i)
         label = canvas.short(dot.label, 14)
         fits = min(8.5, 2 * radius * 0.86 / (0.62 * max(1, len(label))))
+        fits = min(fits, 6.0) if dot.count > 1 else fits
         steps_back = drawing.faded(i) and drawing.crowded and dot.count == 1
         if fits >= 4.2 and not steps_back:
             canvas.text(
@@ -286,7 +290,7 @@ def _write_symbols(ax: Axes, drawing: Drawing) -> None:
         fill = _fill(drawing, drawing.scene.dots[i], i)
         canvas.text(
             ax, drawing.where[i, 0], drawing.where[i, 1], canvas.short(symbol, 4),
-            fontsize=max(5.0, drawing.size(i)), ha="center", va="center_baseline",
+            fontsize=max(4.2, 1.12 * drawing.size(i)), ha="center", va="center_baseline",
             color=palette.ink_on(fill), zorder=4,
         )  # fmt: skip
 
@@ -333,9 +337,9 @@ def _draw_legend(ax: Axes, explanation: Explanation, drawing: Drawing) -> None:
                 markerfacecolor=palette.mixed(palette.of_class(category), "#FFFFFF", 0.15),
                 markeredgecolor="#6B7280", markeredgewidth=0.6,
             )  # fmt: skip
-    if any(line.a in drawing.bold and line.b in drawing.bold for line in drawing.scene.lines) and (
-        drawing.atoms is None and not any(line.plays for line in drawing.scene.lines)
-    ):
+    lines = drawing.scene.lines
+    bold = any(line.a in drawing.bold and line.b in drawing.bold for line in lines)
+    if bold and not any(line.plays for line in lines):
         handles.append(Line2D([], [], color=palette.INK, lw=2.4, label="important part"))
     groups = [dot for dot in dots if dot.count > 1]
     if groups:

@@ -129,7 +129,8 @@ def heatmap(
         ax, 2.2 + min(7.0, max(3.0, 0.22 * len(explanations))), 1.3 + 0.26 * len(names)
     )
     scale = float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 1.0
-    ax.set_facecolor("#FFFFFF")
+    # Hatched where a player does not play: that is not the same as no credit.
+    ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
     image = ax.imshow(
         credit, cmap=canvas.DIVERGING, vmin=-scale or -1.0, vmax=scale or 1.0, aspect="auto",
         interpolation="nearest",
@@ -144,9 +145,9 @@ def heatmap(
     canvas.plain_ticks(
         ax, "x", [float(i) for i in shown], [canvas.short(words[i], 14) for i in shown]
     )
-    long = max((len(words[i]) for i in shown), default=0) > 3
+    long = max((len(words[i]) for i in shown), default=0) > 2
     ax.tick_params(length=0, labelsize=canvas.TINY)
-    ax.tick_params(axis="x", labelrotation=90 if long and columns > 6 else 0)
+    ax.tick_params(axis="x", labelrotation=90 if long and len(shown) > 14 else 0)
     ax.spines[:].set_visible(False)
     ax.set_xlabel("explanation", fontsize=canvas.SMALL)
     figure = ax.get_figure()

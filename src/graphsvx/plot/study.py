@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
@@ -54,6 +56,10 @@ def convergence(
         ends.append((float(values[-1]), best.name, colour))
     if calls[0] > 0 and calls[-1] / calls[0] > 4:
         ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        if len(set(calls.tolist())) <= 8:
+            ticks = sorted(set(calls.tolist()))
+            ax.set_xticks(ticks, [f"{int(tick):,}" for tick in ticks])
     ax.axhline(0, color=palette.GREY, lw=0.8)
     _names_at_the_end(ax, float(calls[-1]), ends)
     ax.set_xlabel("model calls", fontsize=canvas.SMALL)
@@ -62,14 +68,19 @@ def convergence(
 
 
 def _names_at_the_end(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
-    """Names beside the last points, moved up where they would lie on each other."""
+    """Names beside the last points, moved apart where they would lie on each other."""
     low, high = ax.get_ylim()
     least = (high - low) * 0.055
-    floor = -np.inf
-    for value, name, colour in sorted(ends):
-        floor = max(value, floor + least)
+    order = sorted(ends)
+    heights = [value for value, _, _ in order]
+    for _ in range(200):
+        for i, (below, above) in enumerate(pairwise(heights)):
+            push = max(0.0, least - (above - below)) / 2
+            heights[i] -= push
+            heights[i + 1] += push
+    for height, (_, name, colour) in zip(heights, order, strict=True):
         note = ax.annotate(
-            canvas.short(name, 18), (x, floor), xytext=(7, 0), textcoords="offset points",
+            canvas.short(name, 18), (x, height), xytext=(7, 0), textcoords="offset points",
             va="center", fontsize=canvas.TINY, color=colour, annotation_clip=False,
         )  # fmt: skip
         note.set_parse_math(False)

@@ -62,9 +62,10 @@ const graphView = (() => {
     const enough = 0.8 * all.reduce((sum, i) => sum + size(i), 0);
     const found = new Set(graph.dots.map((dot, i) => i).filter((i) => graph.dots[i].centre));
     let carried = 0;
+    const scale = scaleOf();
     for (const i of all.slice(0, 10)) {
-      if (carried >= enough || size(i) === 0) break;
-      found.add(i);
+      if (carried >= enough || size(i) === 0 || size(i) < 0.1 * scale) break;
+      if (!(size(i) < 2 * graph.error[row][i])) found.add(i);
       carried += size(i);
     }
     return found;
