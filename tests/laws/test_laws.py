@@ -196,7 +196,8 @@ def test_credit_of_a_sum_is_the_sum_of_credit(name: str) -> None:
             return self.first(x, edge_index) + self.second(x, edge_index)
 
     def one(model):
-        method = replace(METHODS[name], hops=2)
+        # Enough for every coalition: which ones are drawn depends on how far a model looks.
+        method = replace(METHODS[name], hops=2, samples=2000)
         return explain(model, data, node=1, method=method, target=0, scale="value")
 
     a, b, both = one(first), one(second), one(Both())

@@ -124,8 +124,7 @@ class _Design:
         rows = (z - share[:, None]) * torch.from_numpy(masks.weights).sqrt()[:, None]
         dual = count < players
         gram = rows @ rows.t() if dual else rows.t() @ rows
-        inverse = torch.linalg.pinv(gram, hermitian=True, rtol=1e-11) if gram.numel() else gram
-        return _Design(masks, players, share, rows, inverse, dual)
+        return _Design(masks, players, share, rows, _inverse(gram, centred=not dual), dual)
 
     def solve(self, target: Tensor) -> Tensor:
         """The zero-sum part of phi, [outputs, M]."""
@@ -162,3 +161,21 @@ class _Design:
         scaled = residual / (1 - leverage) * unseen.sqrt()
         spread = (moved**2).t() @ scaled**2
         return spread.sqrt().t().contiguous()
+
+
+def _inverse(gram: Tensor, centred: bool) -> Tensor:
+    """Pseudo-inverse of a Gram matrix; by Cholesky, ten times faster, where it has full rank.
+
+    Centred rows sum to zero, so their Gram matrix lacks the direction of all ones; filling it
+    changes nothing for the others.
+    """
+    if not gram.numel():
+        return gram
+    if centred:
+        size = gram.shape[0]
+        filled = gram + gram.diagonal().mean() / size
+        factor, failed = torch.linalg.cholesky_ex(filled)
+        pivots = factor.diagonal()
+        if not int(failed) and float(pivots.min()) > 1e-5 * float(pivots.max()):
+            return torch.cholesky_inverse(factor)
+    return torch.linalg.pinv(gram, hermitian=True, rtol=1e-11)
