@@ -167,7 +167,8 @@ class GraphGame:
                 self._store(start + chosen, self.query.read(out))
             else:
                 self._play_features(start + chosen, block[chosen])
-        assert self._values is not None
+        if self._values is None:
+            raise RuntimeError("no state has been asked for yet")
         return self._values[torch.from_numpy(states)]
 
     def _play_features(self, numbers: Ids, rows: Bools) -> None:
@@ -212,7 +213,7 @@ class GraphGame:
         for node in np.flatnonzero(always):  # contract: who hears `node` hears its senders
             sends |= sends[:, node : node + 1] & sends[node]
         to_players = sends[here.node_members][:, here.node_members]
-        to_centre = sends[: area.centres].any(0)[here.node_members]
+        to_centre = sends[: area.centres][:, here.node_members].any(0)
         return np.concatenate([to_players, to_centre[None]])
 
 

@@ -66,7 +66,7 @@ class GraphSVX:
     """Model calls per explanation, all games together (P)."""
     hops: int | None = None
     """How far away nodes play (k); None: as far as the model looks."""
-    mask: Mask = Auto()
+    mask: Mask = Auto()  # noqa: RUF009  (a frozen record)
     """MASK: which coalitions are played."""
     indirect: Literal[False, "mean", "target"] = False
     """GEN: join cut-off nodes along a shortest path (algorithm 2); changes the game."""
@@ -75,7 +75,7 @@ class GraphSVX:
     players: Sides | None = None
     """Who gets credit; everything else stays as it is. None: "both" nodes and features for a
     node, several nodes or a link; "nodes" for a graph; "features" with `features_of="subgraph"`."""
-    regression: Regression = WLS()
+    regression: Regression = WLS()  # noqa: RUF009  (a frozen record)
     """EXPL: how values become credit; `Lasso(k=5)` is selective."""
     r: float | None = None
     """Share of the samples that goes to features; None: as in algorithm 3."""
@@ -189,10 +189,13 @@ class GraphSVX:
         met = None
         if self.tolerance is not None:
             played, fits, met = play_until_sure(
-                played, fits, self.mask, self.regression, outputs, self.tolerance,
-                self.max_samples, seed,
+                played, fits, mask=self.mask, regression=self.regression, outputs=outputs,
+                tolerance=self.tolerance, most=self.max_samples, seed=seed,
             )  # fmt: skip
-        return self._explanation(query, found, scene, played, fits, outputs, target, seed, met)
+        return self._explanation(
+            query, found, scene, played=played, fits=fits, outputs=outputs, target=target,
+            seed=seed, met=met,
+        )  # fmt: skip
 
     def _sides(self, query: Query) -> Sides:
         """Who plays, or an error for what does not go together with this question."""
@@ -283,7 +286,7 @@ class GraphSVX:
         return [*games, game("nodes")]
 
     def _explanation(
-        self, query: Query, found: Survey, scene: Scene, played: list[Played], fits: list[Fit],
+        self, query: Query, found: Survey, scene: Scene, *, played: list[Played], fits: list[Fit],
         outputs: tuple[int, ...], target: int, seed: int, met: bool | None,
     ) -> Explanation:  # fmt: skip
         chosen = list(outputs)

@@ -127,9 +127,11 @@ def find_edges(
     inner, code, source, target = inner[plays], code[plays], source[plays], target[plays]
     names: dict[str, tuple[str, ...]] = {}
     if groups:
-        owner, names["edges"] = _edge_owners(
-            graph, area.edges[inner], code, source, target, groups, directions
-        )
+        wanted = [
+            (label, edge_positions(graph, label, members, directions)) for label, members in groups
+        ]
+        ends = np.stack([source, target], 1)
+        owner, names["edges"] = _edge_owners(area.edges[inner], code, ends, wanted)
     else:
         _, owner = np.unique(code, return_inverse=True)
     return Players(_none(), _none(), _none(), _none(), inner, owner.reshape(-1), names)
@@ -247,13 +249,12 @@ def _by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
 
 
 def _edge_owners(
-    graph: Graph, positions: Ids, code: Ids, source: Ids, target: Ids, groups: Groups,
-    directions: Directions,
-) -> tuple[Ids, tuple[str, ...]]:  # fmt: skip
+    positions: Ids, code: Ids, ends: Ids, groups: list[tuple[str, Ids]]
+) -> tuple[Ids, tuple[str, ...]]:
+    """The player of each edge: its group's, or that of its own ends (`code`)."""
     owner = np.full(len(positions), -1)
     names: list[str] = []
-    for label, members in groups:
-        wanted = edge_positions(graph, label, members, directions)
+    for label, wanted in groups:
         mine = np.isin(positions, wanted)
         if (owner[mine] >= 0).any():
             raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
@@ -263,12 +264,7 @@ def _edge_owners(
     alone = owner < 0
     _, example, which = np.unique(code[alone], return_index=True, return_inverse=True)
     owner[alone] = len(names) + which.reshape(-1)
-    names += [
-        f"edge {u}–{v}"
-        for u, v in zip(
-            source[alone][example].tolist(), target[alone][example].tolist(), strict=True
-        )
-    ]
+    names += [f"edge {u}–{v}" for u, v in ends[alone][example].tolist()]
     return owner, tuple(names)
 
 

@@ -99,7 +99,7 @@ def fit_all(played: list[Played], regression: Regression, outputs: Sequence[int]
 
 
 def play_until_sure(
-    played: list[Played], fits: list[Fit], mask: Mask, regression: Regression,
+    played: list[Played], fits: list[Fit], *, mask: Mask, regression: Regression,
     outputs: Sequence[int], tolerance: float, most: int, seed: int,
 ) -> tuple[list[Played], list[Fit], bool]:  # fmt: skip
     """Double the budget of each game until its errors are below the tolerance."""

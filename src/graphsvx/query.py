@@ -18,7 +18,7 @@ from graphsvx.model import Model, Output, Scale
 
 Target = int | None
 Decoder = Callable[[Tensor, Tensor], Tensor]
-"""Embeddings of sources and of destinations [pairs, width] to scores [pairs] or [pairs, outputs]."""
+"""Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
 
 def whole_number(value: Any, name: str) -> int:
     """An integer from Python, numpy or a tensor of one element; nothing else."""
-    if isinstance(value, bool) or isinstance(value, (float, str)):
+    if isinstance(value, (bool, float, str)):
         raise InputError(f"{name} must be an integer, got {value!r}")
     try:
         return int(value.__index__())

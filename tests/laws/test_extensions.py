@@ -17,7 +17,7 @@ from tests.laws.extended import (
     pooled,
     replaced,
 )
-from tests.worlds import MODELS, random_graph, shapley
+from tests.worlds import MODELS, random_graph, random_model, shapley
 
 each_model = pytest.mark.parametrize("kind", list(MODELS))
 WIDE = GraphSVX(samples=4000)
@@ -103,8 +103,15 @@ def test_features_of_a_graph_are_chosen_over_all_its_nodes() -> None:
     assert 1 not in e.features
 
 
-@pytest.mark.parametrize("method", [GraphSVX(erase=True), GraphSVX(players="features"),
-                                    GraphSVX(mask=Paired(), samples=60), GraphSVX(players="edges")])  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        GraphSVX(erase=True),
+        GraphSVX(players="features"),
+        GraphSVX(mask=Paired(), samples=60),
+        GraphSVX(players="edges"),
+    ],
+)
 def test_graphs_batched_equal_one_by_one(method: GraphSVX) -> None:
     model, data = graph_world("sage", "mean")
     e = explain(model, data, graph=True, method=method)
@@ -195,7 +202,7 @@ def test_a_group_batched_equals_one_by_one(samples: int) -> None:
 # --- subgraph features ---------------------------------------------------------------------
 
 
-def subgraph_truth(model, data: Data, node: int, target: int, near, other) -> dict[int, float]:
+def subgraph_truth(model, data: Data, node: int, target: int, *, near, other) -> dict[int, float]:
     def value(on: frozenset[int]) -> float:
         x = replaced(data.x, near, {0, 1, 2} - on, other)
         return float(call(model, data, x, range(data.num_edges))[node].softmax(-1)[target])
@@ -212,7 +219,7 @@ def test_subgraph_features_equal_brute_force(kind: str, hops: int | None) -> Non
     e = explain(model, data, node=2, method=method)
     near = [i for i, d in distance_to(data, [2]).items() if d <= (2 if hops is None else hops)]
     assert e.features == pytest.approx(
-        subgraph_truth(model, data, 2, e.target, near, other), abs=1e-9
+        subgraph_truth(model, data, 2, e.target, near=near, other=other), abs=1e-9
     )
     assert e.node_credit.players == 0
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
@@ -230,10 +237,10 @@ def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:
 
     # One draw: the reference is a node of the data, so credit is what that node would give.
     e = at(1, seed=5)
-    truths = [subgraph_truth(model, data, 2, e.target, near, row) for row in data.x]
+    truths = [subgraph_truth(model, data, 2, e.target, near=near, other=row) for row in data.x]
     assert any(e.features == pytest.approx(truth, abs=1e-9) for truth in truths)
     # Many draws: the mean of the data.
-    truth = subgraph_truth(model, data, 2, e.target, near, data.x.mean(0))
+    truth = subgraph_truth(model, data, 2, e.target, near=near, other=data.x.mean(0))
     assert at(200_000, seed=5).features == pytest.approx(truth, abs=2e-3)
     # Seeded.
     assert convert.same(at(3, seed=1), at(3, seed=1))
@@ -257,8 +264,6 @@ def test_subgraph_features_are_chosen_over_the_subgraph() -> None:
 def test_wide_subgraph_features_are_played_in_parts() -> None:
     """Many coalitions of many columns: the same credit whatever the memory."""
     data = random_graph(6, nodes=10, features=20)
-    from tests.worlds import random_model
-
     model = random_model("sage", 6, features=20)
     method = GraphSVX(features_of="subgraph", features="all", samples=200)
     e = explain(model, data, node=1, method=method)

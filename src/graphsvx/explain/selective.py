@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -94,9 +95,8 @@ class _Part:
     """b = Z'Wy, y = f(z) - f(0)."""
     gain: float
     """f(1) - f(0)."""
-    z: Floats | None
-    y: Floats | None
-    w: Floats | None
+    rows: tuple[Floats, Floats, Floats] | None = None
+    """z, y and weights, where the loss was made from rows."""
 
     @property
     def players(self) -> int:
@@ -109,7 +109,7 @@ class _Part:
         phi = fit.values[output].numpy()
         if masks.credit is not None or len(masks.rows) == 0:
             gram = kernel_gram(len(phi))
-            return _Part(gram, gram @ phi, gain, None, None, None)
+            return _Part(gram, gram @ phi, gain)
         z = masks.rows.astype(np.float64)
         y = (game.values[:, output] - game.empty[output]).numpy()
         return _Part.fitted(z, y, masks.weights, gain)
@@ -118,7 +118,7 @@ class _Part:
     def fitted(z: Floats, y: Floats, w: Floats, gain: float) -> _Part:
         share = w / w.sum()
         weighted = z * share[:, None]
-        return _Part(weighted.T @ z, weighted.T @ y, gain, z, y, w)
+        return _Part(weighted.T @ z, weighted.T @ y, gain, (z, y, w))
 
     def refit(self, chosen: np.ndarray, gain: float) -> Tensor:
         """Least squares on the chosen ones with sum `gain`; the others get 0."""
@@ -182,25 +182,21 @@ def _supports(parts: list[_Part], most: int) -> list[np.ndarray]:
 def _split(chosen: np.ndarray, parts: list[_Part]) -> list[np.ndarray]:
     """Players numbered through all games as players of each."""
     ends = np.cumsum([0, *(part.players for part in parts)])
-    return [
-        chosen[(chosen >= first) & (chosen < last)] - first
-        for first, last in zip(ends[:-1], ends[1:], strict=True)
-    ]
+    return [chosen[(chosen >= first) & (chosen < last)] - first for first, last in pairwise(ends)]
 
 
 def _validated_size(parts: list[_Part], folds: int = 5) -> int:
     """How many players predict held-out rows best; the smallest within one standard error."""
-    with_rows = [part for part in parts if part.z is not None and len(part.z) >= 2 * folds]
-    if len(with_rows) < len([part for part in parts if part.players]):
+    rows = [part.rows for part in parts if part.rows is not None and len(part.rows[1]) >= 2 * folds]
+    if len(rows) < len([part for part in parts if part.players]):
         return _sufficient_size(parts)
     losses: list[list[float]] = []
     for fold in range(folds):
         train, test = [], []
-        for part in with_rows:
-            assert part.z is not None and part.y is not None and part.w is not None  # noqa: PT018
-            out = np.arange(len(part.z)) % folds == fold
-            train.append(_Part.fitted(part.z[~out], part.y[~out], part.w[~out], part.gain))
-            test.append(_Part.fitted(part.z[out], part.y[out], part.w[out], part.gain))
+        for z, y, w in rows:
+            out = np.arange(len(y)) % folds == fold
+            train.append(_Part.fitted(z[~out], y[~out], w[~out], 0.0))
+            test.append(_Part.fitted(z[out], y[out], w[out], 0.0))
         rounds = []
         for chosen in _supports(train, _MOST_VALIDATED):
             loss = 0.0

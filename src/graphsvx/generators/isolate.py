@@ -50,7 +50,7 @@ def with_features_off(scene: Scene, states: States, features_on: Bools) -> State
     # Each distinct feature mask adds one row for each node that bears features.
     masks, which = np.unique(features_on, axis=0, return_inverse=True)
     device = table.device
-    off = tensor(~masks[:, players.feature_owner], device)
+    off = torch.from_numpy(~masks[:, players.feature_owner]).to(device)
     columns = tensor(players.feature_members, device)
     replaced = table[:count].repeat(len(masks), 1).reshape(len(masks), count, -1)
     chosen = replaced[:, :, columns]
