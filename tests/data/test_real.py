@@ -126,6 +126,15 @@ def test_groups_around_one_centre(atoms: str, found: list[tuple[int, int]]) -> N
     assert int(inside.sum()) == 2 * len(found)
 
 
+def test_a_nitrogen_needs_exactly_one_more_neighbour() -> None:
+    for atoms, bonds in (
+        ("NHH", [(0, 1), (0, 2)]),
+        ("NHHCC", [(0, 1), (0, 2), (0, 3), (0, 4)]),
+        ("NOO", [(0, 1), (0, 2)]),
+    ):
+        assert not data.nitro_and_amino(*molecule(atoms, bonds)).any()
+
+
 def test_an_oxygen_that_leads_on_is_no_nitro_group() -> None:
     x, edge_index = molecule("CNOOC", [(1, 0), (1, 2), (1, 3), (3, 4)])
     assert not data.nitro_and_amino(x, edge_index).any()

@@ -55,7 +55,6 @@ def train(
         raise InputError(f"name a data set, or give --all; data sets: {', '.join(data.names())}")
     if seeds != 1 or table is not None:
         raise InputError("--seeds and --table go with --all only")
-    zoo.checkpoint_path(dataset, model, seed)  # refuses unknown names before any work is done
     row = _trained(dataset, model, range(seed, seed + 1))
     console = Console()
     _show(console, [row])
