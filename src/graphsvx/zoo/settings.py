@@ -94,7 +94,7 @@ _GAT = Settings(
 DEFAULTS: dict[str, dict[str, Settings]] = {
     "ba-community": {"": replace(_BLOCKS, concat=True, weight_decay=1e-2)},
     "ba-2motifs": {"": replace(_BLOCKS, epochs=200, dropout=0.0)},
-    "mutag": {"": replace(_BLOCKS, epochs=200, batch_size=128)},
+    "mutag": {"": replace(_BLOCKS, hidden=64, weight_decay=1e-4, epochs=60, batch_size=128)},
     "cora": {"gcn": _GCN, "gat": _GAT},
     "citeseer": {"gcn": _GCN, "gat": _GAT},
     "pubmed": {
