@@ -40,7 +40,7 @@ def test_a_node_may_come_from_numpy_or_torch(model, data) -> None:
 
 
 def test_exactly_one_question_at_a_time(model, data) -> None:
-    with pytest.raises(InputError, match="one of node=, nodes= or graph"):
+    with pytest.raises(InputError, match="one of node=, nodes=, edge= or graph"):
         explain(model, data)
     with pytest.raises(InputError, match="node and nodes"):
         explain(model, data, node=1, nodes=[1, 2])
