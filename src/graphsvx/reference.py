@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,11 @@ def frozen(given: Any) -> Reference:
             vector = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
             raise InputError(f"{_EXPECTED}, got {given!r}") from None
-        if vector.ndim != 1 or not all(map(math.isfinite, vector)):
-            raise InputError(f"{_EXPECTED} (one finite value a feature), got {given!r}")
+        if vector.ndim != 1:
+            raise InputError(f"{_EXPECTED}, got an array of shape {list(vector.shape)}")
+        if not np.isfinite(vector).all():
+            where = int(np.flatnonzero(~np.isfinite(vector))[0])
+            raise InputError(f"reference must be finite, got {vector[where]} for feature {where}")
         return tuple(vector.tolist())
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise InputError(f"{_EXPECTED}, got {given!r}")
