@@ -29,6 +29,17 @@ def test_a_checkpoint_gives_the_same_model_back(kept: Path, quick: Trained) -> N
         assert loaded.dataset.fingerprint == quick.dataset.fingerprint
 
 
+def test_weights_and_card_can_be_read_without_the_data(kept: Path, quick: Trained) -> None:
+    model, card = zoo.read(kept)
+    graph = quick.dataset.graph
+    assert torch.equal(model(graph.x, graph.edge_index), quick.model(graph.x, graph.edge_index))
+    assert not model.training
+    assert card.fingerprint == quick.dataset.fingerprint
+    kept.write_bytes(b"")
+    with pytest.raises(DataError, match="damaged"):
+        zoo.read(kept)
+
+
 def test_files_are_named_after_what_they_hold(kept: Path) -> None:
     names = sorted(path.name for path in kept.parent.iterdir())
     stem = "ba-shapes-graphconv-seed0"
