@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -32,8 +33,6 @@ def test_a_node_must_be_an_integer_of_the_graph(model, data, node) -> None:
 
 
 def test_a_node_may_come_from_numpy_or_torch(model, data) -> None:
-    import numpy as np
-
     plain = explain(model, data, node=3)
     for node in (np.int32(3), torch.tensor(3), torch.tensor([3])[0]):
         assert explain(model, data, node=node).nodes == plain.nodes
@@ -238,14 +237,14 @@ def test_an_edge_attribute_that_the_model_needs_must_be_there(data) -> None:
         def forward(self, x, edge_index, edge_attr):
             return x
 
-    with pytest.raises(InputError, match="edge_attr.*data does not have"):
+    with pytest.raises(InputError, match=r"edge_attr.*data does not have"):
         explain(Needs(), data, node=1)
 
     class Strange(nn.Module):
         def forward(self, x, edge_index, temperature):
             return x
 
-    with pytest.raises(InputError, match="temperature.*cannot supply"):
+    with pytest.raises(InputError, match=r"temperature.*cannot supply"):
         explain(Strange(), data, node=1)
 
 

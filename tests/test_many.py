@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 import torch
 from torch import nn
+from torch_geometric.nn import GCN, global_add_pool
 
 from graphsvx import Failure, GraphSVX, convert, explain, explain_many
 from graphsvx.errors import InputError
@@ -44,8 +47,6 @@ def test_all_nodes_by_default() -> None:
     assert sorted(e.centres[0] for e in explain_many(model, data)) == list(range(9))
 
 
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_failure_is_reported_and_stops_nobody(workers: int) -> None:
     data = random_graph(1)
@@ -62,8 +63,6 @@ def test_failures_are_printed_by_default(capsys) -> None:
 
 
 def test_stopping_early_leaves_no_process_behind() -> None:
-    import multiprocessing
-
     many = explain_many(random_model("gcn", 1), random_graph(1), workers=2)
     next(many)
     many.close()
@@ -80,8 +79,6 @@ def test_wrong_arguments_are_refused_at_the_call() -> None:
 
 
 def test_a_list_of_graphs_is_explained_one_graph_each() -> None:
-    from torch_geometric.nn import GCN, global_add_pool
-
     class Pooled(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -104,12 +104,14 @@ class Pooled(nn.Module):
 def test_whole_graphs() -> None:
     data = random_graph(1)
     batch = torch.zeros(9, dtype=torch.long)
-    made = explainer(Pooled(), {**NODE, "task_level": "graph"})(data.x, data.edge_index, batch=batch)
+    made = explainer(Pooled(), {**NODE, "task_level": "graph"})(
+        data.x, data.edge_index, batch=batch
+    )
     assert made.node_mask.shape == (9, 1)
     e = made.graphsvx
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    batch[5:] = 1
     with pytest.raises(UnsupportedError, match="one graph at a time"):
-        batch[5:] = 1
         explainer(Pooled(), {**NODE, "task_level": "graph"})(data.x, data.edge_index, batch=batch)
 
 

@@ -86,7 +86,9 @@ def score(
     return float(out[node].softmax(-1)[target])
 
 
-def _call(model: nn.Module, x: Tensor, edge_index: Tensor, data: Data, keep: list[int] | None = None):
+def _call(
+    model: nn.Module, x: Tensor, edge_index: Tensor, data: Data, keep: list[int] | None = None
+):
     weight = getattr(data, "edge_weight", None)
     if weight is None:
         return model(x, edge_index)
@@ -111,8 +113,9 @@ def shapley(players: Sequence[int], value: Callable[[frozenset[int]], float]) ->
     }
 
 
-def node_truth(model: nn.Module, data: Data, node: int, target: int, players: Sequence[int],
-               reference: Tensor | None = None) -> dict[int, float]:  # fmt: skip
+def node_truth(
+    model: nn.Module, data: Data, node: int, target: int, players: Sequence[int]
+) -> dict[int, float]:
     """Exact credit of nodes, all features on."""
     return shapley(
         players,
@@ -120,12 +123,16 @@ def node_truth(model: nn.Module, data: Data, node: int, target: int, players: Se
     )
 
 
-def feature_truth(model: nn.Module, data: Data, node: int, target: int, players: Sequence[int],
-                  nodes: Sequence[int], reference: Tensor | None = None) -> dict[int, float]:  # fmt: skip
+def feature_truth(
+    model: nn.Module,
+    data: Data,
+    node: int,
+    target: int,
+    players: Sequence[int],
+    nodes: Sequence[int],
+) -> dict[int, float]:
     """Exact credit of features, all nodes off."""
     return shapley(
         players,
-        lambda on: score(
-            model, data, node, target, nodes, [p for p in players if p not in on], reference
-        ),
+        lambda on: score(model, data, node, target, nodes, [p for p in players if p not in on]),
     )

@@ -1,7 +1,7 @@
 """Shapley value explanations for graph neural networks.
 
-    import graphsvx
-    explanation = graphsvx.explain(model, data, node=42)
+import graphsvx
+explanation = graphsvx.explain(model, data, node=42)
 """
 
 from graphsvx.api import explain

@@ -97,7 +97,9 @@ def from_dict(record: dict[str, Any]) -> Explanation:
     try:
         return _from_dict(record)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the saved explanation is damaged: {type(error).__name__}: {error}") from error
+        raise DataError(
+            f"the saved explanation is damaged: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _from_dict(record: dict[str, Any]) -> Explanation:
@@ -172,7 +174,9 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
     )
     credit = explanation.nodes
     errors = dict(zip(explanation.node_ids.tolist(), explanation.node_errors.tolist(), strict=True))
-    for position, (node, hops) in enumerate(zip(near.ids.tolist(), near.hops.tolist(), strict=True)):
+    for position, (node, hops) in enumerate(
+        zip(near.ids.tolist(), near.hops.tolist(), strict=True)
+    ):
         about: dict[str, Any] = {
             "credit": credit.get(node, 0.0),
             "error": errors.get(node, 0.0),

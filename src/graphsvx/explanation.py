@@ -65,9 +65,15 @@ class Credit:
         if k is not None and k < 0:
             raise InputError(f"k must be 0 or more, got {k}")
         values = self.values[row]
-        order = torch.argsort(values.abs() if by == "absolute" else values, descending=True, stable=True)
+        order = torch.argsort(
+            values.abs() if by == "absolute" else values, descending=True, stable=True
+        )
         return [
-            Ranked(int(self.ids[i]) if self.ids.dim() == 1 else i, float(values[i]), float(self.errors[row, i]))
+            Ranked(
+                int(self.ids[i]) if self.ids.dim() == 1 else i,
+                float(values[i]),
+                float(self.errors[row, i]),
+            )
             for i in order[:k].tolist()
         ]
 
@@ -140,9 +146,7 @@ class Explanation:
     @property
     def total(self) -> float:
         """Sum of all credit."""
-        return float(
-            self.node_values.sum() + self.feature_values.sum() + self.edge_values.sum()
-        )
+        return float(self.node_values.sum() + self.feature_values.sum() + self.edge_values.sum())
 
     @property
     def node_ids(self) -> Tensor:
@@ -208,7 +212,9 @@ class Explanation:
     def edges(self) -> dict[tuple[int, int], float]:
         """Credit by edge (source, destination)."""
         ends = self.edge_ids.reshape(2, -1).t().tolist()
-        return {(u, v): value for (u, v), value in zip(ends, self.edge_values.tolist(), strict=True)}
+        return {
+            (u, v): value for (u, v), value in zip(ends, self.edge_values.tolist(), strict=True)
+        }
 
     def top_nodes(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
         """The `k` nodes with the most credit (by signed or absolute value), best first."""
@@ -327,9 +333,9 @@ class Explanation:
 
     def table(self, top: int = 10) -> Table:
         """A rich table of the players with the most absolute credit."""
-        from graphsvx import convert  # noqa: PLC0415  (to the right of this module)
+        from graphsvx import terminal  # noqa: PLC0415  (to the right of this module)
 
-        return convert.to_table(self, top)
+        return terminal.table(self, top)
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw it: the explanation graph where nodes or edges play, bars otherwise."""

@@ -110,12 +110,16 @@ def check(data: Any) -> Graph:
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor) or y.dim() != 1 or y.shape[0] != x.shape[0]:
         y = None
-    return Graph(x, edge_index, weight, _edge_values(data, "edge_attr", edges), y, index, statistics)
+    return Graph(
+        x, edge_index, weight, _edge_values(data, "edge_attr", edges), y, index, statistics
+    )
 
 
 def _features(x: Any) -> Tensor:
     if not isinstance(x, Tensor):
-        raise InputError(f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}")
+        raise InputError(
+            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}"
+        )
     if x.dim() != 2:
         raise InputError(f"data.x must be of shape [nodes, features], got {list(x.shape)}")
     if x.shape[0] == 0:
@@ -130,10 +134,13 @@ def _features(x: Any) -> Tensor:
 def _make_index(edge_index: Any, nodes: int) -> Index:
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError(
-            f"data.edge_index must be a dense tensor of shape [2, edges], got {type(edge_index).__name__}"
+            "data.edge_index must be a dense tensor of shape [2, edges], "
+            f"got {type(edge_index).__name__}"
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise InputError(f"data.edge_index must be of shape [2, edges], got {list(edge_index.shape)}")
+        raise InputError(
+            f"data.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
+        )
     if edge_index.dtype != torch.long:
         raise InputError(
             f"data.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
@@ -155,11 +162,12 @@ def _make_statistics(x: Tensor) -> Statistics:
     if x.shape[1] == 0:
         return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
     means, stds = [], []
-    for block in x.split(max(1, 2**24 // x.shape[0]), dim=1):
+    for block in torch.split(x, max(1, 2**24 // x.shape[0]), dim=1):
         if not bool(torch.isfinite(block).all()):
             row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
             raise InputError(
-                f"data.x must be finite, got {float(x[row, column])} at node {row}, feature {column}"
+                f"data.x must be finite, got {float(x[row, column])} at node {row}, "
+                f"feature {column}"
             )
         wide = block.double()
         means.append(wide.mean(0))

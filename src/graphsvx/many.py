@@ -98,7 +98,12 @@ def _reported(
     on_failure: Callable[[Failure], None],
 ) -> Iterator[Explanation]:  # fmt: skip
     shown = sys.stderr.isatty() if progress is None else progress
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("explaining", total=count)
         for result in results:
@@ -133,7 +138,8 @@ def _start_worker(job: _Job | None) -> None:
 
 
 def _answer(which: int) -> dict[str, Any] | Failure:
-    assert _current is not None
+    if _current is None:
+        raise RuntimeError("a worker was asked before it had its job")
     result = _current(which)
     # Plain numbers: tensors would go through one shared-memory file each.
     return result if isinstance(result, Failure) else result.to_dict()

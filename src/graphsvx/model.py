@@ -144,8 +144,11 @@ def check(
         if required and not available.get(name, False):
             raise InputError(
                 f"the model needs {name!r}, which "
-                + (f"data does not have; set data.{name}" if name in available else
-                   "graphsvx cannot supply; wrap the model in a function of (x, edge_index)")
+                + (
+                    f"data does not have; set data.{name}"
+                    if name in available
+                    else "graphsvx cannot supply; wrap the model in a function of (x, edge_index)"
+                )
             )
     takes = frozenset(name for name, here in available.items() if here and name in parameters)
     if whole_graphs and "batch" not in takes:
@@ -187,13 +190,12 @@ def depth(model: Model, graph: Graph) -> int | None:
     if not isinstance(module, nn.Module):
         return None
     if module not in _DEPTHS:
-        _DEPTHS[module] = _count(model, graph)
+        _DEPTHS[module] = _count(module, model, graph)
     return _DEPTHS[module]
 
 
-def _count(model: Model, graph: Graph) -> int | None:
-    assert isinstance(model.call, nn.Module)
-    layers = [layer for layer in model.call.modules() if isinstance(layer, MessagePassing)]
+def _count(module: nn.Module, model: Model, graph: Graph) -> int | None:
+    layers = [layer for layer in module.modules() if isinstance(layer, MessagePassing)]
     if not layers:
         return None
     rounds = 0

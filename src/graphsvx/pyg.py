@@ -26,7 +26,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             algorithm=GraphSVXAlgorithm(),
             explanation_type="model",
             node_mask_type="object",
-            model_config=dict(mode="multiclass_classification", task_level="node", return_type="raw"),
+            model_config=dict(
+                mode="multiclass_classification", task_level="node", return_type="raw"
+            ),
         )
         explanation = explainer(data.x, data.edge_index, index=42)
         explanation.node_mask        # [nodes, 1]: signed credit
@@ -79,9 +81,12 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         unknown = set(kwargs) - {"edge_weight", "edge_attr", "batch_size"}
         if unknown:
             raise UnsupportedError(
-                f"GraphSVXAlgorithm passes on edge_weight, edge_attr and batch, got {sorted(unknown)}"
+                "GraphSVXAlgorithm passes on edge_weight, edge_attr and batch, "
+                f"got {sorted(unknown)}"
             )
-        data = Data(x=x, edge_index=edge_index, **{k: v for k, v in kwargs.items() if k != "batch_size"})
+        data = Data(
+            x=x, edge_index=edge_index, **{k: v for k, v in kwargs.items() if k != "batch_size"}
+        )
         found = explain(
             model,
             data,
@@ -120,7 +125,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         """The class to explain; None for a regression, whose target is no class."""
         if self.model_config.mode == ModelMode.regression:
             return None
-        classes = target.reshape(-1).long().unique()
+        classes = torch.unique(target.reshape(-1).long())
         if len(classes) > 1:
             raise UnsupportedError(
                 f"GraphSVXAlgorithm explains a group of nodes for one class, got {classes.tolist()}"

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from torch_geometric.data import Data
+from typer.testing import CliRunner
 
 from graphsvx import Explanation, data, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, GraphSVXError, InputError
-from typer.testing import CliRunner
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A barely trained model, so that no test waits for a good one."""
-    from dataclasses import replace
-
     root = tmp_path_factory.mktemp("models")
     known = data.load("ba-shapes")
     settings = replace(zoo.settings_for("ba-shapes"), epochs=3)
@@ -119,7 +118,8 @@ def test_a_file_with_code_in_it_is_refused(models, monkeypatch, tmp_path, capsys
 
 def test_an_error_is_one_line_and_exit_code_two(models) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from graphsvx.cli import main; main()", "explain", "nothing", "--node", "1"],
+        [sys.executable, "-c", "from graphsvx.cli import main; main()",
+         "explain", "nothing", "--node", "1"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn import GIN
 
 from graphsvx import GraphSVX, explain
 from graphsvx import graph as graphs
@@ -122,8 +123,6 @@ def test_the_indirect_game_equals_its_brute_force() -> None:
     edges = torch.tensor(PATH + [(v, u) for u, v in PATH]).t()
     data = Data(x=x, edge_index=edges)
     torch.manual_seed(0)
-    from torch_geometric.nn import GIN
-
     model = GIN(2, 8, 3, 3, act="tanh").double().eval()
     e = explain(model, data, node=0, method=GraphSVX(indirect="mean", players="nodes"))
 

@@ -85,15 +85,21 @@ def explain(
     question: dict[str, Any]
     if isinstance(graphs, Data):
         if graph is not None:
-            raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
+            raise InputError(
+                f"{dataset} is one graph: choose a node of it with --node, not --graph"
+            )
         if node is None:
-            raise InputError(f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}")
+            raise InputError(
+                f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}"
+            )
         about, question = graphs, {"node": node}
     else:
         if node is not None:
             raise InputError(f"{dataset} has many graphs: choose one with --graph, not --node")
         if graph is None or not 0 <= graph < len(graphs):
-            raise InputError(f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}")
+            raise InputError(
+                f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
+            )
         about, question = graphs[graph], {"graph": True}
     found = explain_one(
         net, about, method=chosen, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
@@ -157,9 +163,7 @@ def _print(found: Explanation, top: int, describe: bool) -> None:
         console.print(found.describe(), markup=False)
 
 
-def _write(
-    found: Explanation, json: Path | None, picture: Path | None, html: Path | None
-) -> None:
+def _write(found: Explanation, json: Path | None, picture: Path | None, html: Path | None) -> None:
     written = []
     try:
         if json is not None:
@@ -177,4 +181,3 @@ def _write(
         raise DataError(f"cannot write: {error}; choose another file") from error
     for path in written:
         Console(stderr=True, highlight=False).print(f"wrote {path}", soft_wrap=True, markup=False)
-

@@ -13,6 +13,7 @@ from graphsvx.engine.states import Bools
 from graphsvx.errors import BudgetError
 from graphsvx.masks.base import Game, Masks, kernel_masks
 
+
 @dataclass(frozen=True)
 class Random:
     """Every player on with probability 1/2, features and nodes together."""
