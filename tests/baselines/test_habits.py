@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import graphsvx
-from graphsvx.baselines import stage
+from graphsvx import extras
 from graphsvx.baselines.gnnexplainer import GNNExplainer
 from graphsvx.baselines.gradients import IntegratedGradients, Saliency
 from graphsvx.baselines.greedy import Greedy
@@ -134,7 +134,7 @@ def test_a_missing_package_is_named_with_its_extra(known, monkeypatch, method, m
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr(stage.importlib, "import_module", gone)
+    monkeypatch.setattr(extras.importlib, "import_module", gone)
     with pytest.raises(MissingExtraError, match=rf"{missing}.*graphsvx\[baselines\]"):
         graphsvx.explain(Untouchable(model), data, node=0, method=method)
 

@@ -12,7 +12,6 @@ from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import (
     Stage,
     borrowed,
-    package,
     prepare,
     record,
     refuse_unless,
@@ -21,6 +20,7 @@ from graphsvx.baselines.stage import (
 from graphsvx.errors import InputError
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Credit, Explanation
+from graphsvx.extras import package
 from graphsvx.generators.replace import Unchanged
 from graphsvx.query import Query
 

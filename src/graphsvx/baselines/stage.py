@@ -6,8 +6,6 @@ question as a small graph of its own, never the whole graph.
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from graphsvx.certificate import Certificate, GameReport
 from graphsvx.engine import field as fields
 from graphsvx.engine.states import States
 from graphsvx.engine.survey import Survey, survey
-from graphsvx.errors import MissingExtraError, UnsupportedError
+from graphsvx.errors import UnsupportedError
 from graphsvx.explanation import Credit, Explanation, Kind
 from graphsvx.graph import Ids
 from graphsvx.methods import neighbourhood, no_edges
@@ -159,17 +157,6 @@ def layers_with_edges(query: Query, method: object) -> nn.Module:
             f"Greedy or PGMExplainer, which only call the model"
         )
     return module
-
-
-def package(name: str, extra: str = "baselines", quiet: tuple[type[Warning], ...] = ()) -> Any:
-    """Import an optional package, or say how to install it; `quiet`: warnings of its own making."""
-    try:
-        with warnings.catch_warnings():
-            for kind in quiet:
-                warnings.simplefilter("ignore", kind)
-            return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name.partition(".")[0], extra) from error
 
 
 _MASK_ATTRIBUTES = ("_edge_mask", "_loop_mask", "_apply_sigmoid", "explain")

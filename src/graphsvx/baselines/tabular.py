@@ -18,11 +18,12 @@ from torch import Tensor
 
 from graphsvx import players as choosing
 from graphsvx.baselines.blocks import Block, Blocks, Properties
-from graphsvx.baselines.stage import package, play, record, refuse_unless, report
+from graphsvx.baselines.stage import play, record, refuse_unless, report
 from graphsvx.engine.survey import Survey, survey
 from graphsvx.errors import BudgetError
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Credit, Explanation
+from graphsvx.extras import package
 from graphsvx.generators import Scene
 from graphsvx.generators.replace import OwnFeatures
 from graphsvx.players import FeatureChoice
