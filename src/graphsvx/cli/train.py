@@ -37,9 +37,7 @@ def train(
     everything: Annotated[
         bool, typer.Option("--all", help="All models of the paper, beside its accuracies.")
     ] = False,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="With --all: how many seeds, from --seed on.")
-    ] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from --seed on.")] = 1,
     table: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="With --all: also write the table as Markdown."),
@@ -53,13 +51,14 @@ def train(
         return
     if dataset is None:
         raise InputError(f"name a data set, or give --all; data sets: {', '.join(data.names())}")
-    if seeds != 1 or table is not None:
-        raise InputError("--seeds and --table go with --all only")
-    row = _trained(dataset, model, range(seed, seed + 1))
+    if table is not None:
+        raise InputError("--table goes with --all only")
+    row = _trained(dataset, model, range(seed, seed + seeds))
     console = Console()
     _show(console, [row])
     path = zoo.checkpoint_path(dataset, model, seed)
-    console.print(f"kept as {path}", soft_wrap=True, highlight=False, markup=False)
+    more = f" and {seeds - 1} more beside it" if seeds > 1 else ""
+    console.print(f"kept as {path}{more}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _train_all(seeds: range, table: Path | None) -> None:
