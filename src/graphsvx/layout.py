@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
+from scipy.spatial.distance import cdist
 
 from graphsvx.errors import InputError
 from graphsvx.scene import Scene
@@ -51,10 +52,16 @@ def places(
         return rings
     crowded = count > CROWD
     room = np.array([_room(scene, i, i in bold, crowded) for i in range(count)])
-    tries = STARTS if count <= FEW else 1
-    starts = [rings, *(rings + rng.normal(0, 0.8, rings.shape) for _ in range(tries - 1))]
-    drawn = [_apart(_stress(scene, start, bold if crowded else ()), room) for start in starts]
-    return _lying(min(drawn, key=lambda where: _tangle(scene, where)) if tries > 1 else drawn[0])
+    best, least = rings, math.inf
+    for turn in range(STARTS if count <= FEW else 1):
+        start = rings if turn == 0 else rings + rng.normal(0, 0.8, rings.shape)
+        drawn = _apart(_stress(scene, start, bold if crowded else ()), room)
+        tangle = _tangle(scene, drawn) if count <= FEW else 0.0
+        if tangle < least:
+            best, least = drawn, tangle
+        if least == 0:
+            break
+    return _lying(best)
 
 
 def _tangle(scene: Scene, where: Places) -> float:
@@ -188,9 +195,9 @@ def _stress(scene: Scene, start: Places, bold: Collection[int], rounds: int = 12
     inverse = np.linalg.pinv(laplacian)
     now = start - start.mean(0)
     for _ in range(rounds):
-        gap = np.linalg.norm(now[:, None] - now[None], axis=2)
+        gap = cdist(now, now)
         pull = np.divide(weight * distance, gap, out=np.zeros_like(gap), where=gap > 1e-9)
-        step = inverse @ ((np.diag(pull.sum(1)) - pull) @ now)
+        step = inverse @ (pull.sum(1)[:, None] * now - pull @ now)
         moved = float(np.abs(step - now).max())
         now = step
         if moved < 1e-4:
@@ -204,7 +211,7 @@ def _apart(start: Places, room: NDArray[np.float64], rounds: int = 80) -> Places
     least = room[:, None] + room[None]
     for _ in range(rounds):
         between = now[:, None] - now[None]
-        gap = np.linalg.norm(between, axis=2)
+        gap = cdist(now, now)
         np.fill_diagonal(gap, np.inf)
         close = gap < least
         if not close.any():

@@ -167,10 +167,21 @@ def test_missing_atoms_are_an_error_that_says_so():
         plot.graph(records.molecule(), atoms={0: "C"})
 
 
-def test_names_from_data_are_never_mathematics():
+@pytest.mark.parametrize("name", ["$^$", "$\\frac{1$", "a_b^c"])
+def test_names_from_data_are_never_mathematics(name):
+    one = records.house()
+    e = replace(
+        one,
+        class_names=(name,) * 4,
+        node_credit=replace(one.node_credit, names=(name,) * 7),
+        feature_credit=replace(one.feature_credit, names=(name,) * 2),
+    )
     for draw in (plot.graph, plot.bars, plot.waterfall):
-        ax = draw(records.hostile())
+        ax = draw(e)
         ax.figure.draw_without_rendering()
+    plot.share([e], {400}).figure.draw_without_rendering()
+    plot.heatmap([e], players="all", labels=[name]).figure.draw_without_rendering()
+    plot.noise_kde({name: [1, 2]}).figure.draw_without_rendering()
 
 
 def test_the_same_seed_gives_the_same_picture():

@@ -102,13 +102,14 @@ def test_error_bars_cover_the_95_percent_interval(browser, tmp_path):
     assert whisker["width"] == pytest.approx(half * 2 * 1.96 * 0.03, abs=1.5)
 
 
-def test_the_slider_fades_what_is_below_it(browser, tmp_path):
+@pytest.mark.parametrize("percent", [10, 35])
+def test_the_slider_fades_what_is_below_it(browser, tmp_path, percent):
     e = records.house()
     browser.open(written(tmp_path, e))
     slider = browser.one("#threshold")
-    slider.send_keys(*[Keys.ARROW_RIGHT] * 35)
-    assert slider.get_attribute("value") == "35"
-    least = 0.35 * 0.31
+    slider.send_keys(*[Keys.ARROW_RIGHT] * percent)
+    assert slider.get_attribute("value") == str(percent)
+    least = percent / 100 * 0.31
     faded = {int(dot.get_attribute("data-id")) for dot in browser.all(".dot.below")}
     assert faded == {node for node, value in e.nodes.items() if abs(value) < least}
     players = [*e.nodes.values(), *e.features.values()]
