@@ -104,9 +104,12 @@ class Summary:
             raise InputError(f"by must be 'absolute' or 'value', got {by!r}")
         score = self.mean_absolute if by == "absolute" else self.mean
         low, high = self.interval()
-        columns = (self.mean, self.mean_absolute, self.std, low, high)
+        mean, absolute, std, count = self.mean, self.mean_absolute, self.std, self.count
         return [
-            Line(self.keys[i], self.names[i], *(float(c[i]) for c in columns), int(self.count[i]))
+            Line(
+                self.keys[i], self.names[i], mean=float(mean[i]), mean_absolute=float(absolute[i]),
+                std=float(std[i]), low=float(low[i]), high=float(high[i]), count=int(count[i]),
+            )  # fmt: skip
             for i in np.argsort(-score, kind="stable")[:k].tolist()
         ]
 
