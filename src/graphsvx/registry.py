@@ -1,30 +1,148 @@
-"""Explainers by name: for the command line and the web, where a choice is a string."""
+"""Methods by name, for the edges: command line, web, study files. In code, use the classes.
+
+registry.names()
+registry.method("gnnexplainer", epochs=200)
+registry.method("pgexplainer", load="trained.safetensors")
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import importlib
+import json
+from collections.abc import Mapping
 from typing import Any
 
+from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.errors import InputError
+from graphsvx.explain.regression import WLS
+from graphsvx.generators import Indirect, Isolate
+from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.methods import GraphSVX, Method
 
-_METHODS: dict[str, Callable[..., Method]] = {
-    "graphsvx": GraphSVX,
-    "graphsvx-paper": GraphSVX.paper,
+_HOME = "graphsvx.baselines"
+
+# Imported when asked for: a name in a list should not cost the start of a command line.
+_CLASSES: dict[str, tuple[str, str]] = {
+    "graphsvx": ("graphsvx.methods", "GraphSVX"),
+    "graphsvx-paper": ("graphsvx.methods", "GraphSVX"),
+    "gnnexplainer": (f"{_HOME}.gnnexplainer", "GNNExplainer"),
+    "pgexplainer": (f"{_HOME}.pgexplainer", "PGExplainer"),
+    "graphlime": (f"{_HOME}.graphlime", "GraphLIME"),
+    "pgm-explainer": (f"{_HOME}.pgm", "PGMExplainer"),
+    "xgnn": (f"{_HOME}.xgnn", "XGNN"),
+    "lime": (f"{_HOME}.tabular", "LIME"),
+    "shap": (f"{_HOME}.tabular", "SHAP"),
+    "greedy": (f"{_HOME}.greedy", "Greedy"),
+    "random": (f"{_HOME}.random", "Random"),
+    "saliency": (f"{_HOME}.gradients", "Saliency"),
+    "integrated-gradients": (f"{_HOME}.gradients", "IntegratedGradients"),
+}
+
+_SHAPLEY = Properties(
+    decomposable=True, general=True, robust=True, meaningful=True, selective=True, contrastive=True
+)
+
+_GRAPHSVX: dict[str, Blocks] = {
+    "graphsvx": Blocks(
+        title="GraphSVX",
+        mask=Block("M_F, M_N: all coalitions where affordable, else paired samples", Auto),
+        gen=Block("Eq. 1-2: features to their mean, nodes without edges", Isolate),
+        expl=Block("weighted least squares with the Shapley kernel, constraints exact", WLS),
+        explains=("nodes", "features", "edges"),
+        tasks=("node", "nodes", "graph"),
+        properties=_SHAPLEY,
+        source="Duval and Malliaros 2021",
+    ),
+    "graphsvx-paper": Blocks(
+        title="GraphSVX, as in the paper",
+        mask=Block("M_F, M_N: SmarterSeparate, small and large sizes first", SmarterSeparate),
+        gen=Block("Eq. 1-2 and algorithm 2: cut-off nodes rejoin along a path", Indirect),
+        expl=Block("weighted least squares with the Shapley kernel, constraints exact", WLS),
+        explains=("nodes", "features"),
+        tasks=("node", "nodes", "graph"),
+        properties=dataclasses.replace(_SHAPLEY, robust=False),
+        source="Duval and Malliaros 2021",
+        notes="its rows are not weighed by how they were drawn, so other seeds give other values",
+    ),
 }
 
 
 def names() -> tuple[str, ...]:
-    """All known explainers."""
-    return tuple(_METHODS)
+    """All methods, GraphSVX first."""
+    return tuple(_CLASSES)
 
 
-def method(name: str, **settings: Any) -> Method:
-    """The explainer of that name with these settings."""
-    if name not in _METHODS:
-        raise InputError(f"method must be one of {', '.join(_METHODS)}, got {name!r}")
+def method_class(name: str) -> Any:
+    """The class behind a name."""
+    home, attribute = _CLASSES[_known(name)]
+    return getattr(importlib.import_module(home), attribute)
+
+
+def blocks(name: str) -> Blocks:
+    """MASK, GEN and EXPL of a method, in words and code."""
+    if _known(name) in _GRAPHSVX:
+        return _GRAPHSVX[name]
+    found: Blocks = method_class(name).blocks
+    return found
+
+
+def settings(name: str) -> dict[str, Any]:
+    """The settings of a method with their defaults."""
+    kind = method_class(name)
+    made = GraphSVX.paper() if name == "graphsvx-paper" else kind()
+    return {
+        one.name: getattr(made, one.name)
+        for one in dataclasses.fields(kind)
+        if one.name != "trained"
+    }
+
+
+def method(name: str, **changes: Any) -> Method:
+    """The method of that name with these settings.
+
+    "graphsvx-paper" also takes `dataset`, for the paper's budgets; "pgexplainer" also takes
+    `load`, the file of a trained one.
+    """
+    kind = method_class(name)
+    known = set(settings(name))
+    if name == "graphsvx-paper":
+        known.add("dataset")
+    if name == "pgexplainer":
+        if "load" in changes:
+            path = changes.pop("load")
+            if changes:
+                raise InputError(
+                    f"a trained pgexplainer has its settings, got also {sorted(changes)}"
+                )
+            loaded: Method = kind.load(path)
+            return loaded
+        known.add("load")
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        raise InputError(f"{name} has the settings {sorted(known)}, got {unknown}")
+    made: Method = GraphSVX.paper(**changes) if name == "graphsvx-paper" else kind(**changes)
+    return made
+
+
+def from_text(name: str, pairs: Mapping[str, str]) -> Method:
+    """`method` with settings as text, as a command line has them: epochs=200, players=nodes."""
+    return method(name, **{key: _read(text) for key, text in pairs.items()})
+
+
+def _read(text: str) -> Any:
     try:
-        return _METHODS[name](**settings)
-    except TypeError as error:
-        wrong = ", ".join(settings)
-        raise InputError(f"the method {name!r} does not take {wrong}: {error}") from error
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return {"None": None, "True": True, "False": False}.get(text, text)
+
+    def fixed(one: Any) -> Any:
+        return tuple(fixed(each) for each in one) if isinstance(one, list) else one
+
+    return fixed(value)
+
+
+def _known(name: str) -> str:
+    if name not in _CLASSES:
+        raise InputError(f"there is no method {name!r}; choose one of {', '.join(_CLASSES)}")
+    return name

@@ -1,0 +1,140 @@
+"""XGNN: valid graphs, a policy that learns, and a refusal of nodes."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphConv, global_add_pool
+
+import graphsvx
+from graphsvx.baselines.xgnn import MUTAG_VALENCES, XGNN, Grown, Rules
+from graphsvx.errors import InputError, UnsupportedError
+
+MARKED, PLAIN = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
+
+
+def as_networkx(e):
+    made = e.extra["graph"]
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(made["kinds"])))
+    graph.add_edges_from(zip(*made["edge_index"], strict=True))
+    return graph
+
+
+def test_the_model_gives_the_grown_graph_the_class(known_graph):
+    model, data = known_graph
+    method = XGNN(candidates=(MARKED, PLAIN), steps=6, episodes=60)
+    e = graphsvx.explain(model, data, graph=True, target=1, method=method)
+    assert e.kind == "model"
+    assert e.extra["score"] > 0.9
+    assert e.prediction == pytest.approx(e.extra["score"], abs=1e-6)
+    # The class is made of marked neighbours, and the policy has learned to use them.
+    kinds = e.extra["graph"]["kinds"]
+    assert kinds.count(0) > kinds.count(1)
+    assert e.extra["mean_score_trained"] > e.extra["mean_score_untrained"] + 0.1
+    made = Data(
+        x=torch.tensor(e.extra["graph"]["x"]),
+        edge_index=torch.tensor(e.extra["graph"]["edge_index"]),
+    )
+    out = model(made.x, made.edge_index, torch.zeros(len(made.x), dtype=torch.long)).detach()
+    assert float(out.softmax(-1)[0, 1]) == pytest.approx(e.extra["score"], abs=1e-5)
+
+
+def test_the_other_class_gets_another_graph(known_graph):
+    model, data = known_graph
+    method = XGNN(candidates=(MARKED, PLAIN), steps=6, episodes=60)
+    e = graphsvx.explain(model, data, graph=True, target=0, method=method)
+    kinds = e.extra["graph"]["kinds"]
+    assert kinds.count(1) >= kinds.count(0)
+    assert e.extra["score"] > 0.85
+
+
+class Oxygens(nn.Module):
+    """Likes double neighbours of kind 2 (oxygen), so that valence is what stops it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = GraphConv(7, 2)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.zero_()
+            self.conv.lin_rel.weight[1, 2] = 1.0
+
+    def forward(self, x, edge_index, batch):
+        return global_add_pool(self.conv(x, edge_index), batch)
+
+
+def test_molecules_keep_their_valences():
+    kinds = tuple(tuple(row) for row in torch.eye(7).tolist())
+    data = Data(x=torch.eye(7), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    method = XGNN(
+        candidates=kinds,
+        valences=MUTAG_VALENCES,
+        steps=15,
+        nodes=8,
+        episodes=20,
+        rollouts=0,
+        start=0,
+    )
+    e = graphsvx.explain(Oxygens(), data, graph=True, target=1, method=method)
+    graph = as_networkx(e)
+    assert len(graph) <= 8
+    assert nx.is_connected(graph)
+    for node, degree in graph.degree():
+        assert degree <= MUTAG_VALENCES[e.extra["graph"]["kinds"][node]]
+    assert e.extra["graph"]["kinds"][0] == 0
+
+
+def test_only_valid_edges_are_allowed():
+    graph = Grown((0, 1, 1), frozenset({(0, 1), (0, 2)}))
+    allowed = Rules(4, (2, 2)).allowed(graph)
+    # Node 0 is full; 1 and 2 may meet, and each may get a new node of either kind.
+    assert not allowed[0].any()
+    assert allowed[1].tolist() == [False, False, True, True, True]
+    assert Rules(3, (2, 2)).allowed(graph)[1].tolist() == [False, False, True, False, False]
+    assert graph.joined(1, 4).kinds == (0, 1, 1, 1)
+    assert (1, 3) in graph.joined(1, 4).edges
+    assert graph.joined(2, 1).edges == {(0, 1), (0, 2), (1, 2)}
+
+
+def test_the_same_seed_grows_the_same_graph(known_graph, tmp_path):
+    model, data = known_graph
+    method = XGNN(candidates=(MARKED, PLAIN), steps=3, episodes=3, tries=3)
+    first, second = (
+        graphsvx.explain(model, data, graph=True, method=method, seed=4) for _ in range(2)
+    )
+    assert first.to_dict() == second.to_dict()
+    first.save(tmp_path / "x.json")
+    assert graphsvx.Explanation.load(tmp_path / "x.json").extra == first.extra
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_candidates_come_from_the_data(known_graph):
+    model, data = known_graph
+    data = Data(x=(data.x > 0.5).float(), edge_index=data.edge_index)
+    e = graphsvx.explain(model, data, graph=True, method=XGNN(steps=2, episodes=2, tries=2))
+    assert {tuple(row) for row in e.extra["graph"]["x"]} <= {MARKED, PLAIN}
+    many = Data(x=torch.rand(80, 4), edge_index=data.edge_index)
+    with pytest.raises(InputError, match="80 distinct rows"):
+        graphsvx.explain(model, many, graph=True, method=XGNN())
+
+
+def test_what_it_cannot_do_is_refused(known, known_graph):
+    model, data = known
+    with pytest.raises(UnsupportedError, match="XGNN explains a graph, got .* a node"):
+        graphsvx.explain(model, data, node=0, method=XGNN())
+    model, data = known_graph
+    with pytest.raises(UnsupportedError, match="one class"):
+        graphsvx.explain(model, data, graph=True, targets="all", method=XGNN())
+    with pytest.raises(InputError, match="one entry for each"):
+        graphsvx.explain(
+            model, data, graph=True, method=XGNN(candidates=(MARKED, PLAIN), valences=(1,))
+        )
+    with pytest.raises(InputError, match="vectors of 4"):
+        graphsvx.explain(model, data, graph=True, method=XGNN(candidates=((1.0,),)))
+    for wrong in ({"steps": 0}, {"rollouts": -1}, {"valences": ()}):
+        with pytest.raises(InputError, match="must be"):
+            XGNN(**wrong)
