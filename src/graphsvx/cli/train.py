@@ -99,7 +99,7 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
 
 @contextmanager
 def training_bar(title: str) -> Iterator[zoo.Progress]:
-    """A progress bar on standard error that vanishes when done."""
+    """A progress bar on standard error that vanishes when done; none in a log file."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -107,7 +107,8 @@ def training_bar(title: str) -> Iterator[zoo.Progress]:
         TextColumn("loss {task.fields[loss]}"),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None, loss="-")
 
         def show(step: zoo.Step) -> None:
