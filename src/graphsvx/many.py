@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from graphsvx import graph as graphs
+from graphsvx import processes
 from graphsvx.api import explain
 from graphsvx.convert import from_dict
-from graphsvx.errors import GraphSVXError, InputError
+from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.explanation import Explanation
 from graphsvx.query import whole_number
 
@@ -49,6 +46,11 @@ class _Job:
             return replace(found, extra={**found.extra, "graph": which})
         except GraphSVXError as error:
             return Failure(which, error)
+
+    def plainly(self, which: int) -> dict[str, Any] | Failure:
+        """Plain numbers: between processes, tensors would go through a shared file each."""
+        result = self(which)
+        return result if isinstance(result, Failure) else result.to_dict()
 
 
 def explain_many(
@@ -125,51 +127,12 @@ def _alone(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failur
         yield job(which)
 
 
-# Set before the workers are forked, so that they share the graph instead of receiving a copy.
-_current: _Job | None = None
-
-
-def _start_worker(job: _Job | None) -> None:
-    global _current  # noqa: PLW0603  (a worker process has exactly one job)
-    # Cores are used over questions; two threads in each of two processes would be too many.
-    torch.set_num_threads(1)
-    if job is not None:
-        _current = job
-
-
-def _answer(which: int) -> dict[str, Any] | Failure:
-    if _current is None:
-        raise RuntimeError("a worker was asked before it had its job")
-    result = _current(which)
-    # Plain numbers: tensors would go through one shared-memory file each.
-    return result if isinstance(result, Failure) else result.to_dict()
-
-
 def _together(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
-    global _current  # noqa: PLW0603  (read by the forked workers)
-    forks = "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
-    if forks and not job.whole_graphs:
+    if processes.forks() and not job.whole_graphs:
         graphs.check(job.data)  # index once here, not in every worker
-    _current = job if forks else None
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("fork" if forks else "spawn"),
-        initializer=_start_worker,
-        initargs=(None if forks else job,),
-    )
     waiting = iter(questions)
-    under_way: set[Future[dict[str, Any] | Failure]] = set()
-    try:
-        while True:
-            # A few questions ahead of the workers, never all of them.
-            for which in islice(waiting, 4 * workers - len(under_way)):
-                under_way.add(pool.submit(_answer, which))
-            if not under_way:
-                return
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                result = future.result()
-                yield result if isinstance(result, Failure) else from_dict(result)
-    finally:
-        _current = None
-        pool.shutdown(wait=True, cancel_futures=True)
+    for which, result in processes.pooled(job.plainly, lambda: next(waiting, None), workers):
+        if isinstance(result, processes.Died):
+            yield Failure(which, ModelError("the worker process died; is there enough memory?"))
+        else:
+            yield result if isinstance(result, Failure) else from_dict(result)

@@ -1,0 +1,133 @@
+"""Worker processes that share the caller's memory: one task each at a time, any may die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import torch
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# Seconds that a worker may go on with what it is doing after it was told to stop.
+_GRACE = 3.0
+
+
+@dataclass(frozen=True)
+class Died:
+    """In place of a result: the process was gone before it had one (killed, out of memory)."""
+
+
+def forks() -> bool:
+    """Whether workers share the caller's memory as it is; otherwise they get what is pickled."""
+    return "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
+
+
+def pooled(
+    work: Callable[[Task], Result], take: Callable[[], Task | None], workers: int
+) -> Iterator[tuple[Task, Result | Died]]:
+    """Give `take()`'s tasks to worker processes, one each, and yield results as they come.
+
+    A task is taken only when a worker is free and the consumer asks for more, so tasks never
+    pile up. A worker that dies is replaced, and its task comes back as `Died`. Closing the
+    generator stops the workers, in the middle of a task if it takes long.
+    """
+    context = multiprocessing.get_context("fork" if forks() else "spawn")
+    stop, told = context.Pipe(duplex=False)
+
+    def process() -> ProcessPoolExecutor:
+        # A pool of one each: when a process dies, it is known which task it was at.
+        return ProcessPoolExecutor(
+            1, mp_context=context, initializer=_start, initargs=(work, stop, told, os.getpid())
+        )
+
+    pools = [process() for _ in range(workers)]
+    free = deque(pools)
+    busy: dict[Future[Any], tuple[Task, ProcessPoolExecutor]] = {}
+    ready: deque[tuple[Task, Any]] = deque()
+    try:
+        while True:
+            while free and (task := take()) is not None:
+                pool = free.popleft()
+                busy[_submit(pool, task)] = task, pool
+            if ready:
+                yield ready.popleft()
+                continue
+            if not busy:
+                return
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                task, pool = busy.pop(future)
+                try:
+                    ready.append((task, future.result()))
+                except BrokenExecutor:
+                    ready.append((task, Died()))
+                    pools.remove(pool)
+                    pool.shutdown()
+                    pool = process()
+                    pools.append(pool)
+                free.append(pool)
+    finally:
+        told.close()
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
+        stop.close()
+
+
+def _submit(pool: ProcessPoolExecutor, task: Any) -> Future[Any]:
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks beside threads. The threads here are the pools' own, which
+        # hold no lock that a worker takes, and torch's, which a worker with one thread never asks.
+        warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+        return pool.submit(_run, task)
+
+
+# --- in the worker -------------------------------------------------------------------------
+
+_work: Any = None
+_told_to_stop = False
+
+
+def stopping() -> bool:
+    """In a worker: whether it was told to stop; a long task asks between its steps."""
+    return _told_to_stop
+
+
+def _start(
+    work: Callable[[Any], Any], stop: Connection, told: Connection | None, parent: int
+) -> None:
+    global _work  # noqa: PLW0603  (a worker process has exactly one kind of work)
+    _work = work
+    # The caller decides what Ctrl-C means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Cores are used over tasks; two threads in each of two processes would be too many.
+    torch.set_num_threads(1)
+    if told is not None:
+        told.close()  # the last open end is the caller's: when it goes, however, `stop` ends
+    threading.Thread(target=_watch, args=(stop, parent), daemon=True).start()
+
+
+def _watch(stop: Connection, parent: int) -> None:
+    """Leave when told to, or when the caller is gone: nobody would read the result."""
+    global _told_to_stop  # noqa: PLW0603  (read by the task that is under way)
+    while os.getppid() == parent and not stop.poll(0.5):
+        pass
+    _told_to_stop = True
+    if os.getppid() == parent:
+        time.sleep(_GRACE)
+    os._exit(1)
+
+
+def _run(task: Any) -> Any:
+    return _work(task)
