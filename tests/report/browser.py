@@ -48,13 +48,13 @@ class Browser:
 
     def requests(self) -> list[str]:
         events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
-        urls = [
-            event["params"]["request"]["url"]
-            for event in events
-            if event["method"] == "Network.requestWillBeSent"
+        asked = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        # The browser's own start page, still loading, asks for things of its own.
+        return [
+            request["request"]["url"]
+            for request in asked
+            if not request["documentURL"].startswith("chrome://")
         ]
-        # The browser's own start page comes from inside the browser.
-        return [url for url in urls if not url.startswith("chrome://")]
 
     def one(self, selector: str):
         return self.driver.find_element("css selector", selector)
