@@ -69,6 +69,11 @@ def both_ways(pairs):
 
 @pytest.fixture
 def known():
+    """The hand-set model and its graph."""
+    return hand_set()
+
+
+def hand_set():
     """Node 0 with neighbours 1-7, of which 1 and 2 carry the signal; 8-15 further out."""
     torch.manual_seed(0)
     pairs = [(u, 0) for u in range(1, 8)] + [(u, u - 7) for u in range(8, 15)] + [(15, 14), (3, 4)]

@@ -124,7 +124,7 @@ def test_candidates_come_from_the_data(known_graph):
 
 def test_what_it_cannot_do_is_refused(known, known_graph):
     model, data = known
-    with pytest.raises(UnsupportedError, match="XGNN explains a graph, got .* a node"):
+    with pytest.raises(UnsupportedError, match=r"XGNN explains a graph, got .* a node"):
         graphsvx.explain(model, data, node=0, method=XGNN())
     model, data = known_graph
     with pytest.raises(UnsupportedError, match="one class"):

@@ -106,18 +106,22 @@ class PGExplainer:
         data: Any,
         *,
         nodes: Sequence[int] | Tensor | None = None,
+        target: int | None = None,
         output: Output = "raw",
         scale: Scale = "probability",
         seed: int = 0,
     ) -> PGExplainer:
-        """Train on the predictions for `nodes` of `data`, or for each graph of the list `data`."""
-        asked = {"output": output, "scale": scale}
+        """Train on the predictions for `nodes` of `data`, or for each graph of the list `data`.
+
+        `target`: the class or output to keep; the predicted class of each by default.
+        """
+        asked: dict[str, Any] = {"output": output, "scale": scale, "target": target}
         if nodes is not None:
             chosen = nodes.tolist() if isinstance(nodes, Tensor) else list(nodes)
-            queries = [ask(model, data, node=node, **asked) for node in chosen]  # type: ignore[arg-type]  # literals
+            queries = [ask(model, data, node=node, **asked) for node in chosen]
         else:
             graphs = data if isinstance(data, Iterable) and not hasattr(data, "x") else [data]
-            queries = [ask(model, graph, graph=True, **asked) for graph in graphs]  # type: ignore[arg-type]  # literals
+            queries = [ask(model, graph, graph=True, **asked) for graph in graphs]
         if not queries:
             raise InputError("fit needs at least one node or graph, got none")
         layers_with_edges(queries[0], self)

@@ -136,7 +136,7 @@ class SHAP:
             general=False,
             robust=True,
             meaningful=True,
-            selective=False,
+            selective=True,
             contrastive=True,
         ),
         source="Lundberg and Lee 2017",
@@ -214,7 +214,7 @@ class LIME:
         properties=Properties(
             decomposable=False,
             general=False,
-            robust=False,
+            robust=True,
             meaningful=True,
             selective=False,
             contrastive=True,
