@@ -45,11 +45,8 @@ def blocks_table(root: str = "../src") -> str:
 
 def properties_table() -> str:
     """What was measured for each method; in brackets the paper's table where it differs."""
-    lines = [
-        _line("method", "decomposable", "global", "robust", "meaningful", "selective", "contrastive",
-              "note"),
-        _line(*["---"] * 8),
-    ]  # fmt: skip
+    head = ("decomposable", "global", "robust", "meaningful", "selective", "contrastive")
+    lines = [_line("method", *head, "note"), _line(*["---"] * 8)]
     for name in registry.names():
         one = registry.blocks(name)
         lines.append(_line(f"`{name}`", *_marks(one.properties, _PAPER.get(name)), one.notes))
