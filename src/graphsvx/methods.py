@@ -12,8 +12,9 @@ from graphsvx import record, reference
 from graphsvx.certificate import Certificate
 from graphsvx.engine.survey import Survey, survey
 from graphsvx.errors import BudgetError, InputError, UnsupportedError
-from graphsvx.explain.regression import WLS, Fit, Regression
+from graphsvx.explain.regression import Fit, Regression
 from graphsvx.explain.selective import Lasso
+from graphsvx.explain.smooth import Smooth
 from graphsvx.explanation import Explanation
 from graphsvx.game import GraphGame, Side, feature_scene
 from graphsvx.generators import CutEdges, Generator, Indirect, Isolate, Scene
@@ -75,7 +76,7 @@ class GraphSVX:
     players: Sides | None = None
     """Who gets credit; everything else stays as it is. None: "both" nodes and features for a
     node, several nodes or a link; "nodes" for a graph; "features" with `features_of="subgraph"`."""
-    regression: Regression = WLS()  # noqa: RUF009  (a frozen record)
+    regression: Regression = Smooth()  # noqa: RUF009  (a frozen record)
     """EXPL: how values become credit; `Lasso(k=5)` is selective."""
     r: float | None = None
     """Share of the samples that goes to features; None: as in algorithm 3."""
@@ -154,7 +155,7 @@ class GraphSVX:
             (bool(self.indirect) and self.players == "edges",
              "the indirect effect joins cut-off nodes, but edges play; use indirect=False"),
             (self.tolerance is not None and isinstance(self.regression, Lasso),
-             "tolerance= needs standard errors, which a Lasso does not give; use regression=WLS()"),
+             "tolerance= needs standard errors, which a Lasso does not give; use Smooth()"),
         )  # fmt: skip
         for is_so, message in wrong:
             if is_so:

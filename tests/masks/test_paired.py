@@ -1,0 +1,179 @@
+"""The estimator: consistent, efficient, and honest about its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from graphsvx.explain import WLS, Regression, Smooth
+from graphsvx.game import FunctionGame
+from graphsvx.masks import Paired
+from graphsvx.masks.base import all_rows
+from graphsvx.masks.paired import _Strata
+
+Values = np.ndarray
+
+
+def table(values: Values) -> FunctionGame:
+    """A game given by its values of all coalitions, in the order of `all_rows`."""
+    players = len(values).bit_length() - 1
+    known = torch.from_numpy(values)
+    return FunctionGame(
+        lambda rows: known[torch.from_numpy(rows @ (1 << np.arange(players)))], players
+    )
+
+
+def shapley(values: Values) -> Values:
+    """The Shapley value by its definition, over all coalitions."""
+    players = len(values).bit_length() - 1
+    rows = all_rows(players)
+    sizes = rows.sum(1)
+    logs = np.cumsum(np.log(np.maximum(np.arange(players + 1), 1)))
+    orders = np.exp(logs[sizes] + logs[np.maximum(players - sizes - 1, 0)] - logs[players])
+    credit = np.zeros(players)
+    for i in range(players):
+        without = np.flatnonzero(~rows[:, i])
+        credit[i] = (orders[without] * (values[without | (1 << i)] - values[without])).sum()
+    return credit
+
+
+def estimate(values: Values, budget: int, seed: int, regression: Regression):
+    game = table(values)
+    masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
+    ends = torch.from_numpy(values[[0, -1]])[:, None]
+    return regression(masks, game.values(masks.states), ends[0], ends[1]), masks
+
+
+# --- games of many kinds, all of them with interactions but the last ------------------------
+
+
+def _random(players: int, rng: np.random.Generator) -> Values:
+    return rng.normal(size=1 << players)
+
+
+def _pairwise(players: int, rng: np.random.Generator) -> Values:
+    z = all_rows(players).astype(float)
+    return z @ rng.normal(size=players) + ((z @ rng.normal(size=(players, players))) * z).sum(1)
+
+
+def _unanimity(players: int, rng: np.random.Generator) -> Values:
+    rows, values = all_rows(players), np.zeros(1 << players)
+    for _ in range(20):
+        needed = rng.random(players) < rng.uniform(0.1, 0.5)
+        values += rng.normal() * rows[:, needed].all(1)
+    return values
+
+
+def _majority(players: int, rng: np.random.Generator) -> Values:
+    votes = rng.exponential(size=players)
+    return (all_rows(players) @ votes > votes.sum() * rng.uniform(0.3, 0.7)).astype(float)
+
+
+def _largest(players: int, rng: np.random.Generator) -> Values:
+    return np.where(all_rows(players), rng.normal(size=players), -1).max(1)
+
+
+def _saturating(players: int, rng: np.random.Generator) -> Values:
+    return 1 / (1 + np.exp(-(2.0 * all_rows(players) - 1) @ rng.normal(size=players)))
+
+
+def _network(players: int, rng: np.random.Generator) -> Values:
+    hidden = np.tanh(all_rows(players) @ rng.normal(size=(players, 8)) + rng.normal(size=8))
+    return hidden @ rng.normal(size=8)
+
+
+def _noisy_sum(players: int, rng: np.random.Generator) -> Values:
+    return all_rows(players) @ rng.normal(size=players) + 0.1 * rng.normal(size=1 << players)
+
+
+KINDS: list[Callable[[int, np.random.Generator], Values]] = [
+    _random, _pairwise, _unanimity, _majority, _largest, _saturating, _network, _noisy_sum,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("regression", [Smooth(), WLS()], ids=["smooth", "wls"])
+def test_intervals_hold_the_truth_as_often_as_they_say(regression: Regression) -> None:
+    """200 games: 1.96 standard errors hold 90 to 99 % of all credit."""
+    rng = np.random.default_rng(2024)
+    held, known = [], 0
+    for number in range(200):
+        players = int(rng.integers(7, 13))
+        values = KINDS[number % len(KINDS)](players, rng)
+        budget = int(rng.choice([48, 120, 300]))
+        fit, masks = estimate(values, budget, number, regression)
+        if masks.exact or bool(fit.errors.isnan().any()):
+            continue  # exact, or no error bars given
+        known += 1
+        miss = np.abs(fit.values[0].numpy() - shapley(values))
+        held.extend(miss <= 1.96 * fit.errors[0].numpy() + 1e-9 * np.abs(values).max())
+    assert known > 120
+    assert 0.9 <= np.mean(held) <= 0.99
+
+
+@pytest.mark.parametrize("regression", [Smooth(), WLS()], ids=["smooth", "wls"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_goes_to_zero_with_the_calls(kind: Callable, regression: Regression) -> None:
+    values = kind(10, np.random.default_rng(3))
+    truth = shapley(values)
+    errors = []
+    for budget in (40, 150, 600, 1024):
+        runs = [estimate(values, budget, seed, regression)[0].values[0] for seed in range(4)]
+        errors.append(np.mean([((run.numpy() - truth) ** 2).sum() for run in runs]))
+    assert errors[-1] <= 1e-18 * (truth**2).sum()
+    assert errors[-2] < max(0.3 * errors[0], 1e-18)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_credit_adds_up_whatever_the_rows(kind: Callable) -> None:
+    values = kind(9, np.random.default_rng(5))
+    for budget in (6, 20, 60, 200):
+        fit, _ = estimate(values, budget, 1, Smooth())
+        assert float(fit.values.sum()) == pytest.approx(values[-1] - values[0], abs=1e-9)
+
+
+def test_smooth_beats_least_squares_where_players_interact() -> None:
+    gains = []
+    for number in range(12):
+        values = (_largest, _saturating, _network, _unanimity)[number % 4](
+            12, np.random.default_rng(number)
+        )
+        truth = shapley(values)
+        lost = [
+            ((estimate(values, 200, number, how)[0].values[0].numpy() - truth) ** 2).sum()
+            for how in (Smooth(), WLS())
+        ]
+        gains.append(lost[1] / lost[0])
+    assert np.median(gains) > 2
+
+
+def test_many_pairs_are_corrected_by_least_squares() -> None:
+    """Pairs beyond those that the process is made of still count."""
+    values = _saturating(14, np.random.default_rng(0))
+    truth = shapley(values)
+
+    def lost(budget: int, pairs: int) -> float:
+        fits = [estimate(values, budget, s, Smooth(pairs=pairs))[0] for s in range(3)]
+        return float(np.mean([((fit.values[0].numpy() - truth) ** 2).sum() for fit in fits]))
+
+    assert lost(4000, 100) < 0.5 * lost(220, 100)
+
+
+def test_no_more_distinct_coalitions_than_calls() -> None:
+    for players in (3, 8, 13, 40, 300):
+        for budget in (5, 50, 400):
+            game = FunctionGame(lambda rows: torch.from_numpy(rows.sum(1)).double(), players)
+            masks = Paired()(game, budget, torch.Generator().manual_seed(0))
+            assert len(np.unique(masks.states)) + 2 <= max(budget, 4)
+            np.testing.assert_array_equal(masks.rows[::2], ~masks.rows[1::2])
+
+
+def test_draws_are_distinct_and_of_the_size_of_their_stratum() -> None:
+    strata = _Strata(12)
+    rows = strata.draw(2, 300, torch.Generator().manual_seed(0))
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    sizes = np.minimum(rows.sum(1), 12 - rows.sum(1))
+    assert sizes.min() == 3
+    assert sizes.max() == 6
