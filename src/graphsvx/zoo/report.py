@@ -95,7 +95,7 @@ def markdown(rows: list[Row], command: str) -> str:
         "convolution: with constant features it has to be a sum over neighbours (GraphConv).",
         "Everywhere, the weights with the lowest validation loss are kept (looked at every 5",
         "epochs), gradients are clipped to norm 2, and the last layer has no ReLU, so that logits",
-        "may be negative. All choices were made on validation parts of other seeds (100 and up).",
+        "may be negative. Settings were chosen by validation on other seeds (100 and up).",
         "",
         _line(("data set", "model", "setting (paper's → ours)")),
         _line(["---"] * 3),

@@ -2,7 +2,7 @@
 
 The paper's settings are the defaults of `Settings`; `DEFAULTS` holds what differs for a data set.
 Differences were chosen by validation accuracy and loss on data seeds that no table reports
-(100 and up); `docs/results/models.md` lists them.
+(100 and up); `docs/results/models.md` lists them and says what else was looked at.
 """
 
 from __future__ import annotations
