@@ -1,0 +1,23 @@
+"""Every example in docs/examples runs as it stands, and quickly."""
+
+from __future__ import annotations
+
+import runpy
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "docs" / "examples").glob("*.py"))
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 9
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_example_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun = time.process_time()
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out.strip(), "an example shows something"
+    assert time.process_time() - begun < 60
