@@ -7,7 +7,7 @@ from typing import Literal
 
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
-from graphsvx.ranking import Entry, entries, plain, signed
+from graphsvx.ranking import Entry, entries, plain, scale_of, signed
 
 Audience = Literal["everyone", "expert"]
 MOST_NAMED = 3
@@ -72,7 +72,7 @@ def _what_it_says(explanation: Explanation) -> str:
     if explanation.scale == "value":
         which = "" if len(explanation.outputs) == 1 and not explanation.class_names else f" {name}"
         return f"{about}, the model's value{which} is {plain(score)}."
-    return f"{about}, the model's score for {name} is {plain(score)} ({explanation.scale})."
+    return f"{about}, the model's score for {name} is {plain(score)} ({scale_of(explanation)})."
 
 
 def _about(explanation: Explanation) -> str:
@@ -199,7 +199,7 @@ def _capital(words: str) -> str:
 def _for_experts(explanation: Explanation) -> list[str]:
     certificate = explanation.certificate
     lines = [
-        f"{explanation.title} ({explanation.method}, {explanation.scale} scale)",
+        f"{explanation.title} ({explanation.method}, {scale_of(explanation)} scale)",
         explanation.meaning,
         f"prediction {explanation.prediction:.6g}, base {explanation.base:.6g}, "
         f"credit in total {explanation.total:+.6g}, residual {certificate.residual:+.1e}"

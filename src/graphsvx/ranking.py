@@ -58,6 +58,11 @@ def _of(credit: Credit, row: int, kind: Literal["feature", "node", "edge"]) -> I
         yield Entry(kind, tuple(key) if kind == "edge" else (key,), name, value, error)
 
 
+def scale_of(explanation: Explanation) -> str:
+    """What the numbers are, in words: "probability", "log-odds"."""
+    return explanation.scale.replace("_", "-")
+
+
 def signed(value: float, digits: int = 3) -> str:
     """A credit as people read it: with its sign, a real minus, and no digits that say nothing."""
     if not math.isfinite(value):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
-from graphsvx.ranking import entries, plain, signed
+from graphsvx.ranking import entries, plain, scale_of, signed
 
 FOR, AGAINST, QUIET = "red", "blue", "dim"
 HALF = 10
@@ -113,4 +113,4 @@ def _error(error: float) -> str:
 def _caption(explanation: Explanation) -> str:
     parts = [f"prediction {plain(explanation.prediction, 4)}", f"base {plain(explanation.base, 4)}"]
     parts.append(f"credit {signed(explanation.total, 4)}")
-    return f"{', '.join(parts)} ({explanation.scale})\n{explanation.certificate.line()}"
+    return f"{', '.join(parts)} ({scale_of(explanation)})\n{explanation.certificate.line()}"

@@ -11,7 +11,7 @@ from graphsvx import palette
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.plot import canvas
-from graphsvx.ranking import Entry, Players, entries, plain, signed
+from graphsvx.ranking import Entry, Players, entries, plain, scale_of, signed
 
 CONFIDENCE = 1.96
 """Error bars reach this many standard errors to both sides (95 % for a normal estimate)."""
@@ -84,7 +84,7 @@ def _numbers(ax: Axes, values: list[float], reach: list[float]) -> None:
 
 
 def _axis_label(explanation: Explanation, estimated: bool) -> str:
-    label = f"credit ({explanation.scale})"
+    label = f"credit ({scale_of(explanation)})"
     return label + ", bars: 95 % interval" if estimated else label
 
 
@@ -167,7 +167,7 @@ def waterfall(
     ]
     for i, (end, number) in enumerate(zip(ends, numbers, strict=True)):
         canvas.text(ax, end + pad, i, number, va="center", fontsize=canvas.TINY, color=palette.INK)
-    ax.set_xlabel(explanation.scale, fontsize=canvas.SMALL, color=palette.INK)
+    ax.set_xlabel(scale_of(explanation), fontsize=canvas.SMALL, color=palette.INK)
     return ax
 
 

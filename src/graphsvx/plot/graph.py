@@ -22,7 +22,7 @@ from graphsvx import scene as scenes
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.plot import canvas
-from graphsvx.ranking import plain, signed
+from graphsvx.ranking import plain, scale_of, signed
 from graphsvx.scene import Dot, Line, Scene
 
 Atoms = Mapping[int, str] | Sequence[str]
@@ -301,7 +301,7 @@ def _draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
         return
     shades = ScalarMappable(Normalize(-scale, scale), canvas.DIVERGING)
     bar = figure.colorbar(shades, ax=ax, location="right", shrink=0.62, aspect=24, pad=0.02)
-    bar.set_label(f"credit ({explanation.scale})", fontsize=canvas.SMALL, color=palette.INK)
+    bar.set_label(f"credit ({scale_of(explanation)})", fontsize=canvas.SMALL, color=palette.INK)
     bar.ax.tick_params(labelsize=canvas.TINY, length=2, color=palette.GREY)
     bar.outline.set_visible(False)
     bar.locator = _three_or_five(scale)

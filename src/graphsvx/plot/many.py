@@ -16,7 +16,7 @@ from graphsvx import palette
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.plot import canvas
-from graphsvx.ranking import Players, entries
+from graphsvx.ranking import Players, entries, scale_of
 
 LEVELS = LinearSegmentedColormap.from_list("levels", ["#3B4CC0", "#B9A7D6", "#E66101"])
 
@@ -82,7 +82,7 @@ def beeswarm(
         ax, "y", [float(i) for i in range(len(names))], [canvas.short(n) for n in names]
     )
     ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_xlabel(f"credit ({explanations[0].scale})", fontsize=canvas.SMALL)
+    ax.set_xlabel(f"credit ({scale_of(explanations[0])})", fontsize=canvas.SMALL)
     figure = ax.get_figure()
     if levels is not None and colorbar and figure is not None:
         bar = figure.colorbar(
@@ -153,7 +153,7 @@ def heatmap(
     figure = ax.get_figure()
     if colorbar and figure is not None:
         bar = figure.colorbar(image, ax=ax, shrink=0.8, aspect=24, pad=0.02)
-        bar.set_label(f"credit ({explanations[0].scale})", fontsize=canvas.SMALL)
+        bar.set_label(f"credit ({scale_of(explanations[0])})", fontsize=canvas.SMALL)
         bar.ax.tick_params(labelsize=canvas.TINY, length=2)
         bar.outline.set_visible(False)
     return ax
@@ -209,7 +209,7 @@ def share(
         ax, "y", [float(i) for i in range(len(rows))], [canvas.short(word) for word in words]
     )
     ax.set_ylim(len(rows) - 0.45, -0.55)
-    ax.set_xlabel(explanations[0].scale, fontsize=canvas.SMALL)
+    ax.set_xlabel(scale_of(explanations[0]), fontsize=canvas.SMALL)
     handles, names = ax.get_legend_handles_labels()
     order = sorted(range(len(names)), key=lambda i: names[i] == "prediction")
     ax.legend(

@@ -16,7 +16,7 @@ from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.plot import canvas
 from graphsvx.plot.bars import CONFIDENCE
-from graphsvx.ranking import Players, entries
+from graphsvx.ranking import Players, entries, scale_of
 
 STYLES = ("-", "--", "-.", ":")
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
@@ -63,7 +63,7 @@ def convergence(
     ax.axhline(0, color=palette.GREY, lw=0.8)
     _names_at_the_end(ax, float(calls[-1]), ends)
     ax.set_xlabel("model calls", fontsize=canvas.SMALL)
-    ax.set_ylabel(f"credit ({runs[0].scale})", fontsize=canvas.SMALL)
+    ax.set_ylabel(f"credit ({scale_of(runs[0])})", fontsize=canvas.SMALL)
     return ax
 
 

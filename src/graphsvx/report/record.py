@@ -13,6 +13,7 @@ from graphsvx import scene as scenes
 from graphsvx.describe import adds_up, describe
 from graphsvx.errors import InputError
 from graphsvx.explanation import Credit, Explanation
+from graphsvx.ranking import scale_of
 from graphsvx.scene import Scene
 
 MOST_DOTS = 400
@@ -28,7 +29,7 @@ def record(explanation: Explanation, data: Any = None) -> dict[str, Any]:
         "kind": explanation.kind,
         "method": explanation.method,
         "meaning": explanation.meaning,
-        "scale": explanation.scale,
+        "scale": scale_of(explanation),
         "chosen": explanation.outputs.index(explanation.target),
         "outputs": [_output(view) for view in views],
         "graph": _graph(explanation, views, data),
