@@ -173,6 +173,19 @@ def test_groups_of_one_change_nothing() -> None:
     assert e.nodes == pytest.approx(plain.nodes, abs=1e-9)
 
 
+def test_a_group_of_features_plays_whole_whether_or_not_it_stands_out() -> None:
+    model, data = node_world("gin", 3)
+    data.x[1, :2] = data.x[:, :2].mean(0)
+    data.x[1, 2] = 30.0
+    plain = explain(model, data, node=1, method=GraphSVX(features=2.0))
+    assert plain.feature_ids.tolist() == [2]
+    for columns in ([0, 1], [0, 2]):
+        method = GraphSVX(features=2.0, feature_groups={"named": columns})
+        e = explain(model, data, node=1, method=method)
+        assert e.extra["groups"]["features"]["named"] == columns
+        assert "named" in e.feature_credit.names
+
+
 def test_groups_of_nodes_of_a_graph() -> None:
     model, data = pooled("gin", "mean", 2), random_graph(3, nodes=7)
     groups = {"ring": [0, 1, 2], "tail": torch.tensor([5, 6])}
