@@ -349,11 +349,14 @@ class Explanation:
 
         return describe(self, audience)
 
-    def to_html(self, path: str | Path) -> None:
-        """Write a report in one file that opens offline, with everything there is to see."""
+    def to_html(self, path: str | Path, data: Any = None) -> None:
+        """Write a report in one file that opens offline, with everything there is to see.
+
+        With `data` (the graph that was explained) a click on a node shows its features too.
+        """
         from graphsvx import report  # noqa: PLC0415  (to the right of this module)
 
-        report.write([self], path)
+        report.write([self], path, data=data)
 
     def _repr_html_(self) -> str:
         from graphsvx import report  # noqa: PLC0415  (to the right of this module)

@@ -106,7 +106,7 @@ def explain(
         class_names=names, **question,
     )  # fmt: skip
     _print(found, top, describe)
-    _write(found, json, picture, html)
+    _write(found, about, json, picture, html)
 
 
 def _model_and_graphs(
@@ -163,7 +163,9 @@ def _print(found: Explanation, top: int, describe: bool) -> None:
         console.print(found.describe(), markup=False)
 
 
-def _write(found: Explanation, json: Path | None, picture: Path | None, html: Path | None) -> None:
+def _write(
+    found: Explanation, about: Data, json: Path | None, picture: Path | None, html: Path | None
+) -> None:
     written = []
     try:
         if json is not None:
@@ -175,7 +177,7 @@ def _write(found: Explanation, json: Path | None, picture: Path | None, html: Pa
             plot.save(found, picture)
             written.append(picture)
         if html is not None:
-            found.to_html(html)
+            found.to_html(html, about)
             written.append(html)
     except OSError as error:
         raise DataError(f"cannot write: {error}; choose another file") from error
