@@ -93,9 +93,20 @@ def test_the_clique_of_a_graph_is_found(known_graph):
     assert all(v <= 0 for i, v in e.for_target(0).nodes.items() if i in CLIQUE)
 
 
+def test_zero_replaces_where_the_mean_would_change_nothing(known):
+    model, data = known
+    data = data.clone()
+    data.x = data.x[1:2].repeat(40, 1)  # every node carries the signal
+    same = graphsvx.explain(model, data, node=CENTRE, method=PGMExplainer(), target=1)
+    assert not same.node_values.any()
+    e = graphsvx.explain(model, data, node=CENTRE, method=PGMExplainer(by="zero"), target=1)
+    found = {i for i, v in e.nodes.items() if v > 0.1}
+    assert found == set(range(1, 8))
+
+
 def test_settings_are_checked():
     with pytest.raises(BudgetError, match="samples"):
         PGMExplainer(samples=5)
-    for wrong in ({"rate": 0.0}, {"significance": 1.0}, {"blanket": 0}):
+    for wrong in ({"rate": 0.0}, {"significance": 1.0}, {"blanket": 0}, {"by": "max"}):
         with pytest.raises(InputError, match="must be"):
             PGMExplainer(**wrong)

@@ -28,6 +28,7 @@ from graphsvx.metrics import (
     stability,
     unfaithfulness,
 )
+from graphsvx.metrics.select import top_keys
 from tests.baselines.conftest import known as known_fixture
 from tests.baselines.conftest import known_graph as graph_fixture
 
@@ -68,6 +69,26 @@ def test_fidelity_of_graphs_takes_nodes_away_for_good(known_graph):
     assert found.plus > 0.8
     assert abs(found.minus) < 0.01
     assert fidelity(e, model, data, top=4, compare="label") == (1.0, 0.0)
+
+
+def test_an_explanation_that_says_nothing_takes_nothing_away(known):
+    model, data = known
+    e = graphsvx.explain(model, data, node=0)
+    silent = replace(e, node_credit=e.node_credit.map(torch.zeros_like))
+    plus, minus = fidelity(silent, model, data, top=5)
+    assert plus == 0
+    assert minus == pytest.approx(sigmoid(3) - sigmoid(-1), abs=1e-6)
+    assert consistency(silent, e, top=2) == 0.0
+
+
+def test_the_order_of_players_is_no_explanation(known):
+    model, data = known
+    e = graphsvx.explain(model, data, node=0)
+    # All alike: players come nearest first, so the first two would be neighbours of the node.
+    even = replace(e, node_credit=e.node_credit.map(torch.ones_like))
+    chosen = top_keys(even, 2, "value", "nodes")
+    assert chosen != e.node_ids[:2].tolist()
+    assert chosen == top_keys(even, 2, "value", "nodes")
 
 
 def test_random_explanations_are_less_faithful(known):

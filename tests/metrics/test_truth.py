@@ -39,6 +39,16 @@ def test_signed_and_absolute_rankings_differ():
     assert auroc(e, {1}, by="absolute") == 1.0
 
 
+def test_ties_count_as_chance_whatever_the_order():
+    # One of two slots is settled, the other goes to one of three tied players.
+    e = explanation(0, {1: 2.0, 2: 0.0, 3: 0.0, 4: 0.0})
+    assert accuracy(e, {1, 2}) == pytest.approx((1 + 1 / 3) / 2)
+    assert accuracy(e, {1, 4}) == pytest.approx((1 + 1 / 3) / 2)
+    silent = explanation(0, dict.fromkeys(range(1, 11), 0.0))
+    assert accuracy(silent, {1, 2}) == pytest.approx(0.2)
+    assert auroc(silent, {1, 2}) == 0.5
+
+
 def test_the_papers_protocol_takes_one_more_and_divides_by_k():
     # Four of five taken are truth, one is a stranger: 4 / 4, where strict gives 3 / 4.
     e = explanation(400, {401: 3.0, 402: 2.0, 9: 1.5, 403: 1.0, 404: 0.5, 5: 0.1})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ class PGMExplainer:
     samples: int = 1000
     rate: float = 0.5
     drop: float | None = None
+    by: Literal["mean", "zero"] = "mean"
+    """What features are replaced by; where all nodes are alike the mean changes nothing."""
     significance: float = 0.05
     blanket: int = 6
     """At most so many nodes in the Markov blanket."""
@@ -68,6 +70,7 @@ class PGMExplainer:
 
     def __post_init__(self) -> None:
         BayesNetwork(self.significance, self.blanket)
+        ReplaceRows(self.by)
         if self.samples < 10:
             raise BudgetError(f"samples must be at least 10, got {self.samples}")
         if not 0 < self.rate < 1:
@@ -100,7 +103,7 @@ class PGMExplainer:
             ),
             meaning=(
                 "Cramér's V between -1 and 1: how strongly a fall of the score depends on the "
-                "node's features being replaced by the mean; 0 if that may be chance"
+                "node's features being replaced; 0 if that may be chance"
             ),
             games=(report("nodes", len(ids), self.samples + 1, "coin_flips"),),
             extra={"network": _as_dict(networks[row], ids)},
@@ -110,7 +113,7 @@ class PGMExplainer:
         step = max(1, query.memory // (32 * max(1, found.field.size)))
         none = np.zeros((len(rows), 0), dtype=bool)
         parts = [
-            play(query, found, ReplaceRows()(scene, none[i : i + step], ~rows[i : i + step]))
+            play(query, found, ReplaceRows(self.by)(scene, none[i : i + step], ~rows[i : i + step]))
             for i in range(0, len(rows), step)
         ]
         scores: Floats = torch.cat(parts).numpy()

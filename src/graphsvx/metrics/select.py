@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import torch
@@ -55,15 +56,33 @@ def how_many(top: float, players: int) -> int:
 
 
 def top_positions(values: Tensor, top: float, by: Ranking) -> Tensor:
-    """Positions of the `top` players, best first; ties by position."""
-    ranked = torch.argsort(strength(values, by), descending=True, stable=True)
-    return ranked[: how_many(top, len(values))]
+    """Positions of the `top` players, best first.
+
+    A player with credit 0 is not pointed at, so there may be fewer. Ties are broken by a fixed
+    shuffle: players come nearest first, and their order must not stand in for an explanation.
+    """
+    rng = torch.Generator().manual_seed(len(values))
+    shuffled = torch.randperm(len(values), generator=rng)
+    ranked = shuffled[torch.argsort(strength(values, by)[shuffled], descending=True, stable=True)]
+    ranked = ranked[: how_many(top, len(values))]
+    return ranked[values[ranked] != 0]
 
 
 def top_keys(explanation: Explanation, top: float, by: Ranking, level: Level) -> list[Key]:
     """The players that an explanation points at."""
     keys, values = scores(explanation, level)
     return [keys[i] for i in top_positions(values, top, by).tolist()] if keys else []
+
+
+def expected_hits(keys: list[Key], strengths: Tensor, truth: Collection[Key], top: int) -> float:
+    """How many of the `top` players are in the truth, on average over all ways to break ties."""
+    if len(keys) <= top:
+        return float(sum(key in truth for key in keys))
+    last = strengths.sort(descending=True).values[top - 1]
+    hit = torch.tensor([key in truth for key in keys])
+    above, tied = strengths > last, strengths == last
+    left = top - int(above.sum())
+    return float((hit & above).sum()) + left * float((hit & tied).sum()) / float(tied.sum())
 
 
 def many(explanations: Any) -> list[Explanation]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation, Ranking
-from graphsvx.metrics.select import Key, Level, many, scores, strength, top_keys
+from graphsvx.metrics.select import Key, Level, expected_hits, many, scores, strength
 
 Protocol = Literal["strict", "paper"]
 
@@ -58,6 +58,9 @@ def accuracy(
 ) -> float:
     """Share of the truth among the best-ranked players, averaged over explanations.
 
+    Among tied players each is as likely to be taken, and the average over that is what counts: an
+    explainer that says nothing scores as chance does.
+
     Args:
         explanations: one, or several.
         truth: the ids (or edges) that matter: one set for all, a sequence with one set each, or a
@@ -86,8 +89,9 @@ def accuracy(
             raise InputError(
                 f"{explanation.title} has an empty truth; score only what has a known explanation"
             )
-        best = top_keys(explanation, len(expected), by, level)
-        results.append(len(expected.intersection(best)) / len(expected))
+        keys, values = scores(explanation, level)
+        hits = expected_hits(keys, strength(values, by), expected, len(expected))
+        results.append(hits / len(expected))
     return sum(results) / len(results)
 
 
@@ -108,8 +112,8 @@ def _paper(found: list[Explanation], dataset: str | None) -> float:
                 f"the paper's protocol for {dataset} scores nodes {rules.scored[0]}.."
                 f"{rules.scored[-1]} in steps, got node {node}; see scored_nodes()"
             )
-        best = top_keys(explanation, rules.top, "value", "nodes")
-        results.append(len(rules.truth(node).intersection(best)) / rules.divisor)
+        keys, values = scores(explanation, "nodes")
+        results.append(expected_hits(keys, values, rules.truth(node), rules.top) / rules.divisor)
     return sum(results) / len(results)
 
 
