@@ -41,8 +41,8 @@ def explain(
         node: the node whose prediction is explained.
         nodes: a group of nodes whose average score is explained.
         graph: explain the prediction for the whole graph.
-        edge: explain the score of a link (u, v), which need not be in the graph; the model
-            returns embeddings of nodes.
+        edge: explain the score of a link (u, v), which need not be in the graph. The model
+            returns embeddings of nodes, or takes `edge_label_index` and returns a row a pair.
         decoder: a function (or module) of the embeddings of u and of v, [pairs, width] each,
             that returns the link's score; their inner product, a logit, by default.
         method: the explainer, `GraphSVX()` by default.

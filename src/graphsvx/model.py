@@ -26,7 +26,7 @@ class Model:
 
     call: Callable[..., Any]
     takes: frozenset[str]
-    """Which of edge_weight, edge_attr and batch it is given."""
+    """Which of edge_weight, edge_attr, batch and edge_label_index it is given."""
     output: Output = "raw"
     scale: Scale = "probability"
 
@@ -37,9 +37,15 @@ class Model:
         edge_weight: Tensor | None = None,
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
+        pairs: Tensor | None = None,
     ) -> Tensor:
-        """The model's raw output for one graph, [nodes or graphs, outputs]."""
-        given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "batch": batch}
+        """The model's raw output for one graph, [nodes, graphs or pairs, outputs]."""
+        given = {
+            "edge_weight": edge_weight,
+            "edge_attr": edge_attr,
+            "batch": batch,
+            "edge_label_index": pairs,
+        }
         named = {name: given[name] for name in self.takes if given[name] is not None}
         try:
             out = self.call(x, edge_index, **named)
@@ -56,6 +62,8 @@ class Model:
                 f"function that returns the scores"
             )
         rows = x.shape[0] if batch is None else int(batch[-1]) + 1
+        if self.scores_pairs and pairs is not None:
+            rows = pairs.shape[1]
         if out.dim() == 1 and out.shape[0] == rows:
             out = out[:, None]
         if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
@@ -63,6 +71,11 @@ class Model:
                 f"the model must return a tensor of shape [{rows}, outputs], got {list(out.shape)}"
             )
         return out
+
+    @property
+    def scores_pairs(self) -> bool:
+        """Whether it is asked about pairs of nodes and returns one row for each of them."""
+        return "edge_label_index" in self.takes
 
     def scores(self, out: Tensor) -> Tensor:
         """What is explained, float64: the model's output on the chosen scale.
@@ -118,6 +131,7 @@ def check(
     output: Output = "raw",
     scale: Scale = "probability",
     whole_graphs: bool = False,
+    links: bool = False,
 ) -> Model:
     """Find out which of the graph's attributes the model takes, by its signature."""
     if not callable(model):
@@ -135,6 +149,7 @@ def check(
         "edge_weight": graph.edge_weight is not None,
         "edge_attr": graph.edge_attr is not None,
         "batch": whole_graphs,
+        "edge_label_index": links,
     }
     for name, parameter in list(parameters.items())[2:]:
         required = parameter.default is parameter.empty and parameter.kind not in (
@@ -213,6 +228,7 @@ def _count(module: nn.Module, model: Model, graph: Graph) -> int | None:
             None if graph.edge_weight is None else graph.edge_weight[none],
             None if graph.edge_attr is None else graph.edge_attr[none],
             torch.zeros(1, dtype=torch.long, device=graph.x.device),
+            torch.zeros(2, 1, dtype=torch.long, device=graph.x.device),
         )
     except ModelError:
         return len(layers)

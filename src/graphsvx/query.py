@@ -101,14 +101,22 @@ def ask(
         raise InputError(f"memory must be a positive number of bytes, got {memory}")
     kind: Kind = "graph" if graph else "edge" if edge is not None else (
         "node" if node is not None else "nodes")  # fmt: skip
-    if kind == "edge":
-        decoder = decoder if decoder is not None else inner_product
-        if not callable(decoder):
-            raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
-        if class_names is None and decoder is inner_product and scale != "value":
+    if decoder is not None and not callable(decoder):
+        raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
+    called = models.check(
+        model,
+        checked,
+        output,
+        scale,
+        whole_graphs=graph,
+        links=edge is not None and decoder is None,
+    )
+    if kind == "edge" and decoder is None and not called.scores_pairs:
+        decoder = inner_product
+        if class_names is None and scale != "value":
             class_names = ("no link", "link")
     return Query(
-        model=models.check(model, checked, output, scale, whole_graphs=graph),
+        model=called,
         graph=checked,
         kind=kind,
         centres=_centres(node, nodes if edge is None else _ends(edge), checked.num_nodes),

@@ -267,6 +267,32 @@ def test_links_equal_brute_force(kind: str, decoder: str | None) -> None:
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
 
 
+class Asks(nn.Module):
+    """A model in PyG's form for links: the pairs come as an argument."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.encoder = random_model(kind, 5)
+
+    def forward(self, x, edge_index, edge_label_index):
+        z = self.encoder(x, edge_index)
+        return (z[edge_label_index[0]] * z[edge_label_index[1]].tanh()).sum(-1)
+
+
+@each_model
+def test_models_that_are_asked_about_pairs_equal_those_with_a_decoder(kind: str) -> None:
+    data = random_graph(5, nodes=8, directed=True)
+    model = Asks(kind).eval()
+    e = explain(model, data, edge=(6, 2))
+    same = explain(model.encoder, data, edge=(6, 2), decoder=lambda a, b: (a * b.tanh()).sum(-1))
+    assert e.nodes == pytest.approx(same.nodes, abs=1e-9)
+    assert e.features == pytest.approx(same.features, abs=1e-9)
+    assert e.prediction == pytest.approx(same.prediction, abs=1e-12)
+    assert e.certificate.fallback is None
+    alone = explain(model, data, edge=(6, 2), memory=1)
+    assert alone.nodes == pytest.approx(e.nodes, abs=1e-6)
+
+
 def test_links_work_with_edges_as_players_and_other_scales() -> None:
     model, data = node_world("gcn", 5, nodes=8)
     e = explain(model, data, edge=(0, 3), scale="value", method=GraphSVX(players="edges"))

@@ -140,6 +140,10 @@ class Replicas:
         batch = None
         if way.whole:
             batch = torch.arange(count, device=device).repeat_interleave(field.size)
+        pairs = None
+        if self.model.scores_pairs:
+            # The two ends are the centres of a state, which come first.
+            pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
         with trimmed(self.model.call, place.within(way.rounds)):
             out = self.model(
                 x,
@@ -147,8 +151,9 @@ class Replicas:
                 None if weight is None else weight[where],
                 None if attr is None else attr[where],
                 batch,
+                pairs,
             )
-        if way.whole:
+        if way.whole or pairs is not None:
             return plain(out)[:, None, :]
         # Centres are 0 hops away: they come first, state by state.
         return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
@@ -262,13 +267,13 @@ def _single(
         ]
     keep = tensor(np.flatnonzero(kept), device)
     where = tensor(stage.edges[kept], device)
+    centres = tensor(stage.position[: field.centres], device)
     out = model(
         x,
         stage.edge_index[:, keep],
         None if graph.edge_weight is None else graph.edge_weight[where],
         None if graph.edge_attr is None else graph.edge_attr[where],
         torch.zeros(len(x), dtype=torch.long, device=device) if whole else None,
+        centres[:, None] if model.scores_pairs else None,
     )
-    if whole:
-        return out
-    return out[tensor(stage.position[: field.centres], device)]
+    return out if whole or model.scores_pairs else out[centres]
