@@ -181,7 +181,8 @@ def test_credit_that_sums_to_nothing_cannot_be_rescaled() -> None:
         InputError, "cannot rescale node credit that sums to",
         lambda: explain(Adds(), data, node=0, method=method, scale="value"),
     )  # fmt: skip
-    # All to features: nodes are shut off, nothing is divided.
+    # All to features: nodes are shut off, nothing is divided, not even by exactly 0.
+    x[2] = -2.0
     e = explain(Adds(), data, node=0, scale="value", method=replace(method, balance=0.0))
     assert e.nodes == {1: 0.0, 2: 0.0}
     assert e.base + e.total == pytest.approx(e.prediction)
