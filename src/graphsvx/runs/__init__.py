@@ -1,0 +1,20 @@
+"""Many explanations, made and kept: durable, resumable, on one machine or on Ray.
+
+    run = graphsvx.runs.start(model, data, nodes, out="runs/mine", engine=Local(workers=2))
+    run = graphsvx.runs.open("runs/mine")
+    run.table(); run[42].plot(); run.status(); run.summary()
+
+A run is a model, a data set, a method, a list of queries, and a folder that fills up.
+"""
+
+from graphsvx.extras import package
+
+package("pyarrow", "data")
+
+from graphsvx.runs.cluster import Ray  # noqa: E402  (after the check that says what is missing)
+from graphsvx.runs.engines import Engine, Local  # noqa: E402
+from graphsvx.runs.opened import Run, Status  # noqa: E402
+from graphsvx.runs.opened import open_run as open  # noqa: E402  (read as runs.open)
+from graphsvx.runs.running import start  # noqa: E402
+
+__all__ = ["Engine", "Local", "Ray", "Run", "Status", "open", "start"]

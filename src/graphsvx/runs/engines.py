@@ -1,0 +1,109 @@
+"""What an engine is, and the one for this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from graphsvx import graph as graphs
+from graphsvx import processes
+from graphsvx.api import explain
+from graphsvx.errors import GraphSVXError, InputError, ModelError
+from graphsvx.explanation import Explanation
+from graphsvx.many import Failure
+from graphsvx.query import whole_number
+from graphsvx.runs import columns
+
+Chunk = tuple[int, ...]
+"""Queries that one worker answers in one go."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Everything that a worker needs besides the queries."""
+
+    model: Callable[..., Any]
+    data: Any
+    """One graph, or a list of graphs."""
+    kind: Literal["node", "graph"]
+    options: dict[str, Any]
+
+    def explain(self, query: int) -> Explanation | Failure:
+        """One query; whatever goes wrong in it is its own affair."""
+        try:
+            if self.kind == "node":
+                return explain(self.model, self.data, node=query, **self.options)
+            found = explain(self.model, self.data[query], graph=True, **self.options)
+            return replace(found, extra={**found.extra, "graph": query})
+        except GraphSVXError as error:
+            return Failure(query, error)
+        except Exception as error:  # a run of thousands must not stop for one
+            return Failure(query, ModelError(f"{type(error).__name__}: {error}"))
+
+    def __call__(self, chunk: Chunk) -> Answer:
+        """All queries of a chunk, or the first ones if the worker is told to stop."""
+        start, found = time.monotonic(), []
+        for query in chunk:
+            if processes.stopping():
+                break
+            found.append(self.explain(query))
+        done = chunk[: len(found)]
+        return Answer(done, columns.to_table(done, found), time.monotonic() - start)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The rows of a chunk."""
+
+    queries: Chunk
+    rows: pa.Table
+    seconds: float
+    """Time that a worker spent on it."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A chunk whose worker was lost."""
+
+    queries: Chunk
+
+
+class Engine(Protocol):
+    """Workers somewhere. An engine holds no more chunks than its workers can start on."""
+
+    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | Lost]:
+        """Give `take()`'s chunks to workers and yield what comes back, in any order.
+
+        `take` gives None when there is nothing left, and may give more after a `Lost`.
+        """
+        ...
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    here = getattr(os, "sched_getaffinity", None)
+    return len(here(0)) if here else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Local:
+    """Processes on this machine that share the graph's memory, with one torch thread each."""
+
+    workers: int | None = None
+    """How many; None: as many as there are cores."""
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and whole_number(self.workers, "workers") < 1:
+            raise InputError(f"workers must be at least 1, got {self.workers}")
+
+    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | Lost]:
+        """See `Engine`."""
+        if processes.forks() and job.kind == "node":
+            graphs.check(job.data)  # index once here, not in every worker
+        for chunk, result in processes.pooled(job, take, self.workers or cores()):
+            yield Lost(chunk) if isinstance(result, processes.Died) else result

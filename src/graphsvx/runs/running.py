@@ -1,0 +1,234 @@
+"""Start a run, or go on with it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from torch import Tensor
+
+from graphsvx import graph as graphs
+from graphsvx.errors import DataError, InputError, ModelError
+from graphsvx.graph import Ids
+from graphsvx.many import Failure
+from graphsvx.methods import GraphSVX, Method
+from graphsvx.query import ask, whole_number
+from graphsvx.runs import columns, identity
+from graphsvx.runs.engines import Answer, Engine, Job, Local, Lost
+from graphsvx.runs.keeping import TRIES, Ledger, Portions, Shelf, read_ledger
+from graphsvx.runs.opened import Run, open_run
+from graphsvx.runs.store import Folder
+
+_OPTIONS = frozenset({"target", "targets", "output", "scale", "class_names", "memory"})
+
+
+def start(
+    model: Callable[..., Any],
+    data: Any,
+    nodes: Sequence[int] | Tensor | None = None,
+    *,
+    out: str | Path,
+    graphs: Sequence[int] | Tensor | None = None,
+    method: Method | None = None,
+    engine: Engine | None = None,
+    seed: int = 0,
+    retry_failed: bool = False,
+    part: int = 256,
+    progress: bool | None = None,
+    command: str | None = None,
+    **options: Any,
+) -> Run:
+    """Explain many nodes of a graph, or many graphs, and keep the results in a folder.
+
+    Where the folder holds the same run already, it goes on from what is there: the finished
+    table has the same bits as that of a run that was never interrupted, whatever the engine or
+    the number of workers. Any other run in the folder is refused, with what differs.
+
+    Args:
+        model: as for `explain`.
+        data: one graph, or a list of graphs, each of which is explained as a whole.
+        nodes: the nodes to explain; all of them if left out.
+        out: the folder.
+        graphs: with a list of graphs, the positions of those to explain; all if left out.
+        method: the explainer, `GraphSVX()` by default.
+        engine: `Local(workers=2)` or `Ray(address=...)`; `Local()` by default.
+        seed: of the explainer, the same for every query.
+        retry_failed: try queries again that failed before.
+        part: queries in one Parquet file; fewer where fields are huge.
+        progress: show a bar on standard error; by default if that is a terminal.
+        command: what the user would type to go on, shown by others who look at the folder.
+        options: everything else that `explain` takes (target, targets, output, scale,
+            class_names, memory).
+
+    """
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
+    kind, asked = _questions(data, nodes, graphs)
+    part = whole_number(part, "part")
+    if part < 1:
+        raise InputError(f"part must be at least 1, got {part}")
+    chosen = {"method": method or GraphSVX(), **options}
+    job = Job(model, data, kind, {**chosen, "seed": whole_number(seed, "seed")})
+    # Wrong options would fail for each query; say so once instead.
+    first = {"node": int(asked[0])} if kind == "node" else {"graph": True}
+    ask(model, data if kind == "node" else data[int(asked[0])], **first, **options)
+    who = _identity(job, asked, chosen, part)
+    folder = Folder(Path(out))
+    with folder.locked():
+        if folder.exists():
+            _same_run(folder, who)
+        else:
+            folder.create({"identity": who}, asked)
+        ledger = read_ledger(folder, asked, part, retry_failed)
+        with _display(ledger, progress, command) as meter:
+            _work(job, engine or Local(), ledger, meter)
+    return open_run(folder.path)
+
+
+def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
+    several = isinstance(data, (list, tuple))
+    if several and nodes is not None:
+        raise InputError("a list of graphs is explained as whole graphs; use graphs=, not nodes=")
+    if not several and chosen is not None:
+        raise InputError("graphs= chooses from a list of graphs, but data is one graph")
+    count = len(data) if several else graphs.check(data).num_nodes
+    what = "graphs" if several else "nodes"
+    given = chosen if several else nodes
+    asked = np.sort(
+        np.arange(count) if given is None
+        else np.array([whole_number(one, f"each of {what}") for one in given], dtype=np.int64)
+    )  # fmt: skip
+    if not len(asked):
+        raise InputError(f"{what} must name at least one, got none")
+    if asked[0] < 0 or asked[-1] >= count:
+        wrong = asked[0] if asked[0] < 0 else asked[-1]
+        raise InputError(f"{what} must be from 0 to {count - 1}, got {wrong}")
+    if (asked[1:] == asked[:-1]).any():
+        twice = int(asked[1:][asked[1:] == asked[:-1]][0])
+        raise InputError(f"{what} must name each one once, got {twice} twice")
+    return ("graph" if several else "node"), asked
+
+
+def _identity(job: Job, asked: Ids, chosen: dict[str, Any], part: int) -> dict[str, Any]:
+    several = list(job.data) if job.kind == "graph" else [job.data]
+    return {
+        "model": identity.of_model(job.model),
+        "graph": {
+            "sha256": identity.of_graphs(several),
+            "graphs": len(several),
+            "nodes": sum(one.x.shape[0] for one in several),
+            "edges": sum(one.edge_index.shape[1] for one in several),
+        },
+        "setting": identity.settings(chosen),
+        "seed": job.options["seed"],
+        "queries": {
+            "kind": job.kind,
+            "count": len(asked),
+            "sha256": hashlib.sha256(asked.tobytes()).hexdigest(),
+        },
+        "part": part,
+        "version": identity.versions(),
+    }
+
+
+def _same_run(folder: Folder, who: dict[str, Any]) -> None:
+    there = folder.read_manifest().get("identity", {})
+    differ = identity.differences(there, who)
+    if differ:
+        raise DataError(
+            f"{folder.path} holds another run; what differs: {'; '.join(differ)}. "
+            f"Choose another folder, or ask for what that run is"
+        )
+
+
+class _Meter:
+    """Counts for the bar and for other terminals."""
+
+    def __init__(self, ledger: Ledger, bar: Progress, task: TaskID, command: str | None) -> None:
+        self._ledger, self._bar, self._task, self._command = ledger, bar, task, command
+        self._begun, self._told, self._answered = time.monotonic(), 0.0, 0
+        self._failed = int((ledger.failed & ledger.done).sum())
+        self._tell()
+
+    def count(self, answer: Answer) -> None:
+        self._answered += len(answer.queries)
+        self._failed += int(columns.failed(answer.rows).sum())
+        self._bar.update(
+            self._task, advance=len(answer.queries), failed=self._failed, rate=f"{self.rate:.1f}"
+        )
+        if time.monotonic() - self._told > 1:
+            self._tell()
+
+    @property
+    def rate(self) -> float:
+        """Queries a second since this process began."""
+        return self._answered / max(time.monotonic() - self._begun, 1e-9)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, style="yellow", markup=False, soft_wrap=True)
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        self._ledger.folder.note({"rate": self.rate, "command": self._command})
+
+
+@contextmanager
+def _display(ledger: Ledger, progress: bool | None, command: str | None) -> Iterator[_Meter]:
+    shown = sys.stderr.isatty() if progress is None else progress
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}/s"), TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        console=Console(stderr=True, highlight=False), transient=True, disable=not shown,
+    )  # fmt: skip
+    with bar:
+        done = int(ledger.done.sum())
+        task = bar.add_task(
+            "explaining", total=len(ledger.asked), completed=done, rate="-",
+            failed=int((ledger.failed & ledger.done).sum()),
+        )  # fmt: skip
+        meter = _Meter(ledger, bar, task, command)
+        for damaged in ledger.damaged:
+            meter.say(f"{damaged}; its queries are answered anew")
+        yield meter
+
+
+def _work(job: Job, engine: Engine, ledger: Ledger, meter: _Meter) -> None:
+    if ledger.done.all():
+        return
+    portions, shelf = Portions(ledger), Shelf(ledger)
+    try:
+        with closing(engine.answers(job, portions.take)) as answers:  # type: ignore[type-var]  # generators
+            for one in answers:
+                if isinstance(one, Lost):
+                    given_up = portions.put_back(one.queries)
+                    if not given_up:
+                        continue
+                    reason = ModelError(f"its worker was lost {TRIES} times; too little memory?")
+                    rows = columns.to_table(given_up, [Failure(q, reason) for q in given_up])
+                    answer = Answer(tuple(given_up), rows, 0.0)
+                else:
+                    answer = one
+                    portions.learn(answer)
+                shelf.add(answer)
+                meter.count(answer)
+    finally:
+        # Also after Ctrl-C: what was answered is kept.
+        shelf.flush()

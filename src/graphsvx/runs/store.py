@@ -1,0 +1,240 @@
+"""The folder of a run: a manifest, and Parquet files that are written whole or not at all.
+
+    run.json            what the run is: hashes, settings, seed, versions
+    queries.parquet     what is asked, in order
+    parts/00012-<sha256>.parquet    finished blocks of queries
+    pieces/00012-<sha256>.parquet   rows of blocks that are not finished yet
+    progress.json       for other terminals: how fast, since when
+
+A file's name holds the start of the SHA-256 of its content, so a damaged file is known without
+an index beside it, and a rename is all that makes it count. Blocks are cut by the order of
+queries alone, so a finished folder is the same whoever worked on it, in whatever order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphsvx.errors import DataError
+from graphsvx.files import written_whole
+from graphsvx.graph import Ids
+from graphsvx.runs import columns
+
+try:
+    import fcntl
+except ImportError:  # Windows: the user sees to it that one process writes at a time
+    fcntl = None  # type: ignore[assignment]  # checked before every use
+
+FORMAT, VERSION = "graphsvx.run", 1
+_NAME = re.compile(r"(\d{5,})-([0-9a-f]{16})\.parquet")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file with rows of one block."""
+
+    path: Path
+    block: int
+
+    def read(self, names: list[str] | None = None) -> pa.Table:
+        """Its rows; a DataError if its content is not what its name says."""
+        try:
+            content = self.path.read_bytes()
+            if _digest(content) != self.path.stem.partition("-")[2]:
+                raise DataError(f"{self.path} is damaged (its checksum is another)")
+            # Not the path: a folder called x=1 would add a column.
+            return pq.read_table(pa.BufferReader(content), columns=names, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{self.path} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a run is kept."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """Written last when a run is begun: a folder without it is no run."""
+        return self.path / "run.json"
+
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        return self.manifest.is_file()
+
+    def create(self, manifest: Mapping[str, Any], asked: Ids) -> None:
+        """Begin a run."""
+        if self.path.exists() and any(self.path.iterdir()):
+            strange = sorted(one.name for one in self.path.iterdir())
+            ours = {"queries.parquet", "parts", "pieces", "progress.json", "lock"}
+            if not all(one in ours or one.startswith(".part-") for one in strange):
+                raise DataError(
+                    f"{self.path} is not empty and holds no run (it has {', '.join(strange[:3])}); "
+                    f"choose another folder"
+                )
+        for name in ("parts", "pieces"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(asked)})))
+        text = json.dumps({"format": FORMAT, "version": VERSION, **manifest}, indent=2)
+        _write(self.manifest, text.encode())
+
+    def read_manifest(self) -> dict[str, Any]:
+        """What the run is."""
+        try:
+            record = json.loads(self.manifest.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(f"{self.path} holds no run: there is no run.json in it") from None
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.manifest} cannot be read: {error}") from error
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise DataError(f"{self.manifest} is no manifest of a run")
+        if record.get("version") != VERSION:
+            raise DataError(
+                f"{self.manifest} has version {record.get('version')}, this graphsvx reads "
+                f"{VERSION}; use the graphsvx that wrote it"
+            )
+        return record
+
+    def read_queries(self) -> Ids:
+        """What is asked, in order."""
+        path = self.path / "queries.parquet"
+        try:
+            return np.asarray(pq.read_table(path)["query"].to_numpy())
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{path} cannot be read: {error}") from error
+
+    def files(self, block: int | None = None) -> list[Kept]:
+        """All files with rows, or those of one block; finished blocks first."""
+        start = "" if block is None else f"{block:05d}-"
+        found = []
+        for name in ("parts", "pieces"):
+            for path in sorted((self.path / name).glob(f"{start}*.parquet")):
+                match = _NAME.fullmatch(path.name)
+                if match:
+                    found.append(Kept(path, int(match[1])))
+        return found
+
+    def keep(self, block: int, rows: pa.Table, finished: bool) -> Kept:
+        """Write rows of a block; on return they survive whatever happens."""
+        content = _parquet(rows.cast(columns.SCHEMA))
+        place = "parts" if finished else "pieces"
+        path = self.path / place / f"{block:05d}-{_digest(content)}.parquet"
+        _write(path, content)
+        return Kept(path, block)
+
+    def sweep(self) -> None:
+        """Remove what writers left that were killed."""
+        for place in (self.path, self.path / "parts", self.path / "pieces"):
+            for path in place.glob(".part-*"):
+                path.unlink(missing_ok=True)
+
+    def note(self, progress: Mapping[str, Any]) -> None:
+        """Tell other terminals; a disk that is full must not stop a run for this."""
+        try:
+            with written_whole(self.path / "progress.json") as part:
+                part.write_text(json.dumps(progress), encoding="utf-8")
+        except OSError:
+            return
+
+    def read_note(self) -> dict[str, Any]:
+        """The last thing that was told, or nothing."""
+        try:
+            found = json.loads((self.path / "progress.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One writer at a time; the system frees the lock of a writer that was killed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        _held.add(handle)
+        try:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise DataError(
+                        f"another process is working on {self.path}; wait for it, or stop it"
+                    ) from None
+            yield
+        finally:
+            _held.discard(handle)
+            os.close(handle)
+
+    def in_use(self) -> bool:
+        """Whether a process is working on it."""
+        if fcntl is None or not (self.path / "lock").exists():
+            return False
+        handle = os.open(self.path / "lock", os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+
+# A lock belongs to all who hold its file open: workers must not outlive it with theirs.
+_held: set[int] = set()
+
+
+def _let_go() -> None:
+    for handle in _held:
+        os.close(handle)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole, and on the disk itself before the name is there: power may fail too."""
+    try:
+        with written_whole(path) as part, part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if os.name == "posix":
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise DataError(
+            f"cannot write to {path.parent}: {error.strerror or error}; what was finished before "
+            f"is kept, and the same command goes on from there once there is room"
+        ) from error
+
+
+def merge(kept: list[Kept], rows: pa.Table) -> pa.Table:
+    """The rows of one block, from its files and new ones."""
+    return columns.merged([*(one.read() for one in kept), rows])
