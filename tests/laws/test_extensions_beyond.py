@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphsvx import GraphSVX, explain
 from graphsvx.explain import Lasso
+from graphsvx.explain.selective import kernel_gram
 from graphsvx.masks import All, Auto, Paired, Random
 from tests.laws.extended import (
     Bilinear,
@@ -387,6 +391,23 @@ def test_the_players_that_matter_are_the_chosen_ones() -> None:
             e = explain(Adds(), data, node=0, method=method, scale="value")
             chosen = {i: v for i, v in e.nodes.items() if v != 0}
             assert chosen == pytest.approx({4: 2.0, 9: -1.0}, abs=1e-9)
+
+
+@pytest.mark.parametrize("players", [1, 2, 3, 6])
+def test_the_closed_form_of_the_kernels_second_moments(players: int) -> None:
+    """E[z z'] over all coalitions, each with its kernel weight."""
+    if players == 1:
+        assert kernel_gram(1).tolist() == [[0.5]]
+        return
+    total, moments = 0.0, torch.zeros(players, players, dtype=torch.float64)
+    for size in range(1, players):
+        for chosen in combinations(range(players), size):
+            weight = (players - 1) / (comb(players, size) * size * (players - size))
+            z = torch.zeros(players, dtype=torch.float64)
+            z[list(chosen)] = 1
+            moments += weight * z[:, None] * z
+            total += weight
+    torch.testing.assert_close(torch.from_numpy(kernel_gram(players)), moments / total)
 
 
 def test_validation_chooses_few_of_many_noisy_rows() -> None:
