@@ -1,0 +1,51 @@
+"""python -m benchmarks: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import error, machine, report, speed
+from graphsvx.files import written_whole
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a look that it works, no figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--only", choices=("speed", "error"), help="one of the two")
+    parser.add_argument("--docs", action="store_true", help="write docs/results/{speed,error}.md")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"machine": machine.describe()}
+    if chosen.only != "error":
+        plan = speed.Plan.quick() if chosen.quick else speed.Plan()
+        found["speed"] = speed.measure(plan)
+        print(report.table(found["speed"]["lines"]))
+    if chosen.only != "speed":
+        small: dict[str, Any] = {
+            "each": 1,
+            "sizes": range(12, 14),
+            "seeds": 1,
+            "budgets": (50, 100),
+        }
+        found["error"] = error.measure(**(small if chosen.quick else {}))
+        print(report.error_table(found["error"]["errors"]))
+    if chosen.json:
+        with written_whole(chosen.json) as part:
+            part.write_text(json.dumps(found, indent=1) + "\n")
+    if chosen.docs:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        for name, write in (("speed", report.write_speed), ("error", report.write_error)):
+            if name in found:
+                write(found[name], found["machine"], RESULTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""How others do it, written plainly: the same coalitions, model and node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.utils import k_hop_subgraph
+
+import graphsvx
+from graphsvx import GraphSVX
+from graphsvx.explain import WLS
+from graphsvx.game import FunctionGame
+from graphsvx.masks import Masks, Paired
+
+
+@dataclass(frozen=True)
+class SameRows:
+    """Coalitions that do not depend on the graph, so that every contender can play them.
+
+    What was drawn for each game is kept in `rows`.
+    """
+
+    rows: dict[str, Masks] = field(default_factory=dict)
+    separate = True
+
+    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:
+        blank = FunctionGame(lambda rows: torch.zeros(len(rows)), game.players)
+        drawn = Paired()(blank, budget, rng)
+        self.rows[game.side] = drawn
+        return replace(drawn, states=game.states(drawn.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A node, and the coalitions of features and of nodes to be played for it."""
+
+    model: nn.Module
+    graph: Data
+    node: int
+    features: np.ndarray
+    nodes: np.ndarray
+    target: int
+    rows: dict[str, Masks]
+    mean: Tensor
+
+    @staticmethod
+    def of(model: nn.Module, graph: Data, node: int, samples: int) -> Task:
+        mask = SameRows()
+        e = graphsvx.explain(model, graph, node=node, method=same(samples, mask))
+        return Task(
+            model, graph, node, e.feature_ids.numpy(), e.node_ids.numpy(), e.target, mask.rows,
+            graph.x.double().mean(0).to(graph.x.dtype),
+        )  # fmt: skip
+
+    def coalitions(self) -> list[tuple[str, np.ndarray]]:
+        """For each game all rows, the empty and the full one first."""
+        found = []
+        for side, masks in self.rows.items():
+            ends = np.zeros((2, masks.rows.shape[1]), dtype=bool)
+            ends[1] = True
+            found.append((side, np.concatenate([ends, masks.rows])))
+        return found
+
+    def credit(self, values: dict[str, Tensor]) -> dict[int | str, float]:
+        """The regression that all contenders share."""
+        credit: dict[int | str, float] = {}
+        for side, masks in self.rows.items():
+            y = values[side].double()[:, None]
+            fit = WLS()(masks, y[2:], y[0], y[1])
+            names = self.nodes.tolist() if side == "nodes" else [f"x{i}" for i in self.features]
+            credit.update(zip(names, fit.values[0].tolist(), strict=True))
+        return credit
+
+
+def same(samples: int, mask: Any) -> GraphSVX:
+    """Our engine on given rows, with the plain regression."""
+    return GraphSVX(samples=samples, mask=mask, regression=WLS())
+
+
+def ours(task: Task, samples: int) -> dict[int | str, float]:
+    e = graphsvx.explain(task.model, task.graph, node=task.node, method=same(samples, SameRows()))
+    credit: dict[int | str, float] = dict(e.nodes)
+    credit.update({f"x{i}": value for i, value in e.features.items()})
+    return credit
+
+
+@torch.no_grad()
+def one_by_one(task: Task) -> dict[int | str, float]:
+    """One call a coalition on the whole graph."""
+    source, target = task.graph.edge_index
+    values = {}
+    for side, rows in task.coalitions():
+        scores = []
+        for row in torch.from_numpy(rows):
+            x, edges = task.graph.x, task.graph.edge_index
+            on = torch.ones(task.graph.num_nodes, dtype=torch.bool)
+            if side == "features":
+                x = x.clone()
+                off = torch.from_numpy(task.features)[~row]
+                x[task.node, off] = task.mean[off]
+                on[torch.from_numpy(task.nodes)] = False
+            else:
+                on[torch.from_numpy(task.nodes)[~row]] = False
+            edges = edges[:, on[source] & on[target]]
+            scores.append(task.model(x, edges)[task.node].softmax(-1)[task.target])
+        values[side] = torch.stack(scores)
+    return task.credit(values)
+
+
+@torch.no_grad()
+def replicated(task: Task, depth: int, room: int = 256 * 2**20) -> dict[int | str, float]:
+    """Batches of copies of the neighbourhood, each with all of its features.
+
+    Nodes beyond the neighbourhood, which a GCN counts, are not copied: one set serves a batch.
+    """
+    graph = task.graph
+    inside, _, place, _ = k_hop_subgraph(task.node, depth, graph.edge_index,
+                                         num_nodes=graph.num_nodes)  # fmt: skip
+    member = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    member[inside] = True
+    edges = graph.edge_index[:, member[graph.edge_index[1]]]
+    beyond = edges[0][~member[edges[0]]].unique()
+    size = len(inside)
+    local = torch.full((graph.num_nodes,), -1)
+    local[inside] = torch.arange(size)
+    local[beyond] = torch.arange(len(beyond)) + size
+    source, target = local[edges[0]], local[edges[1]]
+    near = source < size
+    own, centre = graph.x[inside], int(place)
+    players, features = local[torch.from_numpy(task.nodes)], torch.from_numpy(task.features)
+    step = max(1, room // (own.numel() * own.element_size()))
+    values = {}
+    for side, rows in task.coalitions():
+        scores = []
+        for chunk in torch.from_numpy(rows).split(step):
+            count = len(chunk)
+            x = own.repeat(count, 1)
+            on = torch.ones(count, size + len(beyond), dtype=torch.bool)
+            if side == "features":
+                at = torch.arange(count) * size + centre
+                x[at[:, None], features] = torch.where(
+                    chunk, own[centre, features], task.mean[features]
+                )
+                on[:, players] = False
+            else:
+                on[:, players] = chunk
+            kept = on[:, source] & on[:, target]
+            copy, edge = kept.nonzero(as_tuple=True)
+            start = torch.where(near[edge], source[edge] + copy * size,
+                                source[edge] - size + count * size)  # fmt: skip
+            ends = torch.stack([start, target[edge] + copy * size])
+            out = task.model(torch.cat([x, graph.x[beyond]]), ends)
+            picked = out[torch.arange(count) * size + centre]
+            scores.append(picked.softmax(-1)[:, task.target])
+        values[side] = torch.cat(scores)
+    return task.credit(values)
+
+
+def gnn_explainer(model: nn.Module, graph: Data, node: int) -> Tensor:
+    """PyG's own, with the number of epochs that it has by default."""
+    explainer = Explainer(
+        model,
+        GNNExplainer(epochs=100),
+        explanation_type="model",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification", "task_level": "node", "return_type": "raw",
+        },
+    )  # fmt: skip
+    return explainer(graph.x, graph.edge_index, index=node).edge_mask
+
+
+def kernel_shap(game: Any, target: int, samples: int) -> np.ndarray:
+    """`shap.KernelExplainer` on the same game, its own sampling and regression."""
+    import shap  # noqa: PLC0415  (slow to import)
+
+    def value(z: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return game.values(game.states(z > 0.5))[:, target].numpy()
+
+    explainer = shap.KernelExplainer(value, np.zeros((1, game.players)))
+    found = explainer.shap_values(
+        np.ones((1, game.players)), nsamples=samples, l1_reg=False, silent=True
+    )
+    return np.asarray(found)[0]

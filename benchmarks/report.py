@@ -1,0 +1,141 @@
+"""Results as Markdown with a log-log plot each, and the JSON that both are made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from graphsvx.files import written_whole
+
+HEAD = "Made by `./scripts/bench --docs`; the figures are in `{name}.json` beside this file.\n"
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """The speed table, for the terminal and for the page."""
+    head = "| contender | where | theirs | ours | ratio | wanted | met | nodes | check |\n"
+    rows = [head, "|---|---|---|---|---|---|---|---|---|\n"]
+    for line in lines:
+        rows.append(
+            f"| {line['contender']} | {line['where']} | {_time(line['theirs'])} "
+            f"| {_time(line['ours'])} | **{_ratio(line)}** | {line['wanted']} "
+            f"| {'yes' if line['met'] else 'NO'} | {line['nodes']} | {line['check']} |\n"
+        )
+    return "".join(rows)
+
+
+def _ratio(line: dict[str, Any]) -> str:
+    return f"{line['ratio']:.0f}x" if line["ratio"] >= 10 else f"{line['ratio']:.2g}x"
+
+
+def _short(line: dict[str, Any]) -> str:
+    return f"- {line['contender']}, {line['where']}: {_ratio(line)}, wanted {line['wanted']}.\n"
+
+
+def error_table(errors: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Median relative squared errors; the lowest of each budget in bold."""
+    budgets = list(next(iter(errors.values())))
+    best = {b: min(row[b]["median"] for row in errors.values()) for b in budgets}
+    rows = [f"| estimator | {' | '.join(budgets)} |\n", f"|---|{'---|' * len(budgets)}\n"]
+    for name, row in errors.items():
+        cells = []
+        for budget in budgets:
+            value = row[budget]["median"]
+            text = f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"
+            cells.append(f"**{text}**" if value == best[budget] else text)
+        rows.append(f"| {name} | {' | '.join(cells)} |\n")
+    return "".join(rows)
+
+
+def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -> None:
+    hub = result["hub"]
+    missed = [line for line in result["lines"] if not line["met"]]
+    text = [
+        "# Speed\n\n", HEAD.format(name="speed"), "\n", _machine(machine),
+        "\nOne torch thread. Contenders take turns; times are medians over repeats and nodes, "
+        "ratios medians over nodes. In the lines with a number of rows all contenders play the "
+        "same coalitions and share the regression, and their credit is compared; `default` is "
+        "`explain()` as it comes (1,000 calls, exact where that is enough).\n\n",
+        table(result["lines"]),
+        "\n![Seconds of the contenders against ours](speed.png)\n\n## Memory\n\n",
+        f"A hub with {hub['leaves']:,} neighbours: the peak resident set grows by "
+        f"{hub['MiB']:.0f} MiB (the setting allows {hub['allowed MiB']}), "
+        f"in {hub['seconds']:.1f} s.\n",
+        "\n## Where it falls short\n\n",
+        *(map(_short, missed) if missed else ["Nowhere in this run.\n"]),
+    ]  # fmt: skip
+    _write(folder / "speed.md", "".join(text))
+    _write(folder / "speed.json", json.dumps({"machine": machine, **result}, indent=1) + "\n")
+    _plot_speed(result["lines"], folder / "speed.png")
+
+
+def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -> None:
+    games = ", ".join(f"{count} from {name}" for name, count in result["games"].items())
+    low, high = result["players"]
+    text = [
+        "# Error against model calls\n\n", HEAD.format(name="error"), "\n", _machine(machine),
+        f"\nMedian over games and {result['seeds']} seeds of the squared error relative to the "
+        f"squared norm of the Shapley values, which are known by brute force. "
+        f"{sum(result['games'].values())} games with {low} to {high} players: {games}. A call is a "
+        f"distinct coalition that goes through the model; who asks for one twice is not charged "
+        f"again. The first line may also merge coalitions that give the same perturbed graph and "
+        f"is exact where that is enough; the second knows nothing of the graph, like the others. "
+        f"The estimator was chosen on other games than these.\n\n",
+        error_table(result["errors"]),
+        "\n![Error against calls](error.png)\n",
+    ]  # fmt: skip
+    _write(folder / "error.md", "".join(text))
+    _write(folder / "error.json", json.dumps({"machine": machine, **result}, indent=1) + "\n")
+    _plot_error(result["errors"], folder / "error.png")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.1f} ms"
+
+
+def _machine(machine: dict[str, str]) -> str:
+    return "".join(f"- {name}: {value}\n" for name, value in machine.items())
+
+
+def _write(path: Path, text: str) -> None:
+    with written_whole(path) as part:
+        part.write_text(text)
+
+
+def _figure() -> tuple[Any, Any]:
+    from matplotlib.figure import Figure  # noqa: PLC0415  (slow to import)
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _save(figure: Any, path: Path) -> None:
+    with written_whole(path) as part:
+        figure.savefig(part, dpi=120, format="png")
+
+
+def _plot_speed(lines: list[dict[str, Any]], path: Path) -> None:
+    figure, axes = _figure()
+    for kind in dict.fromkeys(line["contender"] for line in lines):
+        some = [line for line in lines if line["contender"] == kind]
+        axes.loglog([x["ours"] for x in some], [x["theirs"] for x in some], "o", label=kind)
+    ends = [1e-3, 1.0]
+    for factor, style in ((1, "-"), (10, "--"), (100, ":")):
+        axes.loglog(
+            ends, [factor * e for e in ends], style, color="grey", lw=0.8, label=f"{factor}x"
+        )
+    axes.set(xlabel="graphsvx, seconds (last kinds: the reference)", ylabel="contender, seconds")
+    axes.legend(fontsize="x-small")
+    _save(figure, path)
+
+
+def _plot_error(errors: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    figure, axes = _figure()
+    for name, row in errors.items():
+        calls = [int(budget) for budget in row]
+        ours = name.startswith("graphsvx")
+        medians = [max(cell["median"], 1e-12) for cell in row.values()]
+        axes.loglog(calls, medians, "o-" if ours else "s--", lw=2 if ours else 1, label=name)
+    axes.set(xlabel="model calls", ylabel="median relative squared error")
+    axes.legend(fontsize="x-small")
+    _save(figure, path)

@@ -1,0 +1,328 @@
+"""Time of one explanation against peers."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+import graphsvx
+from benchmarks import contenders, worlds
+from benchmarks.contenders import Task
+from benchmarks.timing import take_turns
+from graphsvx import GraphSVX, methods
+from graphsvx.model import Model
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table."""
+
+    contender: str
+    where: str
+    theirs: float
+    """Median seconds (of explanations, over nodes and repeats)."""
+    ours: float
+    ratio: float
+    """Median over nodes of theirs / ours."""
+    wanted: str
+    met: bool
+    check: str
+    """What the explanations were compared with, and how far they were from it."""
+    nodes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _far(a: dict[Any, float], b: dict[Any, float]) -> float:
+    return max((abs(a[key] - b[key]) for key in b), default=0.0)
+
+
+def _line(
+    contender: str, where: str, times: list[tuple[float, float]], wanted: float, check: str
+) -> Line:
+    ratios = [theirs / ours for theirs, ours in times]
+    ratio = median(ratios)
+    return Line(
+        contender, where, median(t for t, _ in times), median(o for _, o in times), ratio,
+        f"{wanted:g}x", ratio >= wanted, check, len(times),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    nodes: int = 5
+    slow_nodes: int = 3
+    repeats: int = 5
+    sizes: tuple[int, int] = (10**4, 10**6)
+    scale: float = 1.0
+    """Share of the rows, for a quick look."""
+    leaves: int = 20_000
+
+    @staticmethod
+    def quick() -> Plan:
+        return Plan(nodes=1, slow_nodes=1, repeats=1, sizes=(10**3, 10**4), scale=0.05, leaves=500)
+
+
+def same_rows(plan: Plan) -> list[Line]:
+    """Contenders that play the same coalitions."""
+    lines = []
+    for name, model, samples, wanted in (
+        ("ba-shapes", None, 400, 100), ("tree-cycles", None, 1400, 100), ("cora", "gcn", 1000, 100),
+    ):  # fmt: skip
+        here = worlds.world(name, model)
+        lines.append(
+            _against(
+                here,
+                int(samples * plan.scale),
+                plan.slow_nodes,
+                plan.repeats,
+                wanted,
+                "one call per coalition, whole graph",
+                contenders.one_by_one,
+                slow=True,
+            )
+        )
+    for name, model, samples, wanted in (("cora", "gcn", 1000, 10), ("cora", "gat", 1000, 5)):
+        here = worlds.world(name, model)
+        lines.append(
+            _against(
+                here,
+                int(samples * plan.scale),
+                plan.nodes,
+                plan.repeats,
+                wanted,
+                "replicated batch, repeated features",
+                lambda task: contenders.replicated(task, depth=2),
+                slow=False,
+            )
+        )
+    return lines
+
+
+def _against(
+    here: worlds.World, samples: int, nodes: int, repeats: int, wanted: float, name: str,
+    theirs: Callable[[Task], dict[Any, float]], slow: bool,
+) -> Line:  # fmt: skip
+    times, far = [], 0.0
+    for node in here.eligible[:nodes].tolist():
+        task = Task.of(here.model, here.graph, node, samples)
+        runs = {
+            "theirs": lambda task=task: theirs(task),
+            "ours": lambda task=task: contenders.ours(task, samples),
+        }
+        laps = take_turns(runs, repeats, frozenset({"theirs"} if slow else ()))
+        far = max(far, _far(laps["ours"].result, laps["theirs"].result))
+        times.append((laps["theirs"].median, laps["ours"].median))
+    if far > 1e-5:
+        raise AssertionError(f"{name} and graphsvx disagree by {far:.1e} on {here.name}")
+    check = f"same credit to {far:.0e}"
+    return _line(name, f"{here.name}, {samples} rows", times, wanted, check)
+
+
+def learned_masks(plan: Plan) -> list[Line]:
+    """GNNExplainer against our default, node by node."""
+    lines = []
+    for name in ("ba-shapes", "ba-community", "tree-cycles", "tree-grid"):
+        here = worlds.world(name)
+        method = GraphSVX(samples=int(1000 * plan.scale))
+        times, errors = [], []
+        for node in here.eligible[: plan.nodes].tolist():
+            runs = {
+                "theirs": partial(contenders.gnn_explainer, here.model, here.graph, node),
+                "ours": partial(graphsvx.explain, here.model, here.graph, node=node, method=method),
+            }
+            laps = take_turns(runs, max(1, min(plan.repeats, 3)), frozenset({"theirs"}))
+            times.append((laps["theirs"].median, laps["ours"].median))
+            errors.append(_reference_error(here, node, laps["ours"].result, plan))
+        check = f"ours to the reference: {median(errors):.0e} (median relative squared)"
+        lines.append(_line("GNNExplainer, 100 epochs", f"{name}, default", times, 5, check))
+    return lines
+
+
+def _reference_error(here: worlds.World, node: int, e: Any, plan: Plan) -> float:
+    """Against the exact values, or 20 times the calls where there are too many coalitions."""
+    if e.certificate.exact:
+        return 0.0
+    method = GraphSVX(samples=int(20_000 * plan.scale))
+    best = graphsvx.explain(here.model, here.graph, node=node, method=method, seed=1)
+    gap = (e.node_values - best.node_values).pow(2).sum() / best.node_values.pow(2).sum()
+    return float(gap)
+
+
+def kernel_explainer(plan: Plan) -> Line:
+    """`shap.KernelExplainer` on our own (fast) game against all of ours."""
+    here = worlds.world("cora", "gcn")
+    samples = int(1000 * plan.scale)
+    times, errors = [], []
+    for node in here.eligible[: plan.nodes].tolist():
+
+        def theirs(node: int = node) -> np.ndarray:
+            game, target = worlds.node_game(here.model, here.graph, node)
+            return contenders.kernel_shap(game, target, samples)
+
+        def ours(node: int = node) -> Any:
+            method = GraphSVX(samples=samples, players="nodes")
+            return graphsvx.explain(here.model, here.graph, node=node, method=method)
+
+        laps = take_turns({"theirs": theirs, "ours": ours}, plan.repeats)
+        times.append((laps["theirs"].median, laps["ours"].median))
+        best = graphsvx.explain(
+            here.model, here.graph, node=node, seed=1,
+            method=GraphSVX(samples=20 * samples, players="nodes"),
+        ).node_values.numpy()  # fmt: skip
+        mine, other = laps["ours"].result.node_values.numpy(), laps["theirs"].result
+        scale = (best**2).sum()
+        errors.append((((mine - best) ** 2).sum() / scale, ((other - best) ** 2).sum() / scale))
+    a, b = (median(column) for column in zip(*errors, strict=True))
+    check = f"to the reference: ours {a:.0e}, theirs {b:.0e} (median relative squared)"
+    return _line("shap.KernelExplainer, same game", f"cora gcn nodes, {samples}", times, 3, check)
+
+
+def graph_size(plan: Plan) -> Line:
+    """The same neighbourhood in a small and in a large graph."""
+    small, large = (worlds.padded(size) for size in plan.sizes)
+    method = GraphSVX(samples=int(1000 * plan.scale))
+    times, far = [], 0.0
+    for node in range(plan.nodes):
+        runs = {
+            name: lambda here=here, node=node: graphsvx.explain(
+                here[0], here[1], node=node, method=method
+            )
+            for name, here in (("small", small), ("large", large))
+        }
+        take_turns(runs, 1)  # the index is built once per graph
+        laps = take_turns(runs, 2 * plan.repeats)
+        far = max(far, _far(laps["small"].result.nodes, laps["large"].result.nodes))
+        times.append((laps["large"].median, laps["small"].median))
+    ratio = median(large / small for large, small in times)
+    name = f"graph of {plan.sizes[1]:.0e} nodes against {plan.sizes[0]:.0e}".replace("e+0", "e")
+    return Line(
+        name, "same neighbourhood, GCN", median(t for t, _ in times), median(o for _, o in times),
+        ratio, "at most 1.2x", ratio <= 1.2, f"same credit to {far:.0e}", len(times),
+    )  # fmt: skip
+
+
+@dataclass
+class _Clock:
+    """Seconds in the model, split into checks and batches."""
+
+    checks: float = 0.0
+    batches: float = 0.0
+    survey: float = 0.0
+    checking: bool = False
+
+
+def forward_share(plan: Plan, name: str, model: str | None) -> tuple[Line, float]:
+    """All of an explanation against the model's own time on its batches; the checks' share."""
+    here = worlds.world(name, model)
+    method = GraphSVX(samples=int(1000 * plan.scale))
+    plain_call, plain_survey = Model.__call__, methods.survey
+    times, shares = [], []
+    for node in here.eligible[: plan.nodes].tolist():
+        graphsvx.explain(here.model, here.graph, node=node, method=method)
+        found = []
+        for _ in range(plan.repeats):
+            clock = _Clock()
+
+            def call(self: Model, *args: Any, clock: _Clock = clock, **kwargs: Any) -> Any:
+                start = time.perf_counter()
+                out = plain_call(self, *args, **kwargs)
+                spent = time.perf_counter() - start
+                if clock.checking:
+                    clock.checks += spent
+                else:
+                    clock.batches += spent
+                return out
+
+            def look(*args: Any, clock: _Clock = clock, **kwargs: Any) -> Any:
+                clock.checking, start = True, time.perf_counter()
+                out = plain_survey(*args, **kwargs)
+                clock.survey += time.perf_counter() - start
+                clock.checking = False
+                return out
+
+            with mock.patch.object(Model, "__call__", call), \
+                    mock.patch.object(methods, "survey", look):  # fmt: skip
+                start = time.perf_counter()
+                graphsvx.explain(here.model, here.graph, node=node, method=method)
+                total = time.perf_counter() - start
+            found.append((total, clock.batches, clock.survey))
+        total, batches, checks = (median(column) for column in zip(*found, strict=True))
+        times.append((total, batches))
+        shares.append(checks / total)
+    ratio = median(total / batches for total, batches in times)
+    line = Line(
+        "end to end against bare forward passes", f"{here.name}, default",
+        median(t for t, _ in times), median(b for _, b in times), ratio, "at most 1.3x",
+        ratio <= 1.3, f"field and checks: {100 * median(shares):.0f} % of the time", len(times),
+    )  # fmt: skip
+    return line, median(shares)
+
+
+def hub_memory(plan: Plan) -> dict[str, float]:
+    """Growth of the peak resident set while a hub is explained, in a process of its own."""
+    code = f"from benchmarks.speed import _hub; _hub({plan.leaves}, {int(1000 * plan.scale)})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900
+    )
+    grown, seconds = done.stdout.split()
+    return {
+        "leaves": plan.leaves,
+        "MiB": float(grown),
+        "allowed MiB": 512,
+        "seconds": float(seconds),
+    }
+
+
+def _hub(leaves: int, samples: int) -> None:
+    torch.set_num_threads(1)
+    model, graph = worlds.hub(leaves)
+    small, tiny = worlds.hub(20)
+    graphsvx.explain(small, tiny, node=0)
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    graphsvx.explain(model, graph, node=0, method=GraphSVX(samples=samples))
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print((after - before) / 1024, seconds)
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    """Everything, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        lines = [*same_rows(plan), *learned_masks(plan), kernel_explainer(plan), graph_size(plan)]
+        shares = {}
+        for name, model in (
+            ("cora", "gcn"),
+            ("cora", "gat"),
+            ("ba-shapes", None),
+            ("tree-grid", None),
+        ):
+            line, share = forward_share(plan, name, model)
+            lines.append(line)
+            shares[line.where] = share
+        return {
+            "lines": [line.to_json() for line in lines],
+            "checks": shares,
+            "hub": hub_memory(plan),
+        }
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,100 @@
+"""The bench runs from end to end and writes what it says; no times are asserted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN, GCNConv, global_max_pool
+
+from benchmarks import __main__ as bench
+from benchmarks import contenders, error, machine, report, speed, worlds
+
+pytest.importorskip("shap")
+pytest.importorskip("shapiq")
+
+
+class _OfGraphs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = GCNConv(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x, edge_index, batch=None):
+        return self.out(global_max_pool(self.conv(x, edge_index).relu(), batch))
+
+
+def _graph(nodes: int, links: int, features: int, seed: int) -> Data:
+    rng = torch.Generator().manual_seed(seed)
+    ends = torch.randint(0, nodes, (2, links), generator=rng)
+    ends = ends[:, ends[0] != ends[1]].unique(dim=1)
+    x = torch.randn(nodes, features, generator=rng)
+    return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], 1),
+                y=torch.arange(nodes) % 4)  # fmt: skip
+
+
+@pytest.fixture
+def _small_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Untrained models on random graphs in place of the zoo, which takes minutes to train."""
+
+    def ensure(name: str, model: str | None = None):
+        torch.manual_seed(0)
+        if name == "mutag":
+            graphs = tuple(_graph(13, 16, 4, seed) for seed in range(4))
+            return SimpleNamespace(model=_OfGraphs().eval(), dataset=SimpleNamespace(graphs=graphs))
+        graph = _graph(120, 150, 8, 0)
+        split = SimpleNamespace(test=torch.arange(60))
+        dataset = SimpleNamespace(graph=graph, graphs=(graph,), split=split, truth=None)
+        return SimpleNamespace(model=GCN(8, 8, 2, 4).eval(), dataset=dataset)
+
+    monkeypatch.setattr(worlds.zoo, "ensure", ensure)
+
+
+@pytest.mark.usefixtures("_small_zoo")
+def test_a_quick_run_writes_tables_pictures_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "docs")
+    bench.main(["--quick", "--docs", "--json", str(tmp_path / "all.json")])
+    found = json.loads((tmp_path / "all.json").read_text())
+    assert set(found) == {"machine", "speed", "error"}
+    assert all(line["theirs"] > 0 and line["ours"] > 0 for line in found["speed"]["lines"])
+    names = {path.name for path in (tmp_path / "docs").iterdir()}
+    assert names == {f"{a}.{b}" for a in ("speed", "error") for b in ("md", "json", "png")}
+    assert "| contender |" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_small_zoo")
+def test_contenders_that_play_the_same_rows_agree() -> None:
+    here = worlds.world("any")
+    for node in (3, 17):
+        task = contenders.Task.of(here.model, here.graph, node, 60)
+        ours = contenders.ours(task, 60)
+        for theirs in (contenders.one_by_one(task), contenders.replicated(task, depth=2)):
+            assert set(theirs) == set(ours)
+            assert speed._far(ours, theirs) < 1e-5
+
+
+def test_every_estimator_finds_a_known_answer_with_all_calls() -> None:
+    rng = np.random.default_rng(0)
+    game = worlds.Played("test", 5, rng.normal(size=32), None, 0)
+    truth = error.shapley(game.values)
+    assert truth.sum() == pytest.approx(game.values[-1] - game.values[0])
+    for name, estimate in error.estimators().items():
+        if "on the graph" in name or "permutation" in name or "SVARM" in name:
+            continue  # needs a graph, or never is exact
+        found, made = estimate(game, 32, 0)
+        assert made <= 33
+        if "Separate" not in name:
+            assert found == pytest.approx(truth, abs=1e-3), name
+
+
+def test_the_machine_is_described_without_names_of_hosts_or_folders() -> None:
+    text = str(machine.describe())
+    assert "/" not in text
+    assert report._machine(machine.describe()).count("\n") == 5
