@@ -11,6 +11,7 @@ from torch_geometric.nn import GraphConv, global_add_pool
 
 import graphsvx
 from graphsvx.baselines.xgnn import MUTAG_VALENCES, XGNN, Grown, Rules
+from graphsvx.data.real import ATOMS
 from graphsvx.errors import InputError, UnsupportedError
 
 MARKED, PLAIN = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
@@ -53,32 +54,23 @@ def test_the_other_class_gets_another_graph(known_graph):
 
 
 class Oxygens(nn.Module):
-    """Likes double neighbours of kind 2 (oxygen), so that valence is what stops it."""
+    """Likes neighbours of kind 1 (oxygen), so that valence is what stops it."""
 
     def __init__(self):
         super().__init__()
-        self.conv = GraphConv(7, 2)
+        self.conv = GraphConv(14, 2)
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.zero_()
-            self.conv.lin_rel.weight[1, 2] = 1.0
+            self.conv.lin_rel.weight[1, 1] = 1.0
 
     def forward(self, x, edge_index, batch):
         return global_add_pool(self.conv(x, edge_index), batch)
 
 
 def test_molecules_keep_their_valences():
-    kinds = tuple(tuple(row) for row in torch.eye(7).tolist())
-    data = Data(x=torch.eye(7), edge_index=torch.tensor([[0, 1], [1, 0]]))
-    method = XGNN(
-        candidates=kinds,
-        valences=MUTAG_VALENCES,
-        steps=15,
-        nodes=8,
-        episodes=20,
-        rollouts=0,
-        start=0,
-    )
+    data = Data(x=torch.eye(14), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    method = XGNN.molecules(steps=15, nodes=8, episodes=20, rollouts=0)
     e = graphsvx.explain(Oxygens(), data, graph=True, target=1, method=method)
     graph = as_networkx(e)
     assert len(graph) <= 8
@@ -86,6 +78,8 @@ def test_molecules_keep_their_valences():
     for node, degree in graph.degree():
         assert degree <= MUTAG_VALENCES[e.extra["graph"]["kinds"][node]]
     assert e.extra["graph"]["kinds"][0] == 0
+    assert len(MUTAG_VALENCES) == len(ATOMS)
+    assert MUTAG_VALENCES[ATOMS.index("N")] == 3
 
 
 def test_only_valid_edges_are_allowed():

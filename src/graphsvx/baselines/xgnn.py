@@ -7,7 +7,7 @@ which names the model, the class, and with its features the candidate nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.explanation import Explanation, Neighbourhood
 from graphsvx.query import Query
 
-MUTAG_VALENCES = (4, 3, 2, 1, 1, 1, 1)
-"""Bonds of C, N, O, F, I, Cl, Br: the order of MUTAG's one-hot features."""
+MUTAG_VALENCES = (4, 2, 1, 1, 3, 1, 1, 2, 3, 1, 1, 1, 1, 2)
+"""Bonds of C, O, Cl, H, N, F, Br, S, P, I, Na, K, Li, Ca: the order of `graphsvx.data`'s MUTAG."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +152,14 @@ class XGNN:
         source="Yuan et al. 2020",
         notes="validity rules are masks on actions, so that no invalid graph is ever made",
     )
+
+    @staticmethod
+    def molecules(**changes: Any) -> XGNN:
+        """For MUTAG: one-hot atoms with their valences, grown from a carbon."""
+        kinds = len(MUTAG_VALENCES)
+        atoms = tuple(tuple(float(i == j) for j in range(kinds)) for i in range(kinds))
+        given = {"candidates": atoms, "valences": MUTAG_VALENCES, "start": 0, "nodes": 12}
+        return XGNN(**{**given, **changes})
 
     def __post_init__(self) -> None:
         for name in ("steps", "nodes", "episodes", "degree", "hidden", "tries"):
@@ -316,32 +324,43 @@ class _Garden:
         return list(zip(self.scores(last).tolist(), last, strict=True))
 
     def train(self, policy: Policy) -> list[float]:
-        """REINFORCE with a moving average as baseline; the final score of every episode."""
+        """REINFORCE, rewards against their moving average; the final score of every episode."""
         optimiser = torch.optim.Adam(policy.parameters(), lr=self.settings.lr)
-        baseline: Tensor | None = None
-        history = []
-        for _ in range(self.settings.episodes):
+        mean, square, history = 0.0, 0.0, []
+        for episode in range(self.settings.episodes):
             graphs, logs = self.grow(policy, self.seedling(), self.settings.steps)
             if not graphs:
                 continue
             reward = self.rewards(policy, graphs)
             history.append(float(self.scores(graphs[-1:])))
-            baseline = reward.mean() if baseline is None else 0.9 * baseline + 0.1 * reward.mean()
-            loss = -(torch.stack(logs) * (reward - baseline).to(logs[0])).sum()
+            share = 1.0 if episode == 0 else 0.1
+            mean += share * (float(reward.mean()) - mean)
+            square += share * (float((reward**2).mean()) - square)
+            spread = max(square - mean**2, 0.0) ** 0.5 + 1e-3
+            gain = ((reward - mean) / spread).to(logs[0])
+            loss = -(torch.stack(logs) * gain).sum()
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+            loss.backward()
             optimiser.step()
         return history
+
+    def worth(self, graphs: list[Grown]) -> Tensor:
+        """What a graph is rewarded for: the log of a probability, any other score as it is.
+
+        Far from the class all probabilities are next to 0, but not their logarithms.
+        """
+        scores = self.scores(graphs)
+        return scores.clamp(min=1e-30).log() if self.query.model.scale == "probability" else scores
 
     def rewards(self, policy: Policy, graphs: list[Grown]) -> Tensor:
         """f(G_{t+1}) plus what completions of G_{t+1} come to on average."""
         if not self.settings.rollouts:
-            return self.scores(graphs) + self.scores(graphs[-1:])
+            return self.worth(graphs) + self.worth(graphs[-1:])
         ends = []
         with torch.no_grad():
             for done, graph in enumerate(graphs, start=1):
                 for _ in range(self.settings.rollouts):
                     more, _ = self.grow(policy, graph, self.settings.steps - done)
                     ends.append(more[-1] if more else graph)
-        final = self.scores(ends).reshape(len(graphs), -1).mean(1)
-        return self.scores(graphs) + final
+        final = self.worth(ends).reshape(len(graphs), -1).mean(1)
+        return self.worth(graphs) + final
