@@ -1,0 +1,278 @@
+"""`graphsvx run`: thousands of explanations, kept in a folder; `graphsvx report`: read them."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphsvx import data, registry, report, summary
+from graphsvx.cli import app
+from graphsvx.cli.explain import _model_and_graphs
+from graphsvx.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from graphsvx import runs
+
+EXAMPLES = """
+Examples:
+
+    graphsvx run ba-shapes --nodes 400-459 --out runs/houses
+
+    graphsvx run cora --model gat --nodes test --out runs/cora-gat --workers 2
+
+    graphsvx run ba-2motifs --graphs test --out runs/motifs
+
+    graphsvx run cora --nodes all --out runs/cora --engine ray --address auto
+
+    graphsvx run --status runs/cora-gat
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def run(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt)."),
+    ] = None,
+    *,
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="all, train, val, test, class:2, or numbers such as 3,7,10-20."),
+    ] = None,
+    graphs: Annotated[str | None, typer.Option(help="The same, for a set of many graphs.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where results go.")] = None,
+    model: Annotated[str | None, typer.Option(help="The zoo's model: gcn, gat, ...")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A checkpoint of the zoo (.safetensors).")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="The explainer: " + ", ".join(registry.names()) + ".")
+    ] = "graphsvx",
+    samples: Annotated[
+        int | None, typer.Option(help="Model calls that the explainer may make.")
+    ] = None,
+    hops: Annotated[int | None, typer.Option(help="How far away nodes play.")] = None,
+    target: Annotated[
+        int | None, typer.Option(help="The class to explain; by default the predicted one.")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
+    ] = "probability",
+    seed: Annotated[int, typer.Option(help="Of the explainer.")] = 0,
+    model_seed: Annotated[int, typer.Option(help="Of the data set and its model.")] = 0,
+    engine: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="How many; by default one for each core.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Ray: an existing cluster, such as auto.")
+    ] = None,
+    part: Annotated[int, typer.Option(min=1, help="Queries in one Parquet file.")] = 256,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try queries again that failed.")
+    ] = False,
+    status: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Only say how far a run is.")
+    ] = None,
+) -> None:
+    """Explain many predictions and keep them; the same command goes on where it stopped."""
+    from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
+
+    if status is not None:
+        if dataset is not None or out is not None:
+            raise InputError("--status only looks at a run; leave out the data set and --out")
+        _show_status(runs.open(status).status(), status)
+        return
+    if dataset is None or out is None:
+        raise InputError(
+            "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
+        )
+    where = _engine(engine, workers, address)
+    settings = {
+        name: value for name, value in (("samples", samples), ("hops", hops)) if value is not None
+    }
+    chosen = registry.method(method, **settings)
+    net, about, names = _model_and_graphs(dataset, model, checkpoint, model_seed)
+    whole = not isinstance(about, Data)
+    if (nodes if whole else graphs) is not None:
+        right, wrong = ("--graphs", "--nodes") if whole else ("--nodes", "--graphs")
+        raise InputError(f"{dataset} is explained by {right}, not by {wrong}")
+    words = (graphs if whole else nodes) or "all"
+    asked = _chosen(words, dataset, model_seed, about)
+    command = shlex.join(["graphsvx", *sys.argv[1:]])
+    with _stopped_by_signals():
+        try:
+            done = runs.start(
+                net, list(about) if whole else about, **{"graphs" if whole else "nodes": asked},
+                out=out, method=chosen, engine=where, seed=seed, retry_failed=retry_failed,
+                part=part, command=command, target=target, scale=scale, class_names=names,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            _say(f"stopped; what is done is kept in {out}. To go on:")
+            _say(command)
+            raise typer.Exit(130) from None
+    _show_status(done.status(), out)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """A batch system that ends a job is a user who presses Ctrl-C."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: nobody sends signals here
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _engine(name: str, workers: int | None, address: str | None) -> runs.Engine:
+    from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
+
+    if name == "ray":
+        return runs.Ray(address=address, workers=workers)
+    if name != "local":
+        raise InputError(f"--engine must be local or ray, got {name!r}")
+    if address is not None:
+        raise InputError("--address is a Ray cluster's; add --engine ray")
+    return runs.Local(workers)
+
+
+def _chosen(words: str, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Any:
+    """Which nodes or graphs: a part of the split, a class, or numbers."""
+    if words == "all":
+        return None
+    if words in ("train", "val", "test"):
+        if dataset not in data.names():
+            raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
+        return data.load(dataset, seed).split.parts()[words]
+    kind, _, rest = words.partition(":")
+    if kind == "class":
+        return _of_class(_number(rest), dataset, seed, about)
+    found: list[int] = []
+    for one in words.split(","):
+        first, dash, last = one.strip().partition("-")
+        found += range(_number(first), _number(last if dash else first) + 1)
+    return found
+
+
+def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Tensor:
+    labels = (
+        data.load(dataset, seed).labels if dataset in data.names() else getattr(about, "y", None)
+    )
+    if not isinstance(labels, Tensor):
+        raise InputError(f"{dataset} has no classes to choose by")
+    found = (labels == wanted).nonzero()[:, 0]
+    if not len(found):
+        raise InputError(f"{dataset} has nothing of class {wanted}")
+    return found
+
+
+def _number(word: str) -> int:
+    if not word.strip().isdecimal():
+        raise InputError(
+            f"choose by all, train, val, test, class:2 or numbers such as 3,7,10-20; got {word!r}"
+        )
+    return int(word)
+
+
+def _show_status(now: runs.Status, folder: Path) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    parts = [f"{now.done} of {now.total} explained", f"{now.failed} failed", now.state]
+    if now.rate:
+        parts.append(f"{now.rate:.1f} a second")
+    if now.seconds_left is not None:
+        parts.append(f"{_duration(now.seconds_left)} left")
+    console.print(f"{folder}: {', '.join(parts)}", markup=False)
+    if now.command is not None and now.state != "running":
+        if now.left:
+            console.print(f"to go on: {now.command}", markup=False)
+        elif now.failed and "--retry-failed" not in now.command:
+            console.print(f"to try failures again: {now.command} --retry-failed", markup=False)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+@app.command("report")
+def report_run(
+    folder: Annotated[Path, typer.Argument(help="A folder that `graphsvx run` filled.")],
+    *,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that opens offline.")
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(help="Which explanations go on the page: 3,7,10-20. By default the first 12."),
+    ] = None,
+    roles: Annotated[str, typer.Option(help="Sum nodes up by hops or by class.")] = "hops",
+    top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
+) -> None:
+    """Sum a run up: what matters on the whole, and chosen explanations on one page."""
+    from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
+
+    if roles not in ("hops", "class"):
+        raise InputError(f"--roles must be hops or class, got {roles!r}")
+    found = runs.open(folder)
+    now = found.status()
+    if not now.done:
+        raise DataError(f"{folder} has no explanations yet; it has {now.failed} failures")
+    overview = found.summary(roles)
+    _show_status(now, folder)
+    for title, one in (
+        ("Features", overview.features),
+        *((f"Features, class {target}", part) for target, part in overview.classes.items()),
+        (f"Nodes by {roles}", overview.roles),
+    ):
+        if one.keys:
+            Console(highlight=False).print(_table(title, one, top))
+    if html is None:
+        return
+    if queries is None:
+        failed = found.failures()
+        there = set(found.table(["query"])["query"].to_pylist())
+        chosen = [q for q in found.queries.tolist() if q in there and q not in failed][:12]
+    else:
+        chosen = _chosen(queries, "", 0, Data())
+    try:
+        report.write([found[query] for query in chosen], html)
+    except OSError as error:
+        raise DataError(f"cannot write {html}: {error}; choose another file") from error
+    _say(f"wrote {html}")
+
+
+def _table(title: str, found: summary.Summary, top: int) -> Table:
+    table = Table(title=f"{title}, {found.explanations} explanations", box=box.SIMPLE)
+    for column in ("player", "importance", "mean credit", "95 % interval", "played"):
+        table.add_column(column, justify="left" if column == "player" else "right")
+    for line in found.top(top):
+        table.add_row(
+            line.name, f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
+            f"{line.low:+.4f} to {line.high:+.4f}", str(line.count),
+        )  # fmt: skip
+    return table
