@@ -1,19 +1,15 @@
-"""Edges and groups as players, links, few players: the same laws."""
+"""Edges and groups as players, links: the same laws."""
 
 from __future__ import annotations
-
-from itertools import combinations
-from math import comb
 
 import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphsvx import GraphSVX, explain
+from graphsvx import Explanation, GraphSVX, convert, explain
 from graphsvx.explain import Lasso
-from graphsvx.explain.selective import kernel_gram
-from graphsvx.masks import All, Auto, Paired, Random
+from graphsvx.masks import Paired
 from tests.laws.extended import (
     Bilinear,
     call,
@@ -316,103 +312,35 @@ def test_the_two_ends_of_an_inner_product_are_alike() -> None:
     assert one.class_names == ("no link", "link")
 
 
-# --- few players ---------------------------------------------------------------------------
+# --- what comes out ------------------------------------------------------------------------
 
-SPARSE_MASKS = [Auto(), Paired(), All(separate=True), All(), Random()]
-
-
-@pytest.mark.parametrize("mask", SPARSE_MASKS)
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_at_most_k_players_carry_the_whole_prediction(mask, k: int) -> None:
-    for seed in range(3):
-        model, data = node_world("gcn", seed, nodes=9, chance=0.3)
-        method = GraphSVX(regression=Lasso(k=k), mask=mask, samples=200)
-        e = explain(model, data, node=1, method=method, targets="all")
-        for target in e.outputs:
-            one = e.for_target(target)
-            credit = torch.cat([one.node_values, one.feature_values])
-            assert 1 <= int((credit != 0).sum()) <= k
-            assert one.base + one.total == pytest.approx(one.prediction, abs=1e-9)
-        assert not e.certificate.exact, "few players are not the Shapley values"
-        assert e.extra["selective"]["chosen"] <= k
+EVERY = {
+    "graph": (GraphSVX(), {"graph": True}),
+    "graph features": (GraphSVX(players="features"), {"graph": True}),
+    "erased": (GraphSVX(erase=True), {"graph": True}),
+    "nodes": (GraphSVX(), {"nodes": [0, 3]}),
+    "subgraph": (GraphSVX(features_of="subgraph"), {"node": 1}),
+    "reference": (GraphSVX(reference=[0.1, 0.2, 0.3]), {"node": 1}),
+    "few": (GraphSVX(regression=Lasso(k=3)), {"node": 1, "targets": "all"}),
+    "balance": (GraphSVX(balance=0.3), {"node": 1}),
+    "edges": (GraphSVX(players="edges"), {"node": 1}),
+    "edge groups": (GraphSVX(players="edges", groups={"a": [0, 1, 2]}), {"node": 1}),
+    "groups": (GraphSVX(groups={"a": [0, 3]}, feature_groups={"b": [0, 1]}), {"node": 1}),
+    "link": (GraphSVX(), {"edge": (0, 1)}),
+}
 
 
-@pytest.mark.parametrize("mask", [Auto(), Paired(), All(separate=True)])
-def test_with_room_for_all_nobody_is_left_out(mask) -> None:
-    model, data = node_world("sage", 2, nodes=8)
-    plain = explain(model, data, node=1, method=GraphSVX(mask=mask, samples=4000))
-    e = explain(
-        model, data, node=1, method=GraphSVX(mask=mask, samples=4000, regression=Lasso(k=50))
-    )
-    assert e.nodes == pytest.approx(plain.nodes, abs=1e-7)
-    assert e.features == pytest.approx(plain.features, abs=1e-7)
-    assert e.extra["selective"]["carried"] == pytest.approx(1, abs=1e-9)
-    assert e.extra["selective"]["alone"] == pytest.approx(e.prediction, abs=1e-9)
-
-
-def test_what_the_chosen_ones_carry() -> None:
-    model, data = node_world("gin", 4, nodes=9, chance=0.3)
-    plain = explain(model, data, node=1, method=GraphSVX(features="all"))
-    e = explain(model, data, node=1, method=GraphSVX(features="all", regression=Lasso(k=3)))
-    nodes = [i for i, value in e.nodes.items() if value != 0]
-    features = [j for j, value in e.features.items() if value != 0]
-    kept = sum(plain.nodes[i] for i in nodes) + sum(plain.features[j] for j in features)
-    said = e.extra["selective"]
-    assert said["carried"] == pytest.approx(kept / plain.total, abs=1e-9)
-    assert said["of"] == len(plain.nodes) + len(plain.features)
-    # Alone: the chosen features with no neighbour, then the chosen neighbours with all features.
-    off = [i for i in e.nodes if i not in nodes]
-    mean = data.x.mean(0)
-
-    def score(x, gone) -> float:
-        out = call(model, data, x, kept_without_nodes(data, gone))
-        return float(out[1].softmax(-1)[e.target])
-
-    x = replaced(data.x, [1], [j for j in e.features if j not in features], mean)
-    alone = score(x, e.nodes) + score(data.x, off) - score(data.x, e.nodes)
-    assert said["alone"] == pytest.approx(alone, abs=1e-9)
-
-
-def test_the_players_that_matter_are_the_chosen_ones() -> None:
-    """Two of many neighbours send anything: two are chosen, with the right credit."""
-
-    class Adds(nn.Module):
-        def forward(self, x, edge_index):
-            return x + torch.zeros_like(x).index_add_(0, edge_index[1], x[edge_index[0]])
-
-    x = torch.zeros(12, 1, dtype=torch.float64)
-    x[4], x[9] = 2.0, -1.0
-    data = Data(x=x, edge_index=torch.stack([torch.arange(1, 12), torch.zeros(11).long()]))
-    for mask in (Auto(), Paired()):
-        for k in (2, None):
-            method = GraphSVX(
-                regression=Lasso(k=k), mask=mask, samples=300, players="nodes", hops=1
-            )
-            e = explain(Adds(), data, node=0, method=method, scale="value")
-            chosen = {i: v for i, v in e.nodes.items() if v != 0}
-            assert chosen == pytest.approx({4: 2.0, 9: -1.0}, abs=1e-9)
-
-
-@pytest.mark.parametrize("players", [1, 2, 3, 6])
-def test_the_closed_form_of_the_kernels_second_moments(players: int) -> None:
-    """E[z z'] over all coalitions, each with its kernel weight."""
-    if players == 1:
-        assert kernel_gram(1).tolist() == [[0.5]]
-        return
-    total, moments = 0.0, torch.zeros(players, players, dtype=torch.float64)
-    for size in range(1, players):
-        for chosen in combinations(range(players), size):
-            weight = (players - 1) / (comb(players, size) * size * (players - size))
-            z = torch.zeros(players, dtype=torch.float64)
-            z[list(chosen)] = 1
-            moments += weight * z[:, None] * z
-            total += weight
-    torch.testing.assert_close(torch.from_numpy(kernel_gram(players)), moments / total)
-
-
-def test_validation_chooses_few_of_many_noisy_rows() -> None:
-    model, data = node_world("gcn", 1, nodes=14, chance=0.3)
-    method = GraphSVX(regression=Lasso(), mask=Paired(), samples=200)
-    e = explain(model, data, node=1, method=method)
-    assert 1 <= e.extra["selective"]["chosen"] <= e.extra["selective"]["of"]
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+@pytest.mark.parametrize("name", list(EVERY))
+def test_every_extension_is_seeded_saved_and_told(name: str, tmp_path) -> None:
+    method, question = EVERY[name]
+    data = random_graph(3)
+    model = pooled("gcn", "add", 1) if question.get("graph") else random_model("gcn", 3)
+    e = explain(model, data, method=method, seed=2, **question)
+    assert convert.same(e, explain(model, data, method=method, seed=2, **question))
+    e.save(tmp_path / "e.json")
+    assert convert.same(e, Explanation.load(tmp_path / "e.json"))
+    assert e.describe()
+    assert e.describe(audience="expert")
+    assert e.table() is not None
+    assert e.to_networkx().number_of_nodes() == len(e.neighbourhood.ids)
+    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)
