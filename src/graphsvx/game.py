@@ -158,18 +158,36 @@ class GraphGame:
         wanted = np.zeros(len(self._known), dtype=bool)
         wanted[states] = True
         wanted &= ~self._done
+        waiting: tuple[Ids, States, Hops] | None = None
         for start, block, hops in self._blocks:
             chosen = np.flatnonzero(wanted[start : start + len(block)])
             if not len(chosen):
                 continue
-            if isinstance(block, States):
-                out = self.survey.evaluate(self.scene.field, block.take(chosen), hops[chosen])
-                self._store(start + chosen, self.query.read(out))
-            else:
-                self._play_features(start + chosen, block[chosen])
+            numbers = start + chosen
+            if not isinstance(block, States):
+                self._play_features(numbers, block[chosen])
+                continue
+            now = (numbers, block.take(chosen), hops[chosen])
+            # Few at a time cost as much as many: the ends of a game wait for its other rows.
+            both = waiting[1].followed_by(now[1]) if waiting and len(waiting[0]) < 64 else None
+            if waiting and both:
+                now = (
+                    np.concatenate([waiting[0], numbers]),
+                    both,
+                    np.concatenate([waiting[2], now[2]]),
+                )
+            elif waiting:
+                self._play(*waiting)
+            waiting = now
+        if waiting:
+            self._play(*waiting)
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
         return self._values[torch.from_numpy(states)]
+
+    def _play(self, numbers: Ids, states: States, hops: Hops) -> None:
+        out = self.survey.evaluate(self.scene.field, states, hops)
+        self._store(numbers, self.query.read(out))
 
     def _play_features(self, numbers: Ids, rows: Bools) -> None:
         """Coalitions of features, no more at once than the memory has room for their rows."""

@@ -48,6 +48,8 @@ class Replicas:
     field: Field
     memory: int
     way: Way
+    eager: int = 1 << 12
+    """Batches with fewer nodes are played plainly: lazy rows would cost more than they save."""
 
     def __call__(self, states: States, hops: Hops) -> Tensor:
         """Raw outputs at the centres, [states, centres, outputs] (centres = 1 if `whole`).
@@ -100,6 +102,10 @@ class Replicas:
             first, spent = last, int(run[last - 1])
         return parts
 
+    def _few(self, features: int) -> int:
+        """So few rows that they are best copied; fewer if they are wider than `features`."""
+        return self.eager * features // max(features, self.graph.num_features)
+
     def _width(self) -> int:
         """Numbers that a node or edge may take in the widest layer."""
         widest = 0 if self.way.shared else self.graph.num_features
@@ -132,7 +138,8 @@ class Replicas:
         index = tensor(rows, device)
         x = (
             SharedRows(states.table, index)
-            if way.shared and len(rows) > len(states.table)
+            if way.shared
+            and len(rows) > (max(self._few(16), len(states.table)) if self.eager else 0)
             else states.table.index_select(0, index)
         )
         weight, attr = self.graph.edge_weight, self.graph.edge_attr
@@ -144,7 +151,8 @@ class Replicas:
         if self.model.scores_pairs:
             # The two ends are the centres of a state, which come first.
             pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
-        with trimmed(self.model.call, place.within(way.rounds)):
+        rounds = way.rounds if len(rows) > self._few(1) else None
+        with trimmed(self.model.call, place.within(rounds)):
             out = self.model(
                 x,
                 tensor(ends, device),

@@ -46,6 +46,20 @@ class States:
             cut=None if self.cut is None else self.cut[chosen],
         )
 
+    def followed_by(self, other: States) -> States | None:
+        """Both as one batch, where the features of no node are replaced; None elsewhere."""
+        if self.joined is not None or self.cut is not None or other.joined is not None:
+            return None
+        if other.cut is not None or len(self.table) != len(other.table):
+            return None
+        if max(self.rows.max(initial=0), other.rows.max(initial=0)) >= self.on.shape[1]:
+            return None
+        return replace(
+            self,
+            on=np.concatenate([self.on, other.on]),
+            rows=np.concatenate([self.rows, other.rows]),
+        )
+
     def edges(self, field: Field) -> Bools:
         """Which edges each state has, [states, edges]; rim nodes are always on."""
         on = (
