@@ -132,3 +132,28 @@ def test_what_it_cannot_do_is_refused(known, known_graph):
     for wrong in ({"steps": 0}, {"rollouts": -1}, {"valences": ()}):
         with pytest.raises(InputError, match="must be"):
             XGNN(**wrong)
+
+
+class Chains(nn.Module):
+    """Class 1 for graphs whose nodes have two neighbours at most; features say nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = GraphConv(1, 1)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.zero_()
+            self.conv.lin_rel.weight[0, 0] = 1.0
+            self.conv.lin_rel.bias[0] = -2.0
+
+    def forward(self, x, edge_index, batch):
+        branching = global_add_pool(self.conv(x, edge_index).relu(), batch)
+        return torch.cat([2 * branching, torch.full_like(branching, 2.0)], 1)
+
+
+def test_structure_alone_can_be_learned():
+    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    method = XGNN(steps=7, nodes=8, episodes=60, rollouts=0)
+    e = graphsvx.explain(Chains(), data, graph=True, target=1, method=method)
+    assert e.extra["mean_score_trained"] > e.extra["mean_score_untrained"] + 0.3
+    assert max(degree for _, degree in as_networkx(e).degree()) == 2

@@ -77,7 +77,7 @@ class Policy(nn.Module):
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        self.first = nn.Linear(features, hidden)
+        self.first = nn.Linear(features + 3, hidden)
         self.second = nn.Linear(hidden, hidden)
         self.start = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         self.end = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
@@ -91,6 +91,12 @@ class Policy(nn.Module):
         adjacency = torch.eye(len(x))
         ends = graph.ends()
         adjacency[ends[0], ends[1]] = 1.0
+        # Besides its features: the node's degree, if it was added last (M_N), if it is new.
+        place = torch.zeros(len(x), 3)
+        place[:, 0] = adjacency.sum(1) - 1
+        place[size - 1, 1] = 1.0
+        place[size:, 2] = 1.0
+        x = torch.cat([x, place.to(x)], 1)
         scale = adjacency.sum(1).rsqrt()
         adjacency = scale[:, None] * adjacency * scale[None]
         hidden = (adjacency @ self.first(x)).relu()
