@@ -41,7 +41,7 @@ class States:
         return replace(
             self,
             on=self.on[chosen],
-            rows=self.rows[chosen],
+            rows=_taken(self.rows, chosen),
             joined=None if self.joined is None else self.joined[chosen],
             cut=None if self.cut is None else self.cut[chosen],
         )
@@ -52,12 +52,12 @@ class States:
             return None
         if other.cut is not None or len(self.table) != len(other.table):
             return None
-        if max(self.rows.max(initial=0), other.rows.max(initial=0)) >= self.on.shape[1]:
+        if not len(self) or not (_same(self.rows) and _same(other.rows)):
             return None
         return replace(
             self,
             on=np.concatenate([self.on, other.on]),
-            rows=np.concatenate([self.rows, other.rows]),
+            rows=np.broadcast_to(self.rows[:1], (len(self) + len(other), self.rows.shape[1])),
         )
 
     def edges(self, field: Field) -> Bools:
@@ -73,6 +73,18 @@ class States:
         if self.cut is not None:
             kept &= ~self.cut
         return kept
+
+
+def _same(rows: NDArray[np.int64]) -> bool:
+    """Whether all rows are one, broadcast: each node has its own features."""
+    return rows.strides[0] == 0
+
+
+def _taken(rows: NDArray[np.int64], chosen: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+    if not len(rows) or not _same(rows):
+        return rows[chosen]
+    count = len(range(*chosen.indices(len(rows)))) if isinstance(chosen, slice) else len(chosen)
+    return np.broadcast_to(rows[0], (count, rows.shape[1]))
 
 
 FAR = 32767

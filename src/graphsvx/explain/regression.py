@@ -7,6 +7,7 @@ that sums to zero. Where rows are too few to tell players apart, that part has t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,13 +90,28 @@ def _float(masks: Masks) -> Tensor:
     return torch.from_numpy(masks.rows).double()
 
 
+def _blocks(masks: Masks) -> Iterator[slice]:
+    """Players in blocks: 1,000 rows of 20,000 players would take 160 MB at once."""
+    step = max(1, (1 << 22) // max(1, len(masks.rows)))
+    for first in range(0, masks.rows.shape[1], step):
+        yield slice(first, first + step)
+
+
+def _times(masks: Masks, right: Tensor) -> Tensor:
+    """z @ right."""
+    total = torch.zeros(len(masks.rows), right.shape[1], dtype=torch.float64)
+    for part in _blocks(masks):
+        total += torch.from_numpy(masks.rows[:, part]).double() @ right[part]
+    return total
+
+
 def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: Tensor) -> Fit:
     """Credit as a fit, with the weighted R² of g on the rows."""
     weights = torch.from_numpy(masks.weights)[:, None]
     total = weights.sum()
     if len(values) == 0 or total <= 0:
         return Fit(phi, errors, base, torch.ones_like(base))
-    fitted = base + _float(masks) @ phi.t()
+    fitted = base + _times(masks, phi.t())
     mean = (weights * values).sum(0) / total
     lost = (weights * (values - fitted) ** 2).sum(0)
     spread = (weights * (values - mean) ** 2).sum(0)
@@ -111,7 +127,10 @@ class _Design:
     masks: Masks
     players: int
     share: Tensor
+    root: Tensor
+    """Square roots of the weights, [rows, 1]."""
     rows: Tensor
+    """[rows, M]; empty if there are fewer rows than players."""
     inverse: Tensor
     """Pseudo-inverse of rows' W rows (or of the rows' own products, if they are fewer)."""
     dual: bool
@@ -119,19 +138,32 @@ class _Design:
     @staticmethod
     def of(masks: Masks) -> _Design:
         count, players = masks.rows.shape
-        z = _float(masks)
-        share = z.sum(1) / max(players, 1)
-        rows = (z - share[:, None]) * torch.from_numpy(masks.weights).sqrt()[:, None]
+        share = torch.from_numpy(masks.rows.sum(1)).double() / max(players, 1)
+        root = torch.from_numpy(masks.weights).sqrt()[:, None]
         dual = count < players
-        gram = rows @ rows.t() if dual else rows.t() @ rows
-        return _Design(masks, players, share, rows, _inverse(gram, centred=not dual), dual)
+        rows = torch.zeros(0, players, dtype=torch.float64)
+        if dual:
+            gram = torch.zeros(count, count, dtype=torch.float64)
+            for part in _blocks(masks):
+                some = _centred(masks, share, root, part)
+                gram += some @ some.t()
+        else:
+            rows = _centred(masks, share, root, slice(None))
+            gram = rows.t() @ rows
+        inverse = _inverse(gram, centred=not dual)
+        return _Design(masks, players, share, root, rows, inverse, dual)
 
     def solve(self, target: Tensor) -> Tensor:
         """The zero-sum part of phi, [outputs, M]."""
-        y = target * torch.from_numpy(self.masks.weights).sqrt()[:, None]
-        if self.dual:
-            return (self.rows.t() @ (self.inverse @ y)).t()
-        return (self.inverse @ (self.rows.t() @ y)).t()
+        y = target * self.root
+        if not self.dual:
+            return (self.inverse @ (self.rows.t() @ y)).t()
+        inner = self.inverse @ y
+        parts = [
+            _centred(self.masks, self.share, self.root, part).t() @ inner
+            for part in _blocks(self.masks)
+        ]
+        return torch.cat(parts).t()
 
     def errors(self, target: Tensor, part: Tensor) -> Tensor:
         """Standard errors by the jackknife over drawn pairs (a sandwich with leverages).
@@ -161,6 +193,10 @@ class _Design:
         scaled = residual / (1 - leverage) * unseen.sqrt()
         spread = (moved**2).t() @ scaled**2
         return spread.sqrt().t().contiguous()
+
+
+def _centred(masks: Masks, share: Tensor, root: Tensor, part: slice) -> Tensor:
+    return (torch.from_numpy(masks.rows[:, part]).double() - share[:, None]) * root
 
 
 def _inverse(gram: Tensor, centred: bool) -> Tensor:

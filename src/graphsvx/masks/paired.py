@@ -15,6 +15,8 @@ from graphsvx.graph import Ids
 from graphsvx.masks.base import Floats, Game, Masks
 
 _GOLDEN = 0.6180339887498949
+# Random numbers that are drawn at once: bounds the memory of games with very many players.
+_NOISE_ITEMS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,15 @@ class _Strata:
         start = float(torch.rand((), generator=rng, dtype=torch.float64))
         spread = (start + _GOLDEN * np.arange(pairs)) % 1.0 * mass[-1]
         stratum = np.minimum(np.searchsorted(mass, spread, side="right"), len(mass) - 1) + listed
-        noise = torch.rand(pairs, self.players, generator=rng, dtype=torch.float64).numpy()
-        # The s smallest of M random numbers; sorting values is far faster than sorting positions.
-        last = np.take_along_axis(np.sort(noise, axis=1), stratum[:, None], axis=1)
-        few = noise <= last
+        few = np.empty((pairs, self.players), dtype=bool)
+        step = max(1, _NOISE_ITEMS // self.players)
+        for first in range(0, pairs, step):
+            part = slice(first, first + step)
+            shape = few[part].shape
+            noise = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
+            # The s smallest of M random numbers; sorting values is far faster than positions.
+            last = np.take_along_axis(np.sort(noise, axis=1), stratum[part, None], axis=1)
+            few[part] = noise <= last
         if self.players % 2 == 0:
             # In the middle a coalition and its complement are drawn as the same pair.
             middle = (stratum + 1) * 2 == self.players
