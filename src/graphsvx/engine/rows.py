@@ -359,6 +359,15 @@ def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     return MixedRows(into.shape[0], target[mixed.row], mixed.column, mixed.weight, mixed.base)
 
 
+@_handles(_MIXED, Tensor.scatter_reduce_)
+def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyG's other aggregations: into fresh zeros, and what is returned is used."""
+    if not isinstance(into, MixedRows) or into.row.numel():
+        return NotImplemented
+    rest = tree_map(plain, (args, kwargs))
+    return into.plain().scatter_reduce_(*rest[0], **rest[1])
+
+
 @_handles(_MIXED, *_DIVIDE)
 def _mixed_divide(x: Any, y: Any) -> Any:
     if not isinstance(x, MixedRows):
