@@ -9,6 +9,8 @@ import graphsvx
 from graphsvx.baselines.gnnexplainer import GNNExplainer
 from graphsvx.baselines.gradients import IntegratedGradients, Saliency
 from graphsvx.baselines.greedy import Greedy
+from graphsvx.baselines.pgexplainer import PGExplainer
+from graphsvx.baselines.pgm import PGMExplainer
 from graphsvx.baselines.random import Random
 from graphsvx.baselines.tabular import LIME, SHAP
 from graphsvx.explain.direct import as_nodes
@@ -129,3 +131,29 @@ def test_every_output_can_be_explained_and_saved(known, method, tmp_path):
     again = graphsvx.Explanation.load(tmp_path / "e.json")
     assert again.to_dict() == e.to_dict()
     assert e.certificate.residual == pytest.approx(e.prediction - e.base - e.total, abs=1e-12)
+
+
+def test_many_questions_at_once_give_what_single_ones_give(known):
+    model, data = known
+    trained = PGExplainer(epochs=1).fit(model, data, nodes=[0])
+    for method in (GNNExplainer(epochs=5), trained, PGMExplainer(samples=50), Saliency()):
+        many = list(graphsvx.explain_many(model, data, [0, 5, 9], method=method, progress=False))
+        for node, e in zip((0, 5, 9), many, strict=True):
+            again = graphsvx.explain(model, data, node=node, method=method, seed=e.certificate.seed)
+            torch.testing.assert_close(e.edge_values, again.edge_values)
+            torch.testing.assert_close(e.node_values, again.node_values)
+
+
+def test_workers_change_nothing(known):
+    model, data = known
+    method = PGExplainer(epochs=1).fit(model, data, nodes=[0])
+    one, two = (
+        {
+            e.centres: e.to_dict()
+            for e in graphsvx.explain_many(
+                model, data, [0, 5], method=method, workers=workers, progress=False
+            )
+        }
+        for workers in (1, 2)
+    )
+    assert one == two

@@ -101,10 +101,13 @@ class Saliency:
         )  # fmt: skip
 
 
-def path(x: Tensor, baseline: Tensor, steps: int) -> Tensor:
-    """MASK: the straight way from the baseline to X, as fractions in (0, 1)."""
-    share = (torch.arange(steps, dtype=x.dtype) + 0.5) / steps
-    return baseline + share[:, None, None] * (x - baseline)
+def along_the_line(stage: Stage, output: int, start: Tensor, steps: int) -> Tensor:
+    """captum's integral of the gradient from `start` to X, [N, F]."""
+    method = package("captum.attr").IntegratedGradients(_forward(stage, output))
+    found: Tensor = method.attribute(
+        stage.x[None], start[None], n_steps=steps, method="gausslegendre"
+    )
+    return found[0].detach()
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,8 @@ class IntegratedGradients:
 
     blocks: ClassVar[Blocks] = Blocks(
         title="Integrated gradients",
-        mask=Block("M_F^t = t, the same share of every feature for t in (0, 1)", path),
-        gen=Block("X' = t X + (1 - t) mu", path),
+        mask=Block("M_F = t, the same share of every feature, for t in (0, 1)", along_the_line),
+        gen=Block("X' = t X + (1 - t) mu", along_the_line),
         expl=Block("the gradient's integral, summed over each node", shared_out),
         properties=Properties(
             decomposable=False,
@@ -140,7 +143,7 @@ class IntegratedGradients:
     def __call__(self, query: Query, seed: int) -> Explanation:
         """`steps` backward passes an output."""
         refuse_unless(query, self, "node", "nodes", "graph")
-        attr = package("captum.attr")
+        package("captum.attr")
         stage = prepare(query, seed)
         predictions = stage.scores()
         outputs, target = query.choose(predictions)
@@ -148,15 +151,8 @@ class IntegratedGradients:
         if self.baseline == "mean":
             start = start + query.graph.statistics.mean.to(start)
         bases = stage.scores(start)[list(outputs)]
-        found = []
         with borrowed(query.model.call):
-            for output in outputs:
-                method = attr.IntegratedGradients(_forward(stage, output))
-                found.append(
-                    method.attribute(
-                        stage.x[None], start[None], n_steps=self.steps, method="gausslegendre"
-                    )[0].detach()
-                )
+            found = [along_the_line(stage, output, start, self.steps) for output in outputs]
         features, nodes = shared_out(stage, found)
         return record(
             query, stage.found, self, seed,
@@ -170,5 +166,5 @@ class IntegratedGradients:
                 "share of the way from the score of the baseline graph (all features at "
                 f"their {self.baseline}) to the prediction, along a straight line"
             ),
-            games=(report("path", len(stage.ids), self.steps * len(outputs), "path"),),
+            games=(report("path", len(stage.ids), self.steps * len(outputs), "along_the_line"),),
         )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -172,6 +172,3 @@ class EdgeNetwork:
         algorithm.mlp.load_state_dict(dict(state))
         algorithm._curr_epoch = self.epochs
         return algorithm
-
-
-Level = Literal["node", "graph"]
