@@ -231,7 +231,7 @@ class GraphGame:
         for node in np.flatnonzero(always):  # contract: who hears `node` hears its senders
             sends |= sends[:, node : node + 1] & sends[node]
         to_players = sends[here.node_members][:, here.node_members]
-        to_centre = sends[: area.centres][:, here.node_members].any(0)
+        to_centre = np.asarray(sends[: area.centres][:, here.node_members].any(0))
         return np.concatenate([to_players, to_centre[None]])
 
 
