@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from graphsvx.engine.threads import one_thread
 from graphsvx.errors import InputError, ModelError
 from graphsvx.graph import Graph
 
@@ -178,11 +179,12 @@ def check(
 def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
     """Eval mode, no gradients, and everything as it was afterwards, whatever happens.
 
-    Restored: each submodule's train/eval mode, gradient mode, torch's random state.
+    Restored: each submodule's train/eval mode, gradient mode, torch's random state and number of
+    threads (one in between: another number would round differently).
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread():
         try:
             for module in modules:
                 module.training = False
