@@ -61,6 +61,11 @@ class FunctionGame:
         """Nothing is known about its structure."""
         return None
 
+    @property
+    def reach(self) -> int | None:
+        """Nothing is known about its structure."""
+        return None
+
 
 @dataclass(eq=False)
 class GraphGame:
@@ -233,6 +238,15 @@ class GraphGame:
         to_players = sends[here.node_members][:, here.node_members]
         to_centre = np.asarray(sends[: area.centres][:, here.node_members].any(0))
         return np.concatenate([to_players, to_centre[None]])
+
+
+    @property
+    def reach(self) -> int | None:
+        """As far as the model looks; any distance where nodes that are always on pass on."""
+        here, area = self.scene.players, self.scene.field
+        if len(here.node_members) + area.centres < area.size:
+            return None
+        return self.survey.reach
 
 
 def feature_scene(scene: Scene, survey: Survey) -> Scene:

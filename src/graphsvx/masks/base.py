@@ -50,6 +50,11 @@ class Game(Protocol):
         """
         ...
 
+    @property
+    def reach(self) -> int | None:
+        """Steps between players, as in `senders`, within which one can matter; None: any."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Masks:

@@ -52,7 +52,7 @@ class Connected:
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
         """All connected sets; a BudgetError if they are more than the budget."""
-        found = connected_sets(game.senders(), budget)
+        found = connected_sets(game.senders(), budget, game.reach)
         if found is None:
             raise BudgetError(
                 f"the connected sets of this game do not fit {budget} model calls, or it is not "
@@ -70,7 +70,7 @@ class Auto:
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """The cheapest exact way that fits, or an estimate."""
-        found = connected_sets(game.senders(), budget)
+        found = connected_sets(game.senders(), budget, game.reach)
         if found is not None:
             return connected_masks(game, *found)
         if game.players <= MOST_PLAYERS and 1 << game.players <= budget:
@@ -78,22 +78,37 @@ class Auto:
         return self.otherwise(game, budget, rng)
 
 
-def connected_sets(senders: Bools | None, most: int) -> tuple[Bools, Bools] | None:
+def connected_sets(
+    senders: Bools | None, most: int, reach: int | None = None
+) -> tuple[Bools, Bools] | None:
     """All sets that are connected to the explained node, with their boundaries, or None.
 
-    None if there are more than `most`, or no structure is known. Level by level: each unfinished
-    set branches on its first boundary node, which is either let in or kept out for good.
+    None if there are more than `most`, or no structure is known. Ring by ring: each unfinished
+    set branches on the first node of its next ring, which is either let in or kept out for good.
+    Beyond `reach` rings nothing can matter, so nothing is decided there.
     """
     if senders is None:
         return None
     players = senders.shape[1]
+    among = senders[:-1].astype(np.float32)
     sets, bounds = [], []
     inside = np.zeros((1, players), dtype=bool)
-    outside = np.zeros((1, players), dtype=bool)
+    outside, ring = inside.copy(), inside.copy()
     heard = senders[-1:].copy()
+    rings = np.ones(1, dtype=np.int64)
     leaves = 0
     while len(inside):
         open_ = heard & ~inside & ~outside
+        while True:  # where a ring is decided, go on to the one that sends to it
+            step = ~open_.any(1) & ring.any(1)
+            if reach is not None:
+                step &= rings < reach
+            if not step.any():
+                break
+            heard[step] = ring[step].astype(np.float32) @ among > 0
+            ring[step] = False
+            rings[step] += 1
+            open_[step] = heard[step] & ~inside[step] & ~outside[step]
         more = open_.any(1)
         sets.append(inside[~more])
         bounds.append(outside[~more])
@@ -101,15 +116,18 @@ def connected_sets(senders: Bools | None, most: int) -> tuple[Bools, Bools] | No
         # Each unfinished set has at least two descendants that are finished.
         if leaves + 2 * int(more.sum()) > most:
             return None
-        inside, outside, heard, open_ = inside[more], outside[more], heard[more], open_[more]
-        branch = open_.argmax(1)
+        branch = open_[more].argmax(1)
         at = np.arange(len(branch))
-        with_it, without_it = inside.copy(), outside.copy()
+        inside, outside, ring, heard = (part[more] for part in (inside, outside, ring, heard))
+        with_it, without_it, further = inside.copy(), outside.copy(), ring.copy()
         with_it[at, branch] = True
         without_it[at, branch] = True
+        further[at, branch] = True
         inside = np.concatenate([with_it, inside])
         outside = np.concatenate([outside, without_it])
-        heard = np.concatenate([heard | senders[branch], heard])
+        ring = np.concatenate([further, ring])
+        heard = np.concatenate([heard, heard])
+        rings = np.concatenate([rings[more], rings[more]])
     return np.concatenate(sets), np.concatenate(bounds)
 
 
