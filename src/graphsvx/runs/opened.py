@@ -76,15 +76,17 @@ class Run:
 
         `names`: only these columns.
         """
-        wanted = None if names is None else list(dict.fromkeys(["query", "error", *names]))
-        tables = [rows for _, rows in self._blocks(wanted)]
         schema = columns.SCHEMA
-        if wanted is not None:
-            unknown = [name for name in wanted if name not in schema.names]
+        wanted = None
+        if names is not None:
+            unknown = [name for name in names if name not in schema.names]
             if unknown:
                 raise InputError(f"there is no column {unknown[0]!r}, only {schema.names}")
+            wanted = list(dict.fromkeys(["query", "error", *names]))
             schema = pa.schema([schema.field(name) for name in wanted])
-        found = pa.concat_tables([schema.empty_table(), *tables])
+        found = pa.concat_tables(
+            [schema.empty_table(), *(rows for _, rows in self._blocks(wanted))]
+        )
         return found if names is None else found.select(names)
 
     def _blocks(self, names: list[str] | None) -> Iterator[tuple[int, pa.Table]]:
@@ -170,8 +172,7 @@ class Run:
         while True:
             files = self._store.files()
             try:
-                tables = [pq.read_table(pa.BufferReader(one.path.read_bytes()),
-                                        columns=["query", "error"]) for one in files]  # fmt: skip
+                tables = [pq.ParquetFile(one.path).read(["query", "error"]) for one in files]
                 break
             except (OSError, pa.ArrowException) as error:
                 if self._store.files() == files:

@@ -91,6 +91,7 @@ def start(
     ask(model, data if kind == "node" else data[int(asked[0])], **first, **options)
     who = _identity(job, asked, chosen, part)
     folder = Folder(Path(out))
+    folder.must_be_free()
     with folder.locked():
         if folder.exists():
             _same_run(folder, who)

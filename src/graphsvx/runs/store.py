@@ -55,8 +55,7 @@ class Kept:
             content = self.path.read_bytes()
             if _digest(content) != self.path.stem.partition("-")[2]:
                 raise DataError(f"{self.path} is damaged (its checksum is another)")
-            # Not the path: a folder called x=1 would add a column.
-            return pq.read_table(pa.BufferReader(content), columns=names, use_threads=False)
+            return pq.ParquetFile(pa.BufferReader(content)).read(names, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{self.path} cannot be read: {error}") from error
 
@@ -76,16 +75,21 @@ class Folder:
         """Whether a run was begun here."""
         return self.manifest.is_file()
 
+    def must_be_free(self) -> None:
+        """A folder with anything else in it is somebody's."""
+        strange = sorted(one.name for one in self.path.iterdir()) if self.path.is_dir() else []
+        ours = {"run.json", "queries.parquet", "parts", "pieces", "progress.json", "lock"}
+        strange = [one for one in strange if one not in ours and not one.startswith(".part-")]
+        if self.path.exists() and not self.path.is_dir():
+            raise DataError(f"{self.path} is a file; choose a folder")
+        if strange and not self.exists():
+            raise DataError(
+                f"{self.path} is not empty and holds no run (it has {', '.join(strange[:3])}); "
+                f"choose another folder"
+            )
+
     def create(self, manifest: Mapping[str, Any], asked: Ids) -> None:
         """Begin a run."""
-        if self.path.exists() and any(self.path.iterdir()):
-            strange = sorted(one.name for one in self.path.iterdir())
-            ours = {"queries.parquet", "parts", "pieces", "progress.json", "lock"}
-            if not all(one in ours or one.startswith(".part-") for one in strange):
-                raise DataError(
-                    f"{self.path} is not empty and holds no run (it has {', '.join(strange[:3])}); "
-                    f"choose another folder"
-                )
         for name in ("parts", "pieces"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
         _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(asked)})))
@@ -113,7 +117,7 @@ class Folder:
         """What is asked, in order."""
         path = self.path / "queries.parquet"
         try:
-            return np.asarray(pq.read_table(path)["query"].to_numpy())
+            return np.asarray(pq.ParquetFile(path).read(["query"])["query"].to_numpy())
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{path} cannot be read: {error}") from error
 

@@ -1,0 +1,126 @@
+"""The same bits on Ray, whatever happens to its machines."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from graphsvx import Explanation, GraphSVX, convert, runs
+from graphsvx.errors import DataError, InputError
+from graphsvx.extras import package
+from graphsvx.query import Query
+from graphsvx.runs import keeping
+from tests.runs.helpers import Moody, names, same_rows, start
+
+pytestmark = [
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs graphsvx[ray]"),
+    # Ray's own: sockets and files that its shutdown leaves to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray.*"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*"),
+]
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A method that takes its time, in other processes too."""
+
+    inner: GraphSVX = GraphSVX(samples=40)  # noqa: RUF009  (a frozen record)
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        time.sleep(0.25)
+        return self.inner(query, seed)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    quiet = (DeprecationWarning, FutureWarning)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    return package("ray", "ray", quiet=quiet)
+
+
+@pytest.fixture(scope="module")
+def cluster(ray) -> Iterator:
+    """Two nodes with one CPU each; the driver is on the first."""
+    made = package("ray.cluster_utils", "ray").Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def test_two_machines_and_one_is_lost(tmp_path, ray, cluster, reference, monkeypatch) -> None:
+    monkeypatch.setattr(keeping, "_FLUSH_SECONDS", 0.05)
+    other = cluster.add_node(num_cpus=1)
+    out, seen = tmp_path / "run", []
+
+    def lose_one() -> None:
+        while not (out / "run.json").exists() or runs.open(out).status().done < 12:
+            time.sleep(0.05)
+        seen.append((ray.cluster_resources()["CPU"], runs.open(out).status().done))
+        cluster.remove_node(other, allow_graceful=False)
+
+    thread = threading.Thread(target=lose_one, daemon=True)
+    thread.start()
+    run = start(out, engine=runs.Ray(address=cluster.address), method=Slow())
+    thread.join(10)
+    # Both were there, and the run was in the middle.
+    assert seen[0][0] == 2
+    assert 12 <= seen[0][1] < 40
+    assert run.failures() == {}
+    # The same numbers as with processes of this machine and another method around them.
+    assert same_rows(run.table(), reference.table())
+
+
+def test_begun_by_processes_finished_on_ray(tmp_path, ray, cluster, reference) -> None:
+    out = tmp_path / "run"
+    start(out)
+    for name in names(out)[2:]:
+        (out / "parts" / name).unlink()
+    run = start(out, engine=runs.Ray(address=cluster.address))
+    assert run.status().state == "finished"
+    assert names(out) == names(reference.folder)
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """One node's explanation ends its process."""
+
+    inner: GraphSVX = GraphSVX(samples=40)  # noqa: RUF009  (a frozen record)
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        if int(query.centres[0]) == 11:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner(query, seed)
+
+
+def test_a_query_that_kills_its_worker(tmp_path, ray, cluster, reference, monkeypatch) -> None:
+    monkeypatch.setattr(keeping, "TRIES", 2)  # each costs the start of a process
+    run = start(tmp_path / "run", engine=runs.Ray(address=cluster.address), method=Deadly(),
+                nodes=range(9, 13))  # fmt: skip
+    assert list(run.failures()) == [11]
+    assert convert.same(run[12], reference[12])
+
+
+def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:
+    with pytest.raises(InputError, match="workers"):
+        runs.Ray(workers=0)
+
+    def nobody(**options: object) -> None:
+        raise ConnectionError("nobody there")
+
+    monkeypatch.setattr(ray, "init", nobody)
+    with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
+        start(tmp_path / "run", engine=runs.Ray(address="auto"), method=Moody())
