@@ -59,8 +59,8 @@ def test_run_status_report(call, tmp_path) -> None:
     assert "hops 1" in text
     assert "95 % interval" in text
     html = page.read_text()
-    assert "node 410" in html
-    assert "node 411" not in html
+    assert "<h2>node 410" in html
+    assert "<h2>node 411" not in html
     assert "class 0" in call("report", out, "--roles", "class")
 
 
