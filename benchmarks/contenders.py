@@ -26,7 +26,7 @@ class SameRows:
     What was drawn for each game is kept in `rows`.
     """
 
-    rows: dict[str, Masks] = field(default_factory=dict)
+    rows: dict[str, Masks] = field(default_factory=dict, repr=False)
     separate = True
 
     def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:

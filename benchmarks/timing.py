@@ -1,4 +1,7 @@
-"""Times of contenders that take turns, so that a busy machine slows all of them alike."""
+"""Times of contenders that take turns, so that a busy machine slows all of them alike.
+
+Processor time of the one thread: what else runs on the machine does not count.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def take_turns(
         for name, run in contenders.items():
             if turn and name in once:
                 continue
-            start = time.perf_counter()
+            start = time.process_time()
             results[name] = run()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.process_time() - start)
     return {name: Lap(seconds[name], results[name]) for name in contenders}

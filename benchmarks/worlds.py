@@ -47,7 +47,7 @@ def world(name: str, model: str | None = None) -> World:
 class Grab:
     """A mask that plays nothing and hands the game out."""
 
-    games: list[Any] = field(default_factory=list)
+    games: list[Any] = field(default_factory=list, repr=False)
     separate = True
 
     def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002

@@ -47,7 +47,8 @@ class _Lazy(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _ABOUT:
-            return super().__torch_function__(func, types, args, kwargs)
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         for kind in _KINDS:
             handler = kind.handlers.get(func)
             if handler is not None and any(issubclass(t, kind) for t in types):
@@ -59,7 +60,9 @@ class _Lazy(Tensor):
         return func(*tree_map(plain, args), **tree_map(plain, kwargs))
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch's own stub leaves `func` out
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return func(*tree_map(plain, args), **tree_map(plain, kwargs or {}))
 
     def __repr__(self) -> str:  # type: ignore[override]  # Tensor's takes tensor_contents
@@ -82,10 +85,11 @@ class SharedRows(_Lazy):
 
     handlers = _SHARED
     base: Tensor
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]  # Tensor has a method of the name that is not used
 
     @staticmethod
-    def __new__(cls, base: Tensor, index: Tensor) -> SharedRows:  # noqa: PYI034  (final in use)
+    def __new__(cls, base: Tensor, index: Tensor) -> SharedRows:
+        """A wrapper without data of its own."""
         made = Tensor._make_wrapper_subclass(
             cls, (index.shape[0], *base.shape[1:]), dtype=base.dtype, device=base.device
         )
@@ -93,6 +97,7 @@ class SharedRows(_Lazy):
         return made
 
     def plain(self) -> Tensor:
+        """All rows, copied."""
         return self.base.index_select(0, self.index)
 
 
@@ -106,9 +111,10 @@ class MixedRows(_Lazy):
     weight: Tensor
 
     @staticmethod
-    def __new__(  # noqa: PYI034  (final in use)
+    def __new__(
         cls, rows: int, row: Tensor, column: Tensor, weight: Tensor, base: Tensor
     ) -> MixedRows:
+        """A wrapper without data of its own."""
         made = Tensor._make_wrapper_subclass(
             cls, (rows, *base.shape[1:]), dtype=base.dtype, device=base.device
         )
@@ -116,6 +122,7 @@ class MixedRows(_Lazy):
         return made
 
     def plain(self) -> Tensor:
+        """All rows, summed up."""
         return self.times(self.base)
 
     def times(self, base: Tensor) -> Tensor:
@@ -137,6 +144,8 @@ def _handles(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], 
 
     return register
 
+
+_func: Any
 
 # --- SharedRows: row-wise operations -----------------------------------------------------
 
@@ -163,7 +172,7 @@ for _func in (
 
 
 @_handles(_SHARED, functional.dropout)
-def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented
 
 
@@ -344,8 +353,8 @@ def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     inside = (x.row < rows).nonzero()[:, 0]
     if len(inside) == len(x.row):
         return MixedRows(rows, x.row, x.column, x.weight, x.base)
-    parts = (part.index_select(0, inside) for part in (x.row, x.column, x.weight))
-    return MixedRows(rows, *parts, x.base)
+    row, column, weight = (part.index_select(0, inside) for part in (x.row, x.column, x.weight))
+    return MixedRows(rows, row, column, weight, x.base)
 
 
 @_handles(_MIXED, Tensor.scatter_add_)
@@ -424,5 +433,5 @@ def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
 
 
 @_handles(_MIXED, functional.dropout)
-def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented

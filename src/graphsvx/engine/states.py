@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,7 +170,7 @@ def _adjacency(source: Ids, target: Ids, size: int) -> Callable[[Bools, int], Bo
     return spread
 
 
-def keys(*parts: NDArray[np.generic]) -> list[bytes]:
+def keys(*parts: NDArray[Any]) -> list[bytes]:
     """One hashable key a row; equal rows, equal keys."""
     packed = [
         np.packbits(part, axis=1)

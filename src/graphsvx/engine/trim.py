@@ -21,6 +21,7 @@ from torch_geometric.nn import MessagePassing
 from graphsvx.engine.rows import _KINDS, Handler, SharedRows, _handles, _Lazy, plain
 
 _PREFIX: dict[Any, Handler] = {}
+_func: Any
 
 
 class PrefixRows(_Lazy):
@@ -30,7 +31,8 @@ class PrefixRows(_Lazy):
     base: Tensor
 
     @staticmethod
-    def __new__(cls, base: Tensor, rows: int) -> PrefixRows:  # noqa: PYI034  (final in use)
+    def __new__(cls, base: Tensor, rows: int) -> PrefixRows:
+        """A wrapper without data of its own."""
         made = Tensor._make_wrapper_subclass(
             cls, (rows, *base.shape[1:]), dtype=base.dtype, device=base.device
         )
@@ -38,6 +40,7 @@ class PrefixRows(_Lazy):
         return made
 
     def plain(self) -> Tensor:
+        """The prefix, and zeros."""
         base = plain(self.base)
         whole = base.new_zeros(self.shape)
         whole[: base.shape[0]] = base
@@ -78,7 +81,7 @@ def _batch_norm(x: Any, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @_handles(_PREFIX, functional.dropout)
-def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented
 
 

@@ -65,7 +65,7 @@ class Connected:
 class Auto:
     """Exact where the distinct states of a game fit its budget, `otherwise` (Paired) where not."""
 
-    otherwise: Mask = Paired()
+    otherwise: Mask = Paired()  # noqa: RUF009  (a frozen record)
     separate = True
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:

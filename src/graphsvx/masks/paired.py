@@ -132,8 +132,8 @@ class _Strata:
         stratum = np.minimum(np.searchsorted(mass, spread, side="right"), len(mass) - 1) + listed
         few = np.empty((pairs, self.players), dtype=bool)
         step = max(1, _NOISE_ITEMS // self.players)
-        for first in range(0, pairs, step):
-            part = slice(first, first + step)
+        for begin in range(0, pairs, step):
+            part = slice(begin, begin + step)
             shape = few[part].shape
             noise = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
             # The s smallest of M random numbers; sorting values is far faster than positions.
