@@ -54,8 +54,8 @@ def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         "# Speed\n\n", HEAD.format(name="speed"), "\n", _machine(machine),
         "\nOne thread, processor time. Contenders take turns; times are medians over repeats and "
         "nodes, ratios medians over nodes. In the lines with a number of rows all contenders "
-        "play the same coalitions and share the regression, and their credit is compared; `default` is "
-        "`explain()` as it comes (1,000 calls, exact where that is enough).\n\n",
+        "play the same coalitions and share the regression, and their credit is compared; "
+        "`default` is `explain()` as it comes (1,000 calls, exact where that is enough).\n\n",
         table(result["lines"]),
         "\n![Seconds of the contenders against ours](speed.png)\n\n## Memory\n\n",
         f"A hub with {hub['leaves']:,} neighbours: the peak resident set grows by "
