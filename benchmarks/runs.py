@@ -1,0 +1,280 @@
+"""python -m benchmarks.runs: how runs scale, as ratios in one go.
+
+    python -m benchmarks.runs workers     1 and 2 local workers, and what the store costs
+    python -m benchmarks.runs ray         Ray with 2 workers beside local ones
+    python -m benchmarks.runs large       a graph of 10^6 nodes and 10^7 edges, 200 nodes explained
+
+Other work on the machine disturbs all of them; the load before and after is printed, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import resource
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN, GraphSAGE
+from torch_geometric.utils import k_hop_subgraph
+
+from graphsvx import GraphSVX, explain, graph, processes, runs
+from graphsvx.extras import package
+from graphsvx.files import written_whole
+from graphsvx.runs.engines import Job
+
+GIB = 2**30
+
+
+def power_law(nodes: int, edges: int, features: int = 16, seed: int = 0) -> Data:
+    """`edges` directed edges in pairs; degrees fall off as a power law with exponent 3."""
+    rng = np.random.default_rng(seed)
+    # Chung-Lu: ends are drawn in proportion to i^(-1/2).
+    heap = np.cumsum((np.arange(nodes) + 1.0) ** -0.5)
+    ends = np.searchsorted(heap, rng.random(edges) * heap[-1]).astype(np.int64)
+    shuffled = rng.permutation(nodes)[ends]
+    half = edges // 2
+    edge_index = np.empty((2, 2 * half), dtype=np.int64)
+    edge_index[0, :half] = edge_index[1, half:] = shuffled[:half]
+    edge_index[1, :half] = edge_index[0, half:] = shuffled[half : 2 * half]
+    x = rng.standard_normal((nodes, features), dtype=np.float32)
+    return Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(edge_index))
+
+
+def small_world() -> tuple[torch.nn.Module, Data]:
+    torch.manual_seed(0)
+    return GCN(16, 16, 2, 4).eval(), power_law(2_000, 8_000)
+
+
+# --- workers, Ray, store ---------------------------------------------------------------------
+
+
+def _cpu() -> float:
+    """Processor seconds of this process and of the children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _bare(job: Job, queries: list[int], workers: int) -> None:
+    """The same explanations in the same processes, thrown away."""
+    left = iter([queries[i : i + 10] for i in range(0, len(queries), 10)])
+
+    def work(chunk: list[int]) -> int:
+        return len([job.explain(query) for query in chunk])
+
+    graph.check(job.data)
+    for _ in processes.pooled(work, lambda: next(left, None), workers):
+        pass
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, float]:
+    gc.collect()
+    wall, cpu = time.monotonic(), _cpu()
+    work()
+    return time.monotonic() - wall, _cpu() - cpu
+
+
+def workers(count: int, repeats: int) -> dict[str, Any]:
+    model, data = small_world()
+    queries = list(range(count))
+    method = GraphSVX()
+    job = Job(model, data, "node", {"method": method, "seed": 0})
+    found: dict[str, list[tuple[float, float]]] = {"1 worker": [], "2 workers": [], "no store": []}
+    for _ in range(repeats):
+        for number, name in ((1, "1 worker"), (2, "2 workers")):
+            with tempfile.TemporaryDirectory() as folder:
+
+                def run(number: int = number, folder: str = folder) -> None:
+                    runs.start(model, data, queries, out=Path(folder) / "run", method=method,
+                               engine=runs.Local(number))  # fmt: skip
+
+                found[name].append(_timed(run))
+        found["no store"].append(_timed(lambda: _bare(job, queries, 1)))
+    wall = {name: [one[0] for one in times] for name, times in found.items()}
+    cpu = {name: [one[1] for one in times] for name, times in found.items()}
+    return {
+        "explanations": count,
+        "a second, 1 worker": count / median(wall["1 worker"]),
+        "a second, 2 workers": count / median(wall["2 workers"]),
+        "2 workers / 1 worker": _ratio(wall["1 worker"], wall["2 workers"]),
+        "store, processor time": _ratio(cpu["1 worker"], cpu["no store"]) - 1,
+        "store, wall clock": _ratio(wall["1 worker"], wall["no store"]) - 1,
+    }
+
+
+def _ratio(above: list[float], below: list[float]) -> float:
+    """Of neighbours in time, so that a busy spell slows both."""
+    return median(a / b for a, b in zip(above, below, strict=True))
+
+
+def on_ray(count: int, repeats: int) -> dict[str, Any]:
+    model, data = small_world()
+    ray = package("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    found: dict[str, list[float]] = {"local": [], "ray": []}
+    engines = {"local": runs.Local(2), "ray": runs.Ray(workers=2)}
+    try:
+        for turn in range(repeats + 1):
+            for name, engine in engines.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    start = time.monotonic()
+                    # The first turn only starts processes: they stay for the others.
+                    runs.start(model, data, range(count if turn else 40),
+                               out=Path(folder) / "run", engine=engine)  # fmt: skip
+                    if turn:
+                        found[name].append(time.monotonic() - start)
+    finally:
+        ray.shutdown()
+    return {
+        "explanations": count,
+        "a second, local": count / median(found["local"]),
+        "a second, Ray": count / median(found["ray"]),
+        "Ray / local": _ratio(found["local"], found["ray"]),
+    }
+
+
+# --- a large graph ---------------------------------------------------------------------------
+
+
+def _family(root: int) -> list[int]:
+    """A process and all below it."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found, new = [root], [root]
+    while new:
+        new = [child for one in new for child in parents.get(one, [])]
+        found += new
+    return found
+
+
+def _memory(root: int) -> int:
+    """Bytes of the whole process tree; what several share is counted once (Pss)."""
+    total = 0
+    for pid in _family(root):
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        total += sum(
+            int(line.split()[1]) * 1024 for line in text.splitlines() if line[:4] == "Pss:"
+        )
+    return total
+
+
+@contextmanager
+def _peak() -> Iterator[list[int]]:
+    seen, stop = [_memory(os.getpid())], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.25):
+            seen.append(_memory(os.getpid()))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _by_hand(data: Data, node: int, depth: int) -> tuple[Data, int]:
+    """The field with its rim, as a graph of its own."""
+    ids, edges, where, _ = k_hop_subgraph(
+        node, depth + 1, data.edge_index, relabel_nodes=True, num_nodes=len(data.x)
+    )
+    return Data(x=data.x[ids], edge_index=edges), int(where)
+
+
+def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
+    data = power_law(nodes, edges)
+    size = data.x.nbytes + data.edge_index.nbytes
+    torch.manual_seed(0)
+    model = GraphSAGE(16, 16, 2, 4).eval()
+    rng = np.random.default_rng(1)
+    asked = np.sort(rng.choice(nodes, count, replace=False))
+    # The mean of the whole graph as a reference, so that cut-out fields play the same games.
+    mean = tuple(data.x.double().mean(0).tolist())
+    method = GraphSVX(features="all", reference=mean, samples=200)
+    options = {"memory": 64 * 2**20}
+    with tempfile.TemporaryDirectory() as folder, _peak() as seen:
+        start = time.monotonic()
+        run = runs.start(model, data, asked, out=Path(folder) / "run", method=method,
+                         engine=runs.Local(2), **options)  # fmt: skip
+        seconds = time.monotonic() - start
+        failed = len(run.failures())
+        field = median(len(row) for row in run.table(["field_ids"])["field_ids"].to_pylist())
+    there, cut_out = [], []
+    # Both in this process and in turn, so that only the size of the graph differs.
+    for node in asked[np.linspace(0, count - 1, by_hand).astype(int)].tolist():
+        small, where = _by_hand(data, node, 2)
+        graph.check(small)
+        for graph_of, which, times in ((data, node, there), (small, where, cut_out)):
+            begun = time.process_time()
+            explain(model, graph_of, node=which, method=method, **options)
+            times.append(time.process_time() - begun)
+    return {
+        "nodes": nodes,
+        "edges": int(data.edge_index.shape[1]),
+        "explained": count - failed,
+        "failed": failed,
+        "nodes in a field, median": field,
+        "seconds, all": seconds,
+        "graph, GiB": size / GIB,
+        "before, GiB": seen[0] / GIB,
+        "peak, GiB": max(seen) / GIB,
+        "above the graph, GiB": (max(seen) - size) / GIB,
+        "in the large graph / cut out by hand": sum(there) / sum(cut_out),
+        "ms a node, large graph": 1000 * sum(there) / len(there),
+        "ms a node, cut out": 1000 * sum(cut_out) / len(cut_out),
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.runs", description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
+    parser.add_argument("what", choices=("workers", "ray", "large"), nargs="+")
+    parser.add_argument("--count", type=int, default=400, help="explanations (workers, ray)")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=10**6, help="of the large graph")
+    parser.add_argument("--edges", type=int, default=10**7)
+    parser.add_argument("--explained", type=int, default=200)
+    parser.add_argument("--by-hand", type=int, default=40, help="how many of them are cut out")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {}
+    for what in chosen.what:
+        before = os.getloadavg()[0]
+        if what == "large":
+            made = large(chosen.nodes, chosen.edges, chosen.explained, chosen.by_hand)
+        else:
+            made = {"workers": workers, "ray": on_ray}[what](chosen.count, chosen.repeats)
+        found[what] = {**made, "load before": before, "load after": os.getloadavg()[0]}
+        for name, value in found[what].items():
+            print(
+                f"{name:40}{value:>14.3f}" if isinstance(value, float) else f"{name:40}{value:>14}"
+            )
+    if chosen.json:
+        with written_whole(chosen.json) as part:
+            part.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
