@@ -96,3 +96,18 @@ def test_a_list_of_graphs_is_explained_one_graph_each() -> None:
         with torch.no_grad():
             out = model(graph.x, graph.edge_index, torch.zeros(6, dtype=torch.long)).softmax(-1)
         assert found[i].prediction == pytest.approx(float(out.max()), abs=1e-9)
+
+
+def test_a_list_of_links() -> None:
+    model, data = random_model("gcn", 1), random_graph(1)
+    links = [(0, 5), (3, 7), (1, 1)]
+    failures: list[Failure] = []
+    found = {
+        e.centres: e
+        for e in explain_many(model, data, edges=links, workers=2, on_failure=failures.append)
+    }
+    assert set(found) == {(0, 5), (3, 7)}
+    assert [f.which for f in failures] == [2]
+    assert convert.same(found[3, 7], explain(model, data, edge=(3, 7)))
+    with pytest.raises(InputError, match="got both"):
+        explain_many(model, data, [1], edges=links)

@@ -138,8 +138,7 @@ def test_several_nodes_of_one_class_are_a_group(model) -> None:
     ("options", "message"),
     [
         ({"node_mask_type": "attributes"}, "node_mask_type"),
-        ({"node_mask_type": None, "edge_mask_type": "object"}, "node_mask_type"),
-        ({"edge_mask_type": "object"}, "no edge mask"),
+        ({"edge_mask_type": "object"}, "not both"),
     ],
 )
 def test_what_is_not_supported_is_named(model, options, message) -> None:
@@ -149,8 +148,8 @@ def test_what_is_not_supported_is_named(model, options, message) -> None:
 
 def test_other_levels_and_questions_are_named(model) -> None:
     data = random_graph(1)
-    with pytest.raises(UnsupportedError, match="task_level"):
-        explainer(model, {**NODE, "task_level": "edge"})
+    with pytest.raises(UnsupportedError, match="takes edge_label_index"):
+        explainer(model, {**NODE, "task_level": "edge"})(data.x, data.edge_index, index=1)
     with pytest.raises(UnsupportedError, match="index="):
         explainer(model)(data.x, data.edge_index)
 
@@ -163,3 +162,46 @@ def test_a_method_and_a_seed_can_be_given(model) -> None:
     made = one(data.x, data.edge_index, index=1)
     assert made.graphsvx.feature_credit.players == 0
     assert made.graphsvx.certificate.seed == 5
+
+
+def test_an_edge_mask_shares_the_prediction_out_among_edges(model) -> None:
+    data = random_graph(1)
+    one = explainer(model, node_mask_type=None, edge_mask_type="object")
+    made = one(data.x, data.edge_index, index=1)
+    e = explain(model, data, node=1, method=GraphSVX(players="edges"))
+    assert made.edge_mask.shape == (data.num_edges,)
+    assert "node_mask" not in made
+    assert float(made.edge_mask.sum()) == pytest.approx(e.prediction - e.base, abs=1e-5)
+    for (u, v), value in e.edges.items():
+        same = [
+            float(m)
+            for m, ends in zip(made.edge_mask, data.edge_index.t().tolist(), strict=True)
+            if set(ends) == {u, v}
+        ]
+        assert sum(same) == pytest.approx(value, abs=1e-6)
+    assert 0 <= unfaithfulness(one, made) <= 1
+
+
+class Links(nn.Module):
+    """A link predictor as PyG's examples have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gnn = random_model("gcn", 1)
+
+    def forward(self, x, edge_index, edge_label_index):
+        z = self.gnn(x, edge_index)
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(-1)
+
+
+def test_links_are_explained() -> None:
+    data = random_graph(1)
+    pairs = torch.tensor([[0, 3], [5, 7]])
+    config = {"mode": "binary_classification", "task_level": "edge", "return_type": "raw"}
+    made = explainer(Links(), config)(data.x, data.edge_index, index=1, edge_label_index=pairs)
+    e = made.graphsvx
+    assert e.centres == (3, 7)
+    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    with torch.no_grad():
+        p = float(Links()(data.x, data.edge_index, pairs)[1].sigmoid())
+    assert e.prediction == pytest.approx(max(p, 1 - p))

@@ -19,8 +19,9 @@ class GameReport:
     """Distinct perturbed graphs that went through the model."""
     rows: int
     """Coalitions that were drawn or enumerated; many of them share one perturbed graph."""
-    r2: float
-    """Weighted R² of the surrogate on the played rows (1 for an additive game)."""
+    r2: float | None
+    """Weighted R² of the surrogate on the played rows (1 for an additive game); None: there is
+    no surrogate."""
     mask: str
     """The mask generator that chose the rows."""
 

@@ -105,7 +105,9 @@ def _without(explanation: Explanation) -> str:
     (relative efficiency), so base plus features is the answer without any neighbour.
     """
     games = {game.name for game in explanation.certificate.games}
-    own = explanation.kind == "node" and explanation.node_credit.players > 0
+    # Rescaled or selected credit no longer meets at the isolated node.
+    changed = {"balance", "selective"} & explanation.extra.keys()
+    own = explanation.kind == "node" and explanation.node_credit.players > 0 and not changed
     features = math.fsum(explanation.feature_values.tolist())
     if own and games <= {"features", "nodes"}:
         condition, score = "Without its neighbours", explanation.base + features
@@ -218,7 +220,8 @@ def _for_experts(explanation: Explanation) -> list[str]:
     lines.extend(
         f"Game {game.name}: {game.players} players, "
         f"{'exact' if game.exact else 'estimated'} by {game.mask}, {game.made} model calls for "
-        f"{game.rows} coalitions ({game.asked} allowed), weighted R² {game.r2:.4f}"
+        f"{game.rows} coalitions ({game.asked} allowed), "
+        + ("no surrogate" if game.r2 is None else f"weighted R² {game.r2:.4f}")
         for game in certificate.games
     )
     lines.append(f"Certificate: {certificate.line()}")

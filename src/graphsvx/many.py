@@ -25,7 +25,7 @@ class Failure:
     """A question that could not be answered, and why."""
 
     which: int
-    """The node, or the position of the graph in the list."""
+    """The node, or the position of the graph or link in its list."""
     error: GraphSVXError
 
 
@@ -36,10 +36,13 @@ class _Job:
     model: Callable[..., Any]
     data: Any
     whole_graphs: bool
+    links: Sequence[tuple[int, int]] | None
     options: dict[str, Any]
 
     def __call__(self, which: int) -> Explanation | Failure:
         try:
+            if self.links is not None:
+                return explain(self.model, self.data, edge=self.links[which], **self.options)
             if not self.whole_graphs:
                 return explain(self.model, self.data, node=which, **self.options)
             found = explain(self.model, self.data[which], graph=True, **self.options)
@@ -58,18 +61,20 @@ def explain_many(
     data: Any,
     nodes: Sequence[int] | Tensor | None = None,
     *,
+    edges: Sequence[tuple[int, int]] | None = None,
     workers: int = 1,
     progress: bool | None = None,
     on_failure: Callable[[Failure], None] | None = None,
     **options: Any,
 ) -> Iterator[Explanation]:
-    """Explain many nodes of one graph, or a list of graphs, and yield each as it is done.
+    """Explain many nodes or links of one graph, or a list of graphs, each as it is done.
 
     Args:
         model: as for `explain`.
         data: one graph with `nodes`, or a list of graphs (each is explained as a whole; the
             position in the list is `explanation.extra["graph"]`).
         nodes: the nodes to explain; all of them if left out.
+        edges: the links to explain instead, as pairs of nodes.
         workers: processes to use. The result of a question does not depend on it.
         progress: show a bar on standard error; by default if that is a terminal.
         on_failure: called with each `Failure`; by default it is printed on standard error.
@@ -81,15 +86,17 @@ def explain_many(
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}")
     whole_graphs = isinstance(data, (list, tuple))
-    if whole_graphs and nodes is not None:
-        raise InputError("a list of graphs is explained as whole graphs; leave nodes out")
-    if whole_graphs:
-        questions: Sequence[int] = range(len(data))
+    if whole_graphs and (nodes is not None or edges is not None):
+        raise InputError("a list of graphs is explained as whole graphs; leave nodes and edges out")
+    if nodes is not None and edges is not None:
+        raise InputError("explain_many explains nodes or edges, got both")
+    if whole_graphs or edges is not None:
+        questions: Sequence[int] = range(len(data if edges is None else edges))
     elif nodes is None:
         questions = range(graphs.check(data).num_nodes)
     else:
         questions = [whole_number(node, "each of nodes") for node in nodes]
-    job = _Job(model, data, whole_graphs, options)
+    job = _Job(model, data, whole_graphs, edges, options)
     results = _alone(job, questions) if workers == 1 else _together(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return _reported(results, len(questions), progress, on_failure or _print_failure)

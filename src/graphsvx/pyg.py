@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,7 +38,10 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         explanation.graphsvx         # the full record, with errors and certificate
 
     `node_mask_type="object"` gives the credit of nodes (the explained node has the sum of its
-    own features' credit), `"common_attributes"` that of features as a [1, features] mask.
+    own features' credit), `"common_attributes"` that of features as a [1, features] mask, and
+    `edge_mask_type="object"` without a node mask plays edges: an edge and its reverse are one
+    player and share its credit. Links (`task_level="edge"`) are explained for models that take
+    `edge_label_index`.
     """
 
     def __init__(self, method: Method | None = None, seed: int = 0) -> None:
@@ -46,22 +51,20 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     def supports(self) -> bool:
         """Name what is not supported, before any work."""
-        config, model = self.explainer_config, self.model_config
-        if config.node_mask_type not in (MaskType.object, MaskType.common_attributes):
+        config = self.explainer_config
+        nodes, edges = config.node_mask_type, config.edge_mask_type
+        if nodes is not None and edges is not None:
+            raise UnsupportedError(
+                "GraphSVXAlgorithm gives a node mask or an edge mask, not both: nodes and their "
+                "edges would share the same credit"
+            )
+        if edges is None and nodes not in (MaskType.object, MaskType.common_attributes):
             raise UnsupportedError(
                 'GraphSVXAlgorithm needs node_mask_type="object" or "common_attributes", got '
-                f"{config.node_mask_type.value if config.node_mask_type else None!r}"
+                f"{nodes.value if nodes else None!r}"
             )
-        if config.edge_mask_type is not None:
-            raise UnsupportedError(
-                f"GraphSVXAlgorithm gives no edge mask, got edge_mask_type="
-                f'"{config.edge_mask_type.value}"; leave it out'
-            )
-        if model.task_level not in (ModelTaskLevel.node, ModelTaskLevel.graph):
-            raise UnsupportedError(
-                f'GraphSVXAlgorithm explains task_level="node" and "graph", got '
-                f'"{model.task_level.value}"'
-            )
+        if edges is not None and not isinstance(self.method, GraphSVX):
+            raise UnsupportedError("an edge mask needs the method GraphSVX")
         return True
 
     def forward(
@@ -78,10 +81,11 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
             raise UnsupportedError("GraphSVXAlgorithm explains homogeneous graphs only")
         batch = kwargs.pop("batch", None)
+        pairs = kwargs.pop("edge_label_index", None)
         unknown = set(kwargs) - {"edge_weight", "edge_attr", "batch_size"}
         if unknown:
             raise UnsupportedError(
-                "GraphSVXAlgorithm passes on edge_weight, edge_attr and batch, "
+                "GraphSVXAlgorithm passes on edge_weight, edge_attr, edge_label_index and batch, "
                 f"got {sorted(unknown)}"
             )
         data = Data(
@@ -90,13 +94,18 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         found = explain(
             model,
             data,
-            method=self.method,
+            method=self._method(),
             seed=self.seed,
             output=self._output(),
             scale=self._scale(),
-            **self._question(target, index, batch),
+            **self._question(target, index, batch, pairs),
         )
-        return self._masks(found)
+        return self._masks(found, edge_index)
+
+    def _method(self) -> Method:
+        if self.explainer_config.edge_mask_type is None or not isinstance(self.method, GraphSVX):
+            return self.method
+        return replace(self.method, players="edges", directions="together")
 
     def _output(self) -> Any:
         returns = self.model_config.return_type
@@ -106,7 +115,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         regression = self.model_config.mode == ModelMode.regression
         return "value" if regression else "probability"
 
-    def _question(self, target: Tensor, index: int | Tensor | None, batch: Any) -> dict[str, Any]:
+    def _question(
+        self, target: Tensor, index: int | Tensor | None, batch: Any, pairs: Any
+    ) -> dict[str, Any]:
         if self.model_config.task_level == ModelTaskLevel.graph:
             if isinstance(batch, Tensor) and batch.numel() and int(batch.max()) > 0:
                 raise UnsupportedError(
@@ -114,9 +125,16 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 )
             return {"graph": True, "target": self._target(target.reshape(-1)[:1])}
         if index is None:
-            raise UnsupportedError("GraphSVXAlgorithm needs index=: which node to explain")
+            raise UnsupportedError("GraphSVXAlgorithm needs index=: which output to explain")
         nodes = torch.as_tensor(index).reshape(-1)
         chosen = self._target(target[nodes])
+        if self.model_config.task_level == ModelTaskLevel.edge:
+            if not isinstance(pairs, Tensor) or len(nodes) != 1:
+                raise UnsupportedError(
+                    "GraphSVXAlgorithm explains one link at a time, of a model that takes "
+                    "edge_label_index"
+                )
+            return {"edge": tuple(pairs[:, int(nodes)].tolist()), "target": chosen}
         if len(nodes) == 1:
             return {"node": int(nodes), "target": chosen}
         return {"nodes": nodes.tolist(), "target": chosen}
@@ -132,8 +150,13 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             )
         return int(classes)
 
-    def _masks(self, found: Explanation) -> PyGExplanation:
+    def _masks(self, found: Explanation, edge_index: Tensor) -> PyGExplanation:
         made = found.to_pyg()
+        if self.explainer_config.edge_mask_type is not None:
+            del made.node_mask
+            made.edge_mask = _edge_mask(found, edge_index)
+            made.graphsvx = found
+            return made
         own = float(found.feature_values.sum())
         if found.centres:
             made.node_mask[list(found.centres), 0] = own / len(found.centres)
@@ -141,3 +164,11 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             made.node_mask = made.feature_credit[None, :]
         made.graphsvx = found
         return made
+
+
+def _edge_mask(found: Explanation, edge_index: Tensor) -> Tensor:
+    """Credit per column of edge_index; the edges of one player share it evenly."""
+    ends = [(min(u, v), max(u, v)) for u, v in edge_index.t().tolist()]
+    count = Counter(ends)
+    credit = {(min(u, v), max(u, v)): value for (u, v), value in found.edges.items()}
+    return torch.tensor([credit.get(pair, 0.0) / count[pair] for pair in ends])

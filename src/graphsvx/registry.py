@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from graphsvx.baselines import (
@@ -133,12 +132,8 @@ def method(name: str, **changes: Any) -> Method:
     return made
 
 
-def from_text(name: str, pairs: Mapping[str, str]) -> Method:
-    """`method` with settings as text, as a command line has them: epochs=200, players=nodes."""
-    return method(name, **{key: _read(text) for key, text in pairs.items()})
-
-
-def _read(text: str) -> Any:
+def read(text: str) -> Any:
+    """A setting as text, as a command line has it: 200, nodes, [1, 2], None."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:

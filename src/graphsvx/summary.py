@@ -107,9 +107,15 @@ class Summary:
         mean, absolute, std, count = self.mean, self.mean_absolute, self.std, self.count
         return [
             Line(
-                self.keys[i], self.names[i], mean=float(mean[i]), mean_absolute=float(absolute[i]),
-                std=float(std[i]), low=float(low[i]), high=float(high[i]), count=int(count[i]),
-            )  # fmt: skip
+                self.keys[i],
+                self.names[i],
+                mean=float(mean[i]),
+                mean_absolute=float(absolute[i]),
+                std=float(std[i]),
+                low=float(low[i]),
+                high=float(high[i]),
+                count=int(count[i]),
+            )
             for i in np.argsort(-score, kind="stable")[:k].tolist()
         ]
 

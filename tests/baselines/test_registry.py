@@ -24,13 +24,11 @@ def test_every_name_makes_its_method_and_knows_its_blocks():
 def test_settings_are_handed_on():
     assert registry.method("gnnexplainer", epochs=7) == GNNExplainer(epochs=7)
     assert registry.method("graphsvx-paper", dataset="tree-grid") == GraphSVX.paper("tree-grid")
-    read = registry.from_text(
-        "graphsvx", {"samples": "64", "players": "nodes", "hops": "null", "indirect": "False"}
-    )
+    given = {"samples": "64", "players": "nodes", "hops": "null", "indirect": "False"}
+    read = registry.method("graphsvx", **{key: registry.read(text) for key, text in given.items()})
     assert read == GraphSVX(samples=64, players="nodes")
-    assert registry.from_text("pgexplainer", {"temperature": "[3.0, 1.0]"}) == PGExplainer(
-        temperature=(3.0, 1.0)
-    )
+    assert registry.read("[3.0, 1.0]") == (3.0, 1.0)
+    assert registry.read("class:2") == "class:2"
 
 
 def test_a_trained_method_is_loaded(known, tmp_path):

@@ -79,6 +79,21 @@ def test_a_saved_graph_with_a_checkpoint(run, models, tmp_path) -> None:
     assert "node 400" in text
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--node", "329", "--set", "players=edges"], "edge"),
+        (["--nodes", "401,402", "--few", "2"], "2 nodes"),
+        (["--edge", "400,401"], "edge (400, 401)"),
+        (["--node", "329", "--contrast", "1,0"], "rather than"),
+        (["--node", "329", "--set", "indirect=mean"], "node 329"),
+        (["--node", "329", "--set", 'groups={"house": [325, 326]}'], "house"),
+    ],
+)
+def test_every_kind_of_question(run, words, what) -> None:
+    assert what in run("ba-shapes", "--samples", "80", *words)
+
+
 class _Evil:
     def __reduce__(self):
         return (print, ("code from a file was run",))
@@ -92,6 +107,13 @@ class _Evil:
         (["ba-shapes", "--node", "9999"], InputError, "0 to 699"),
         (["ba-shapes", "--graph", "1"], InputError, "one graph"),
         (["ba-shapes", "--node", "1", "--method", "magic"], InputError, "one of graphsvx"),
+        (["ba-shapes", "--node", "1", "--edge", "1,2"], InputError, "one question at a time"),
+        (["ba-shapes", "--edge", "1"], InputError, "2 numbers"),
+        (["ba-shapes", "--nodes", "a,b"], InputError, "numbers separated by commas"),
+        (["ba-shapes", "--node", "1", "--set", "samples"], InputError, "NAME=VALUE"),
+        (["ba-shapes", "--node", "1", "--set", "speed=9"], InputError, "speed"),
+        (["ba-shapes", "--node", "1", "--set", "players=edge"], InputError, "players must be"),
+        (["ba-shapes", "--node", "1", "--contrast", "1,2", "--target", "1"], InputError, "leave"),
         (["ba-shapes", "--node", "1", "--samples", "1"], InputError, "at least 2"),
         (["ba-shapes", "--node", "1", "--model", "magic"], InputError, "magic"),
         (["ba-shapes", "--node", "1", "--target", "44"], InputError, "0 to 3"),

@@ -208,7 +208,7 @@ def report(name: str, players: int, made: int, mask: str, **known: Any) -> GameR
         asked=known.get("asked", made),
         made=made,
         rows=known.get("rows", made),
-        r2=known.get("r2", 0.0),
+        r2=known.get("r2"),
         mask=mask,
     )
 

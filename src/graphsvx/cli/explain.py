@@ -18,7 +18,9 @@ from graphsvx.api import explain as explain_one
 from graphsvx.cli import app
 from graphsvx.cli.train import training_bar
 from graphsvx.errors import DataError, InputError
+from graphsvx.explain import Lasso
 from graphsvx.explanation import Explanation
+from graphsvx.methods import Method
 
 EXAMPLES = """
 Examples:
@@ -29,7 +31,13 @@ Examples:
 
     graphsvx explain cora --model gat --node 7 --target 3 --json why.json
 
-    graphsvx explain ba-2motifs --graph 12
+    graphsvx explain ba-2motifs --graph 12 --set players=edges
+
+    graphsvx explain ba-shapes --nodes 401,402,403 --few 3
+
+    graphsvx explain cora --node 7 --set features_of=subgraph --contrast 3,2
+
+    graphsvx explain ba-community --node 400 --set reference=class:2 --set balance=0.5
 
     graphsvx explain my-data.pt --checkpoint my-model.safetensors --node 0
 """
@@ -42,6 +50,13 @@ def explain(
     ],
     *,
     node: Annotated[int | None, typer.Option(help="The node to explain.")] = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="A group of nodes: its average score.")
+    ] = None,
+    edge: Annotated[
+        str | None,
+        typer.Option(metavar="U,V", help="A link: the inner product of what its two ends get."),
+    ] = None,
     graph: Annotated[
         int | None, typer.Option(help="The graph to explain, in a set of many graphs.")
     ] = None,
@@ -55,6 +70,21 @@ def explain(
     method: Annotated[
         str, typer.Option(help="The explainer: " + ", ".join(registry.names()) + ".")
     ] = "graphsvx",
+    contrast: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Why class A rather than class B.")
+    ] = None,
+    few: Annotated[
+        int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
+            "features_of=subgraph, indirect=mean, groups='{\"house\": [400, 401]}', ...",
+        ),
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(help="Model calls that the explainer may make.")
     ] = None,
@@ -77,41 +107,89 @@ def explain(
     ] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
-    settings = {
-        name: value for name, value in (("samples", samples), ("hops", hops)) if value is not None
-    }
-    chosen = registry.method(method, **settings)
-    net, graphs, names = _model_and_graphs(dataset, model, checkpoint, model_seed)
-    question: dict[str, Any]
-    if isinstance(graphs, Data):
-        if graph is not None:
-            raise InputError(
-                f"{dataset} is one graph: choose a node of it with --node, not --graph"
-            )
-        if node is None:
-            raise InputError(
-                f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}"
-            )
-        about, question = graphs, {"node": node}
-    else:
-        if node is not None:
-            raise InputError(f"{dataset} has many graphs: choose one with --graph, not --node")
-        if graph is None or not 0 <= graph < len(graphs):
-            raise InputError(
-                f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
-            )
-        about, question = graphs[graph], {"graph": True}
+    chosen = chosen_method(method, samples, hops, few, setting or [])
+    versus = None if contrast is None else _numbers(contrast, "--contrast", 2)
+    if versus and target is not None:
+        raise InputError("--contrast A,B explains both classes; leave --target out")
+    net, graphs, names = model_and_graphs(dataset, model, checkpoint, model_seed)
+    about, question = _question(dataset, graphs, node=node, nodes=nodes, edge=edge, graph=graph)
     found = explain_one(
         net, about, method=chosen, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
-        class_names=names, **question,
+        class_names=names, targets="all" if versus else None, **question,
     )  # fmt: skip
+    if versus:
+        found = found.contrast(*versus)
     _print(found, top, describe)
     _write(found, about, json, picture, html)
 
 
-def _model_and_graphs(
+def _question(
+    dataset: str,
+    graphs: Data | tuple[Data, ...],
+    *,
+    node: int | None,
+    nodes: str | None,
+    edge: str | None,
+    graph: int | None,
+) -> tuple[Data, dict[str, Any]]:
+    """The graph that is asked about, and the question as `explain` takes it."""
+    asked = [name for name, given in (("--node", node), ("--nodes", nodes), ("--edge", edge))
+             if given is not None]  # fmt: skip
+    if not isinstance(graphs, Data):
+        if asked:
+            raise InputError(f"{dataset} has many graphs: choose one with --graph, not {asked[0]}")
+        if graph is None or not 0 <= graph < len(graphs):
+            raise InputError(
+                f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
+            )
+        return graphs[graph], {"graph": True}
+    if graph is not None:
+        raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
+    if not asked:
+        raise InputError(f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}")
+    if len(asked) > 1:
+        raise InputError(f"one question at a time, got {' and '.join(asked)}")
+    if nodes is not None:
+        return graphs, {"nodes": _numbers(nodes, "--nodes")}
+    if edge is not None:
+        return graphs, {"edge": tuple(_numbers(edge, "--edge", 2))}
+    return graphs, {"node": node}
+
+
+def _numbers(text: str, option: str, count: int | None = None) -> list[int]:
+    """Whole numbers separated by commas."""
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or (count is not None and len(found) != count):
+        wanted = "numbers" if count is None else f"{count} numbers"
+        raise InputError(f"{option} takes {wanted} separated by commas, got {text!r}")
+    return found
+
+
+def chosen_method(
+    name: str, samples: int | None, hops: int | None, few: int | None, pairs: list[str]
+) -> Method:
+    """The explainer of that name, its settings as a command line has them."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
+        given[key.strip()] = registry.read(text.strip())
+    for key, value in (("samples", samples), ("hops", hops)):
+        if value is not None:
+            given[key] = value
+    if few is not None:
+        given["regression"] = Lasso(k=few)
+    return registry.method(name, **given)
+
+
+def model_and_graphs(
     dataset: str, model: str | None, checkpoint: Path | None, seed: int
 ) -> tuple[nn.Module, Data | tuple[Data, ...], tuple[str, ...] | None]:
+    """A trained model with the graph (or graphs) it is asked about, and the class names."""
     if dataset in data.names():
         if checkpoint is not None:
             trained = zoo.load(checkpoint)

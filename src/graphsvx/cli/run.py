@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 
 from graphsvx import data, registry, report, summary
 from graphsvx.cli import app
-from graphsvx.cli.explain import _model_and_graphs
+from graphsvx.cli.explain import chosen_method, model_and_graphs
 from graphsvx.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -64,6 +64,13 @@ def run(
         int | None, typer.Option(help="Model calls that the explainer may make.")
     ] = None,
     hops: Annotated[int | None, typer.Option(help="How far away nodes play.")] = None,
+    few: Annotated[
+        int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the explainer."),
+    ] = None,
     target: Annotated[
         int | None, typer.Option(help="The class to explain; by default the predicted one.")
     ] = None,
@@ -100,11 +107,8 @@ def run(
             "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
         )
     where = _engine(engine, workers, address)
-    settings = {
-        name: value for name, value in (("samples", samples), ("hops", hops)) if value is not None
-    }
-    chosen = registry.method(method, **settings)
-    net, about, names = _model_and_graphs(dataset, model, checkpoint, model_seed)
+    chosen = chosen_method(method, samples, hops, few, setting or [])
+    net, about, names = model_and_graphs(dataset, model, checkpoint, model_seed)
     whole = not isinstance(about, Data)
     if (nodes if whole else graphs) is not None:
         right, wrong = ("--graphs", "--nodes") if whole else ("--nodes", "--graphs")

@@ -60,10 +60,8 @@ class Indirect:
         if not passing.any():
             return replace(states, joined=joined)
         table = states.table
-        if self.inner == "mean":
-            extra = scene.graph.statistics.mean.to(table)[None]
-        else:
-            extra = table[:1]
+        mean = scene.graph.statistics.mean.to(table)[None]
+        extra = mean if self.inner == "mean" else table[:1]
         rows = np.where(passing, len(table), states.rows)
         return replace(states, rows=rows, joined=joined, table=torch.cat([table, extra]))
 
@@ -120,5 +118,3 @@ def _paths_as_matrices(area: Field, following: Ids) -> tuple[sparse.csr_matrix, 
         return sparse.csr_matrix((np.ones(len(r), dtype=np.float32), (r, c)), (size, width))
 
     return matrix(nodes, steps, len(area.edges)), matrix(inner_of, inner, size)
-
-

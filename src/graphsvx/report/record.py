@@ -194,7 +194,7 @@ def _certificate(explanation: Explanation) -> dict[str, Any]:
                 "asked": game.asked,
                 "made": game.made,
                 "rows": game.rows,
-                "r2": _number(game.r2),
+                "r2": None if game.r2 is None else _number(game.r2),
                 "mask": game.mask,
             }
             for game in certificate.games
