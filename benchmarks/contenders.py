@@ -16,7 +16,7 @@ import graphsvx
 from graphsvx import GraphSVX
 from graphsvx.explain import WLS
 from graphsvx.game import FunctionGame
-from graphsvx.masks import Masks, Paired
+from graphsvx.masks import All, Mask, Masks, Paired
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,13 @@ class SameRows:
     What was drawn for each game is kept in `rows`.
     """
 
+    inner: Mask = Paired()  # noqa: RUF009  (a frozen record)
     rows: dict[str, Masks] = field(default_factory=dict, repr=False)
     separate = True
 
     def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:
         blank = FunctionGame(lambda rows: torch.zeros(len(rows)), game.players)
-        drawn = Paired()(blank, budget, rng)
+        drawn = self.inner(blank, budget, rng)
         self.rows[game.side] = drawn
         return replace(drawn, states=game.states(drawn.rows))
 
@@ -50,8 +51,10 @@ class Task:
     mean: Tensor
 
     @staticmethod
-    def of(model: nn.Module, graph: Data, node: int, samples: int) -> Task:
-        mask = SameRows()
+    def of(
+        model: nn.Module, graph: Data, node: int, samples: int, mask: SameRows | None = None
+    ) -> Task:
+        mask = mask or SameRows()
         e = graphsvx.explain(model, graph, node=node, method=same(samples, mask))
         return Task(
             model, graph, node, e.feature_ids.numpy(), e.node_ids.numpy(), e.target, mask.rows,
@@ -66,6 +69,10 @@ class Task:
             ends[1] = True
             found.append((side, np.concatenate([ends, masks.rows])))
         return found
+
+    def count(self) -> int:
+        """Rows of all games together."""
+        return sum(len(rows) for _, rows in self.coalitions())
 
     def credit(self, values: dict[str, Tensor]) -> dict[int | str, float]:
         """The regression that all contenders share."""
@@ -160,6 +167,12 @@ def replicated(task: Task, depth: int, room: int = 256 * 2**20) -> dict[int | st
             scores.append(picked.softmax(-1)[:, task.target])
         values[side] = torch.cat(scores)
     return task.credit(values)
+
+
+def brute_force(model: nn.Module, graph: Data, node: int, depth: int) -> dict[int | str, float]:
+    """Shapley values from every coalition, evaluated plainly."""
+    every = SameRows(All(separate=True))
+    return replicated(Task.of(model, graph, node, 1000, every), depth)
 
 
 def gnn_explainer(model: nn.Module, graph: Data, node: int) -> Tensor:
