@@ -2,6 +2,7 @@
 
     python -m benchmarks.runs workers     1 and 2 local workers, and what the store costs
     python -m benchmarks.runs ray         Ray with 2 workers beside local ones
+    python -m benchmarks.runs driver      rows that the writing process can take
     python -m benchmarks.runs large       a graph of 10^6 nodes and 10^7 edges, 200 nodes explained
 
 Other work on the machine disturbs all of them. What others took is measured, too, and with
@@ -26,6 +27,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GraphSAGE
@@ -34,7 +36,9 @@ from torch_geometric.utils import k_hop_subgraph
 from graphsvx import GraphSVX, explain, graph, processes, runs
 from graphsvx.extras import package
 from graphsvx.files import written_whole
-from graphsvx.runs.engines import Job
+from graphsvx.runs.engines import Answer, Job
+from graphsvx.runs.keeping import Shelf, read_ledger
+from graphsvx.runs.store import Folder
 
 GIB = 2**30
 
@@ -183,6 +187,27 @@ def on_ray(count: int, repeats: int, patience: float) -> dict[str, Any]:
     }
 
 
+def driver(rows: int) -> dict[str, Any]:
+    """What the one process that writes can take: answers that are there, straight to the disk."""
+    model, data = small_world()
+    job = Job(model, data, "node", {"method": GraphSVX(), "seed": 0})
+    some = job(tuple(range(100))).rows
+    with tempfile.TemporaryDirectory() as folder:
+        store = Folder(Path(folder) / "run")
+        asked = np.arange(rows)
+        store.create({}, asked)
+        ledger = read_ledger(store, asked, 256, retry_failed=False)
+        shelf = Shelf(ledger)
+        start = time.monotonic()
+        for first in range(0, rows, 100):
+            chunk = tuple(range(first, first + 100))
+            shelf.add(Answer(chunk, some.set_column(0, "query", pa.array(chunk)), 1.0))
+        shelf.flush()
+        seconds = time.monotonic() - start
+        size = sum(path.stat().st_size for path in store.path.rglob("*.parquet"))
+    return {"rows": rows, "rows a second": rows / seconds, "KiB a row": size / rows / 1024}
+
+
 # --- a large graph ---------------------------------------------------------------------------
 
 
@@ -261,10 +286,11 @@ def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
         field = median(len(row) for row in run.table(["field_ids"])["field_ids"].to_pylist())
     there, cut_out = [], []
     # Both in this process and in turn, so that only the size of the graph differs.
-    for node in asked[np.linspace(0, count - 1, by_hand).astype(int)].tolist():
+    for turn, node in enumerate(asked[np.linspace(0, count - 1, by_hand).astype(int)].tolist()):
         small, where = _by_hand(data, node, 2)
         graph.check(small)
-        for graph_of, which, times in ((data, node, there), (small, where, cut_out)):
+        both = [(data, node, there), (small, where, cut_out)]
+        for graph_of, which, times in both if turn % 2 else reversed(both):
             begun = time.process_time()
             explain(model, graph_of, node=which, method=method, **options)
             times.append(time.process_time() - begun)
@@ -288,7 +314,7 @@ def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.runs", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
-    parser.add_argument("what", choices=("workers", "ray", "large"), nargs="+")
+    parser.add_argument("what", choices=("workers", "ray", "driver", "large"), nargs="+")
     parser.add_argument("--count", type=int, default=400, help="explanations (workers, ray)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--patience", type=float, default=0, metavar="SECONDS",
@@ -305,6 +331,8 @@ def main(arguments: list[str] | None = None) -> None:
         before = os.getloadavg()[0]
         if what == "large":
             made = large(chosen.nodes, chosen.edges, chosen.explained, chosen.by_hand)
+        elif what == "driver":
+            made = driver(10_000)
         else:
             made = {"workers": workers, "ray": on_ray}[what](
                 chosen.count, chosen.repeats, chosen.patience

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from graphsvx import Explanation, GraphSVX, convert, runs
+from graphsvx import Explanation, GraphSVX, convert, graph, runs
 from graphsvx.errors import DataError, InputError
 from graphsvx.extras import package
 from graphsvx.query import Query
+from graphsvx.runs import cluster as cluster_engine
 from graphsvx.runs import keeping
-from tests.runs.helpers import Moody, names, same_rows, start
+from graphsvx.runs.engines import Job
+from tests.runs.helpers import Moody, names, same_rows, start, world
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),
@@ -112,6 +114,15 @@ def test_a_query_that_kills_its_worker(tmp_path, ray, cluster, reference, monkey
                 nodes=range(9, 13))  # fmt: skip
     assert list(run.failures()) == [11]
     assert convert.same(run[12], reference[12])
+
+
+def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
+    model, data = world()
+    job = Job(model, data, "node", {"method": Moody(), "seed": 3})
+    packed = cluster_engine._packed(job)
+    monkeypatch.setattr(graph, "_make_index", None)
+    monkeypatch.setattr(graph, "_make_statistics", None)
+    assert convert.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 
 
 def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:

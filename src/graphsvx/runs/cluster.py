@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphsvx import graph as graphs
 from graphsvx.errors import DataError, InputError
 from graphsvx.extras import package
+from graphsvx.graph import Index
 from graphsvx.query import whole_number
 from graphsvx.runs.engines import Answer, Chunk, Job, Lost, cores
 
@@ -99,6 +101,9 @@ class _Packed:
 
     job: Job
     graphs: list[dict[str, np.ndarray]]
+    index: Index | None = None
+    """Of the one graph: it is as large as the graph, so it is made once, too."""
+    statistics: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def _packed(job: Job) -> _Packed:
@@ -108,7 +113,12 @@ def _packed(job: Job) -> _Packed:
          if isinstance(value := getattr(graph, name, None), Tensor)}
         for graph in several
     ]  # fmt: skip
-    return _Packed(replace(job, data=None), arrays)
+    plain = replace(job, data=None)
+    if job.kind == "graph":
+        return _Packed(plain, arrays)
+    known = graphs.check(job.data)
+    numbers = (known.statistics.mean.cpu().numpy(), known.statistics.std.cpu().numpy())
+    return _Packed(plain, arrays, known.index, numbers)
 
 
 def _unpacked(packed: _Packed) -> Job:
@@ -119,6 +129,13 @@ def _unpacked(packed: _Packed) -> Job:
             Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
             for arrays in packed.graphs
         ]
+        if packed.index is not None and packed.statistics is not None:
+            mean, std = (torch.from_numpy(one) for one in packed.statistics)
+            one = several[0]
+            # What `graphs.check` would find out again in every process, and keep here.
+            state = graphs._version(one.edge_index), one.x.shape[0]
+            graphs._INDEXES[one.edge_index] = state, packed.index
+            graphs._STATISTICS[one.x] = graphs._version(one.x), graphs.Statistics(mean, std)
     return replace(packed.job, data=several if packed.job.kind == "graph" else several[0])
 
 
