@@ -27,6 +27,7 @@ from graphsvx.baselines import (
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.errors import InputError
 from graphsvx.explain.regression import WLS
+from graphsvx.explain.smooth import Smooth
 from graphsvx.generators import Indirect, Isolate
 from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.methods import GraphSVX, Method
@@ -56,9 +57,9 @@ _GRAPHSVX: dict[str, Blocks] = {
         title="GraphSVX",
         mask=Block("M_F, M_N: all coalitions where affordable, else paired samples", Auto),
         gen=Block("Eq. 1-2: features to their mean, nodes without edges", Isolate),
-        expl=Block("weighted least squares with the Shapley kernel, constraints exact", WLS),
+        expl=Block("Shapley values of a kernel interpolation over pairs, or least squares", Smooth),
         explains=("nodes", "features", "edges"),
-        tasks=("node", "nodes", "graph"),
+        tasks=("node", "nodes", "edge", "graph"),
         properties=_SHAPLEY,
         source="Duval and Malliaros 2021",
     ),
