@@ -16,6 +16,21 @@ def brute(model, data, e):
     return node_truth(model, data, e.centres[0], e.target, e.node_ids.tolist())
 
 
+def path() -> Data:
+    """5 -> 4 -> 3 -> 2 -> 1 -> 0."""
+    edges = torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]])
+    rng = torch.Generator().manual_seed(0)
+    return Data(x=torch.randn(6, 3, generator=rng, dtype=torch.float64), edge_index=edges)
+
+
+def three_rounds(x, edge_index):
+    """A model that is no module: nobody can count its rounds."""
+    h = x
+    for _ in range(3):
+        h = h + torch.zeros_like(h).index_add_(0, edge_index[1], h[edge_index[0]])
+    return h.tanh()
+
+
 class VirtualNode(nn.Module):
     """Every node hears the mean of all: no field is small enough, no batch is safe."""
 
@@ -62,8 +77,7 @@ def test_propagation_inside_one_layer_is_counted() -> None:
         def forward(self, x, edge_index):
             return self.prop(self.lin(x), edge_index)
 
-    path = torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]])
-    data = Data(x=torch.randn(6, 3, dtype=torch.float64), edge_index=path)
+    data = path()
     e = explain(Deep(), data, node=0)
     assert e.certificate.hops == 4
     assert sorted(e.nodes) == [1, 2, 3, 4]
@@ -71,14 +85,7 @@ def test_propagation_inside_one_layer_is_counted() -> None:
 
 
 def test_a_plain_function_uses_all_that_can_reach_the_node() -> None:
-    def model(x, edge_index):
-        h = x
-        for _ in range(3):
-            h = h + torch.zeros_like(h).index_add_(0, edge_index[1], h[edge_index[0]])
-        return h.tanh()
-
-    path = torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]])
-    data = Data(x=torch.randn(6, 3, dtype=torch.float64), edge_index=path)
+    model, data = three_rounds, path()
     e = explain(model, data, node=0)
     assert e.certificate.hops is None
     assert sorted(e.nodes) == [1, 2, 3, 4, 5]
@@ -87,14 +94,7 @@ def test_a_plain_function_uses_all_that_can_reach_the_node() -> None:
 
 
 def test_hops_that_are_too_few_for_a_function_are_widened() -> None:
-    def model(x, edge_index):
-        h = x
-        for _ in range(3):
-            h = h + torch.zeros_like(h).index_add_(0, edge_index[1], h[edge_index[0]])
-        return h.tanh()
-
-    path = torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]])
-    data = Data(x=torch.randn(6, 3, dtype=torch.float64), edge_index=path)
+    model, data = three_rounds, path()
     e = explain(model, data, node=0, method=GraphSVX(hops=1))
     assert sorted(e.nodes) == [1]
     full = model(data.x, data.edge_index)[0].softmax(-1)[e.target]
