@@ -109,8 +109,9 @@ def _start(
 ) -> None:
     global _work  # noqa: PLW0603  (a worker process has exactly one kind of work)
     _work = work
-    # The caller decides what Ctrl-C means.
+    # The caller decides what Ctrl-C means; a handler of its own is not ours.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Cores are used over tasks; two threads in each of two processes would be too many.
     torch.set_num_threads(1)
     if told is not None:

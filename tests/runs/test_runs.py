@@ -197,6 +197,18 @@ def test_folders_of_others_are_left_alone(tmp_path) -> None:
         runs.open(tmp_path)
 
 
+def test_damaged_queries_are_found_and_mended(tmp_path) -> None:
+    out = tmp_path / "run"
+    start(out, nodes=[3, 4])
+    good = (out / "queries.parquet").read_bytes()
+    start(tmp_path / "other", nodes=[3, 5])
+    (out / "queries.parquet").write_bytes((tmp_path / "other" / "queries.parquet").read_bytes())
+    with pytest.raises(DataError, match="is damaged"):
+        runs.open(out)
+    start(out, nodes=[3, 4])
+    assert (out / "queries.parquet").read_bytes() == good
+
+
 def test_what_is_not_there_is_said(reference) -> None:
     with pytest.raises(InputError, match="48 is not among the 48"):
         reference[48]

@@ -29,8 +29,8 @@ class Ray:
     """Workers of a Ray cluster (needs `graphsvx[ray]`, on every machine of it)."""
 
     address: str | None = None
-    """An existing cluster: "auto", "host:port" or "ray://host:port". None: one of its own, on
-    this machine, that goes away with the run."""
+    """An existing cluster: "auto" on one of its machines, or "host:port" of its head.
+    None: one of its own, on this machine, that goes away with the run."""
     workers: int | None = None
     """How many chunks may be under way at once; None: as many as the cluster has CPUs."""
 

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphsvx.graph import Ids
+
 # Other versions of these may give other bits, and half a run of each would be neither.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
 _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
@@ -42,6 +44,11 @@ def of_model(model: Callable[..., Any]) -> dict[str, str]:
     _feed_callable(digest, model, depth=0)
     name = type(model).__name__ if isinstance(model, nn.Module) else _name(model)
     return {"name": name, "weights": digest.hexdigest()}
+
+
+def of_queries(asked: Ids) -> str:
+    """A hash of what is asked."""
+    return hashlib.sha256(asked.astype(np.int64).tobytes()).hexdigest()
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from graphsvx.errors import DataError, InputError
 from graphsvx.explanation import Explanation
 from graphsvx.graph import Ids
 from graphsvx.query import whole_number
-from graphsvx.runs import columns
+from graphsvx.runs import columns, identity
 from graphsvx.runs.store import Folder, Kept
 
 
@@ -193,4 +193,9 @@ class Run:
 def open_run(folder: str | Path) -> Run:
     """Open the run in a folder, finished or not."""
     store = Folder(Path(folder))
-    return Run(store.path, store.read_manifest(), store.read_queries())
+    manifest, asked = store.read_manifest(), store.read_queries()
+    if manifest["identity"]["queries"]["sha256"] != identity.of_queries(asked):
+        raise DataError(
+            f"{store.path / 'queries.parquet'} is damaged; the same run started again mends it"
+        )
+    return Run(store.path, manifest, asked)

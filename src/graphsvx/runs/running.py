@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -95,6 +94,7 @@ def start(
     with folder.locked():
         if folder.exists():
             _same_run(folder, who)
+            folder.write_queries(asked)  # in case they were damaged
         else:
             folder.create({"identity": who}, asked)
         ledger = read_ledger(folder, asked, part, retry_failed)
@@ -142,7 +142,7 @@ def _identity(job: Job, asked: Ids, chosen: dict[str, Any], part: int) -> dict[s
         "queries": {
             "kind": job.kind,
             "count": len(asked),
-            "sha256": hashlib.sha256(asked.tobytes()).hexdigest(),
+            "sha256": identity.of_queries(asked),
         },
         "part": part,
         "version": identity.versions(),

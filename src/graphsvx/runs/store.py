@@ -92,7 +92,7 @@ class Folder:
         """Begin a run."""
         for name in ("parts", "pieces"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
-        _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(asked)})))
+        self.write_queries(asked)
         text = json.dumps({"format": FORMAT, "version": VERSION, **manifest}, indent=2)
         _write(self.manifest, text.encode())
 
@@ -112,6 +112,10 @@ class Folder:
                 f"{VERSION}; use the graphsvx that wrote it"
             )
         return record
+
+    def write_queries(self, asked: Ids) -> None:
+        """Keep what is asked."""
+        _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(asked)})))
 
     def read_queries(self) -> Ids:
         """What is asked, in order."""
@@ -241,4 +245,5 @@ def _write(path: Path, content: bytes) -> None:
 
 def merge(kept: list[Kept], rows: pa.Table) -> pa.Table:
     """The rows of one block, from its files and new ones."""
-    return columns.merged([*(one.read() for one in kept), rows])
+    # New ones first: of two failures the newer one is kept.
+    return columns.merged([rows, *(one.read() for one in kept)])
