@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 from scipy.optimize import minimize
 from torch import Tensor
 
@@ -34,13 +34,14 @@ _NODES = 12  # quadrature: exact up to 24 players, to rounding for more that eac
 class Smooth:
     """Kernel interpolation where rows are pairs of coalitions, least squares (`WLS`) elsewhere.
 
-    Error bars: the process is fitted without a part of the pairs, in turn; the posterior
-    variance that is left is scaled by how far the left-out pairs were missed.
+    Error bars: the posterior variance, with a part of the pairs held out, scaled by how far pairs
+    were missed that had not been seen. Least squares on the same rows miss more, so where their
+    own bars are the narrower ones, these are given.
     """
 
     players: int = 64
     """More players than this are left to least squares."""
-    pairs: int = 640
+    pairs: int = 512
     """Pairs that g is made of; least squares on the others correct what it misses."""
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
@@ -67,7 +68,8 @@ class Smooth:
             phi, variance = _corrected(data, masks, drawn[room:], process)
         credit = torch.from_numpy(phi.T.copy())
         credit += ((full - empty - credit.sum(1)) / players)[:, None]
-        return surrogate(masks, values, empty, credit, torch.from_numpy(np.sqrt(variance.T)))
+        errors = torch.fmin(torch.from_numpy(np.sqrt(variance.T)), plain.errors)
+        return surrogate(masks, values, empty, credit, errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,27 +106,32 @@ def _sure(plain: Fit) -> bool:
 
 def _interpolate(data: _Pairs, listed: Ids, drawn: Ids, phi: Floats) -> tuple[_Process, Floats]:
     """The process on all pairs, and the variances of its Shapley values, [M, outputs]."""
-    folds = 4 if len(drawn) < 160 else 2
     # Where to start: players with much credit matter and interact much.
     start = np.sqrt(np.abs(phi).mean(0)) + 1e-12
     theta = (0.9 * start / start.mean() + 0.1) * 2 / len(start)
+    whole = data.take(np.concatenate([listed, drawn]))
+    if len(drawn) >= 160:
+        process = _Process.of(whole, _learn(whole, theta))
+        # Row i of factor^-1 y is how far pair i is from what the pairs before it foretell, in
+        # multiples of what they leave open: misses of held-out pairs without another fit.
+        # With half of the pairs held out, the truth is between what is left then and in the end.
+        half = len(listed) + len(drawn) // 2
+        scale = (process.weights[(len(listed) + half) // 2 :] ** 2).mean(0)
+        variance = np.sqrt(process.variance(half) * process.variance())
+        return process, variance[:, None] * scale
+    # Few pairs: theta fits them too well for that, and is learnt without those that are held out.
+    folds = 4
     thetas, left = [], []
     scale = np.zeros(data.odd.shape[1])
     for fold in range(folds):
-        known = data.take(np.sort(np.append(listed, np.delete(drawn, np.s_[fold::folds]))))
+        known = data.take(np.append(listed, np.delete(drawn, np.s_[fold::folds])))
         learnt = _learn(known, theta)
         process = _Process.of(known, learnt)
         scale += process.missed(data.take(drawn[fold::folds])) / folds
         thetas.append(np.log(learnt))
-        if folds > 2 or not fold:
-            left.append(process.variance())
-    whole = data.take(np.sort(np.append(listed, drawn)))
+        left.append(process.variance())
     process = _Process.of(whole, np.exp(np.mean(thetas, 0)))
-    # With half of the pairs held out, the truth is between what is left then and in the end.
-    variance = np.mean(left, 0)
-    if folds == 2:
-        variance = np.sqrt(variance * process.variance())
-    return process, variance[:, None] * scale
+    return process, np.mean(left, 0)[:, None] * scale
 
 
 def _corrected(data: _Pairs, masks: Masks, rest: Ids, process: _Process) -> tuple[Floats, Floats]:
@@ -155,10 +162,12 @@ def _corrected(data: _Pairs, masks: Masks, rest: Ids, process: _Process) -> tupl
 
 
 def _kernel(a: Floats, b: Floats, theta: Floats) -> Floats:
-    same = (a * theta) @ b.T
+    near = (a * (theta / 2)) @ b.T
     total = theta.sum()
-    near = np.exp((same - total) / 2)
-    return near - np.exp(-total) / near
+    near -= total / 2
+    np.exp(near, out=near)
+    far: Floats = np.exp(-total) / near
+    return np.subtract(near, far, out=far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,33 +186,34 @@ class _Process:
     def of(pairs: _Pairs, theta: Floats) -> _Process:
         gram = _kernel(pairs.signs, pairs.signs, theta)
         gram[np.diag_indices(len(gram))] *= 1 + 1e-8
-        factor: Floats = np.linalg.cholesky(gram).astype(np.float64, copy=False)
+        # The transpose of a symmetric matrix is itself, in the order that LAPACK works on in place.
+        factor, failed = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("the kernel matrix is singular")
         both = np.concatenate([pairs.odd, _shares(pairs.signs, theta)], 1)
-        solved = solve_triangular(factor, both, lower=True, check_finite=False)
+        solved, _ = lapack.dtrtrs(factor, both, lower=1)
         outputs = pairs.odd.shape[1]
         return _Process(pairs, theta, factor, solved[:, :outputs], solved[:, outputs:])
 
     def at(self, signs: Floats) -> Floats:
         """g at other coalitions, [pairs, outputs]."""
-        solved = solve_triangular(self.factor, self.weights, lower=True, trans=1)
+        solved, _ = lapack.dtrtrs(self.factor, self.weights, lower=1, trans=1)
         return _kernel(signs, self.pairs.signs, self.theta) @ solved
 
     def credit(self) -> Floats:
         """Shapley values of g, [M, outputs]."""
         return self.shares.T @ self.weights
 
-    def variance(self) -> Floats:
-        """Of the Shapley values, [M]: the prior's minus what the pairs tell."""
-        known = (self.shares**2).sum(0)
+    def variance(self, pairs: int | None = None) -> Floats:
+        """Of the Shapley values, [M]: the prior's minus what the (first) pairs tell."""
+        known = (self.shares[:pairs] ** 2).sum(0)
         prior = _prior(self.theta)
         return np.maximum(prior - known, 1e-12 * prior)
 
     def missed(self, held: _Pairs) -> Floats:
         """Squared misses of other pairs, as multiples of the variance expected, [outputs]."""
-        cross = solve_triangular(
-            self.factor, _kernel(self.pairs.signs, held.signs, self.theta), lower=True,
-            check_finite=False,
-        )  # fmt: skip
+        cross = _kernel(self.pairs.signs, held.signs, self.theta)
+        cross, _ = lapack.dtrtrs(self.factor, cross, lower=1)
         own = 1 - np.exp(-self.theta.sum())
         expected = np.maximum(own - (cross**2).sum(0), 1e-12 * own)
         miss = (held.odd - cross.T @ self.weights) ** 2 / expected[:, None]
@@ -224,14 +234,13 @@ def _shares(signs: Floats, theta: Floats) -> Floats:
     The second product of k has T's complement for T; q -> 1 - q shows that it adds the same.
     """
     drop = -np.expm1(-theta)
-    off = signs < 0
-    gain = np.where(off, -drop, drop)
-    total = np.zeros_like(signs)
-    for q, weight in zip(*_quadrature(signs.shape[1]), strict=True):
-        # A member's factor is 1 in and exp(-theta) out, a non-member's the other way round.
-        factor = 1 - drop * np.where(off, q, 1 - q)
-        total += (2 * weight) * factor.prod(1, keepdims=True) / factor
-    return gain * total
+    q, weight = _quadrature(signs.shape[1])
+    # A member's factor is 1 in and exp(-theta) out, a non-member's the other way round.
+    inside, outside = 1 - np.outer(1 - q, drop), 1 - np.outer(q, drop)
+    log_in, log_out = np.log(inside), np.log(outside)
+    on = signs > 0
+    product = np.exp(on @ (log_in - log_out).T + log_out.sum(1)) * (2 * weight)
+    return drop * np.where(on, product @ (1 / inside), -(product @ (1 / outside)))
 
 
 def _prior(theta: Floats) -> Floats:
@@ -244,9 +253,10 @@ def _prior(theta: Floats) -> Floats:
     return 4 * drop * np.einsum("iqr,q,r->i", others, weight, weight)
 
 
-def _learn(pairs: _Pairs, start: Floats, most: int = 96, steps: int = 5) -> Floats:
+def _learn(pairs: _Pairs, start: Floats, steps: int = 5) -> Floats:
     """theta by marginal likelihood, on an even selection of the pairs."""
     count = len(pairs.odd)
+    most = max(128, count // 3)
     if count > most:
         pairs = pairs.take(np.linspace(0, count - 1, most).astype(np.int64))
     size = np.sqrt((pairs.odd**2).mean(0))
@@ -269,24 +279,30 @@ def _loss(log_theta: Floats, signs: Floats, y: Floats) -> tuple[float, Floats]:
     """
     count, outputs = y.shape
     theta = np.exp(log_theta)
-    same = (signs * theta) @ signs.T
     total = theta.sum()
-    near = np.exp((same - total) / 2)
+    near = (signs * (theta / 2)) @ signs.T
+    near -= total / 2
+    np.exp(near, out=near)
     far = np.exp(-total) / near
     gram = near - far
     gram[np.diag_indices(count)] *= 1 + 1e-6
-    factor, failed = lapack.dpotrf(gram, lower=1, clean=0)
+    # All matrices are symmetric, so that their transposes, which LAPACK works on, are the same.
+    factor, failed = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
     if failed:
         return 1e10, np.zeros_like(theta)
     log_det = np.log(factor.diagonal()).sum()
-    inverse, _ = lapack.dpotri(factor, lower=1)
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    solved = inverse @ y
+    solved, _ = lapack.dpotrs(factor, y, lower=1)
     energy = np.maximum((solved * y).sum(0), 1e-300)
     loss = 0.5 * count * np.log(energy / count).sum() + outputs * log_det
-    slope = 0.5 * outputs * inverse - 0.5 * count * (solved / energy) @ solved.T
+    # Twice one half of the inverse does for it in quadratic forms.
+    half = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T
+    half[np.diag_indices(count)] *= 0.5
+    slope = ((-0.5 * count) * solved / energy) @ solved.T
+    slope += half if outputs == 1 else outputs * half
     # d gram / d theta_i = ((far - near) + s_i s_i' (far + near)) / 2
-    common = 0.5 * (slope * (far - near)).sum()
-    own = 0.5 * (signs * ((slope * (far + near)) @ signs)).sum(0)
+    common = 0.5 * (np.vdot(slope, far) - np.vdot(slope, near))
+    far += near
+    far *= slope
+    own = 0.5 * np.einsum("ki,ki->i", signs, far @ signs)
     spread = log_theta - log_theta.mean()
     return loss + 0.05 * spread @ spread, (common + own) * theta + 0.1 * spread
