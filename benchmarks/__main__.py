@@ -33,6 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
             "each": 1,
             "sizes": range(12, 14),
             "seeds": 1,
+            "skip": 0,
             "budgets": (50, 100),
         }
         found["error"] = error.measure(**(small if chosen.quick else {}))

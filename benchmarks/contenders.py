@@ -17,6 +17,7 @@ from graphsvx import GraphSVX
 from graphsvx.explain import WLS
 from graphsvx.game import FunctionGame
 from graphsvx.masks import All, Mask, Masks, Paired
+from graphsvx.players import Sides
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,18 @@ class Task:
     target: int
     rows: dict[str, Masks]
     mean: Tensor
+    players: Sides = "both"
 
     @staticmethod
     def of(
-        model: nn.Module, graph: Data, node: int, samples: int, mask: SameRows | None = None
-    ) -> Task:
+        model: nn.Module, graph: Data, node: int, samples: int, mask: SameRows | None = None,
+        players: Sides = "both",
+    ) -> Task:  # fmt: skip
         mask = mask or SameRows()
-        e = graphsvx.explain(model, graph, node=node, method=same(samples, mask))
+        e = graphsvx.explain(model, graph, node=node, method=same(samples, mask, players))
         return Task(
             model, graph, node, e.feature_ids.numpy(), e.node_ids.numpy(), e.target, mask.rows,
-            graph.x.double().mean(0).to(graph.x.dtype),
+            graph.x.double().mean(0).to(graph.x.dtype), players,
         )  # fmt: skip
 
     def coalitions(self) -> list[tuple[str, np.ndarray]]:
@@ -85,13 +88,14 @@ class Task:
         return credit
 
 
-def same(samples: int, mask: Any) -> GraphSVX:
+def same(samples: int, mask: Any, players: Sides = "both") -> GraphSVX:
     """Our engine on given rows, with the plain regression."""
-    return GraphSVX(samples=samples, mask=mask, regression=WLS())
+    return GraphSVX(samples=samples, mask=mask, regression=WLS(), players=players)
 
 
 def ours(task: Task, samples: int) -> dict[int | str, float]:
-    e = graphsvx.explain(task.model, task.graph, node=task.node, method=same(samples, SameRows()))
+    method = same(samples, SameRows(), task.players)
+    e = graphsvx.explain(task.model, task.graph, node=task.node, method=method)
     credit: dict[int | str, float] = dict(e.nodes)
     credit.update({f"x{i}": value for i, value in e.features.items()})
     return credit

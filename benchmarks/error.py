@@ -143,7 +143,7 @@ def estimators() -> dict[str, Estimate]:
     }
 
 
-def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 1, skip: int = 0,
+def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 1, skip: int = 8,
             budgets: tuple[int, ...] = BUDGETS) -> dict[str, Any]:  # fmt: skip
     """Median relative squared error by estimator and budget, over games and seeds."""
     games = list(real_games(each, sizes, skip))

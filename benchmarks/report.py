@@ -56,7 +56,8 @@ def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         "nodes, ratios medians over nodes. In the lines with a number of rows all contenders "
         "play the same coalitions and share the regression, and their credit is compared "
         "(nodes with fewer coalitions than that are passed over, the others taken in a random "
-        "order that was fixed beforehand); "
+        "order that was fixed beforehand); rows are of both games, features and nodes, unless "
+        "the line says that only nodes play; "
         "`default` is `explain()` as it comes (1,000 calls, exact where that is enough).\n\n",
         table(result["lines"]),
         "\n![Seconds of the contenders against ours](speed.png)\n\n## Memory\n\n",
@@ -83,8 +84,9 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         f"again. The first line may also merge coalitions that give the same perturbed graph and "
         f"is exact where that is enough; the second knows nothing of the graph, like the others. "
         f"The estimator and its settings were chosen on 30 games of separately trained models on "
-        f"BA-Shapes, Tree-Grid and Cora (a node may be in both sets, a game is not); none from "
-        f"Mutagenicity was used for that.\n\n",
+        f"BA-Shapes, Tree-Grid and Cora (a node may be in both sets, a game is not); how many "
+        f"pairs its parts see was set on the first 8 games of each source, which are left out "
+        f"here.\n\n",
         error_table(result["errors"]),
         "\n![Error against calls](error.png)\n",
     ]  # fmt: skip
