@@ -164,13 +164,14 @@ class GraphGame:
         wanted[states] = True
         wanted &= ~self._done
         waiting: tuple[Ids, States, Hops] | None = None
+        features: list[tuple[Ids, Bools]] = []
         for start, block, hops in self._blocks:
             chosen = np.flatnonzero(wanted[start : start + len(block)])
             if not len(chosen):
                 continue
             numbers = start + chosen
             if not isinstance(block, States):
-                self._play_features(numbers, block[chosen])
+                features.append((numbers, block[chosen]))
                 continue
             now = (numbers, block.take(chosen), hops[chosen])
             # Few at a time cost as much as many: the ends of a game wait for its other rows.
@@ -186,6 +187,9 @@ class GraphGame:
             waiting = now
         if waiting:
             self._play(*waiting)
+        if features:
+            each, rows = zip(*features, strict=True)
+            self._play_features(np.concatenate(each), np.concatenate(rows))
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
         return self._values[torch.from_numpy(states)]
@@ -238,7 +242,6 @@ class GraphGame:
         to_players = sends[here.node_members][:, here.node_members]
         to_centre = np.asarray(sends[: area.centres][:, here.node_members].any(0))
         return np.concatenate([to_players, to_centre[None]])
-
 
     @property
     def reach(self) -> int | None:

@@ -23,7 +23,6 @@ from graphsvx.players import Directions, FeatureChoice, Groups, Sides
 from graphsvx.playing import (
     Played,
     fit_all,
-    full_values,
     play_all,
     play_until_sure,
     score_alone,
@@ -185,7 +184,7 @@ class GraphSVX:
         generator = self._generator(sides).prepare(scene, stream(seed, "paths"))
         games = self._games(query, found, scene, generator)
         played = play_all(games, self.mask, self.samples, self.r, seed)
-        outputs, target = query.choose(full_values(games[-1]))
+        outputs, target = query.choose(played[-1].values[1])
         fits = fit_all(played, self.regression, outputs)
         met = None
         if self.tolerance is not None:

@@ -52,11 +52,6 @@ def stream(seed: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed((seed * 1_000_003 + number) % 2**63)
 
 
-def full_values(game: GraphGame) -> Tensor:
-    """Scores with every player on, [outputs]."""
-    return game.values(_ends(game)[1:])[0]
-
-
 def _ends(game: GraphGame) -> np.ndarray:
     rows = np.zeros((2, game.players), dtype=bool)
     rows[1] = True

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from graphsvx.engine.field import tensor
-from graphsvx.engine.states import Bools, States
+from graphsvx.engine.states import Bools, States, keys
 from graphsvx.generators.base import Scene
 
 
@@ -48,14 +48,21 @@ def with_features_off(scene: Scene, states: States, features_on: Bools) -> State
         return states
     players, table, count = scene.players, states.table, scene.bearing
     # Each distinct feature mask adds one row for each node that bears features.
-    masks, which = np.unique(features_on, axis=0, return_inverse=True)
+    numbers: dict[bytes, int] = {}
+    which = np.array([numbers.setdefault(key, len(numbers)) for key in keys(features_on)])
+    first = np.empty(len(numbers), dtype=np.int64)
+    first[which[::-1]] = np.arange(len(which))[::-1]
     device = table.device
-    off = torch.from_numpy(~masks[:, players.feature_owner]).to(device)
+    off = torch.from_numpy(~features_on[first][:, players.feature_owner]).to(device)
     columns = tensor(players.feature_members, device)
-    replaced = table[:count].repeat(len(masks), 1).reshape(len(masks), count, -1)
-    chosen = replaced[:, :, columns]
+    own = table[:count]
     other = scene.reference[columns].to(table.dtype)
-    replaced[:, :, columns] = torch.where(off[:, None, :], other, chosen)
+    # Wide rows are written once, into the table that they are for.
+    longer = table.new_empty(len(table) + len(first) * count, table.shape[1])
+    longer[: len(table)] = table
+    replaced = longer[len(table) :].view(len(first), count, -1)
+    replaced[:] = own
+    replaced[:, :, columns] = torch.where(off[:, None, :], other, own[:, columns])
     rows = states.rows.copy()
-    rows[:, :count] = len(table) + which.reshape(-1, 1) * count + np.arange(count)
-    return replace(states, rows=rows, table=torch.cat([table, replaced.flatten(0, 1)]))
+    rows[:, :count] = len(table) + which[:, None] * count + np.arange(count)
+    return replace(states, rows=rows, table=longer)
