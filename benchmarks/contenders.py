@@ -38,6 +38,18 @@ class SameRows:
         return replace(drawn, states=game.states(drawn.rows))
 
 
+@dataclass(frozen=True)
+class Given:
+    """Coalitions that were drawn before: nobody's time includes drawing them."""
+
+    rows: dict[str, Masks] = field(repr=False)
+    separate = True
+
+    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+        drawn = self.rows[game.side]
+        return replace(drawn, states=game.states(drawn.rows))
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """A node, and the coalitions of features and of nodes to be played for it."""
@@ -94,7 +106,7 @@ def same(samples: int, mask: Any, players: Sides = "both") -> GraphSVX:
 
 
 def ours(task: Task, samples: int) -> dict[int | str, float]:
-    method = same(samples, SameRows(), task.players)
+    method = same(samples, Given(task.rows), task.players)
     e = graphsvx.explain(task.model, task.graph, node=task.node, method=method)
     credit: dict[int | str, float] = dict(e.nodes)
     credit.update({f"x{i}": value for i, value in e.features.items()})

@@ -54,7 +54,7 @@ def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         "# Speed\n\n", HEAD.format(name="speed"), "\n", _machine(machine),
         "\nOne thread, processor time. Contenders take turns; times are medians over repeats and "
         "nodes, ratios medians over nodes. In the lines with a number of rows all contenders "
-        "play the same coalitions and share the regression, and their credit is compared "
+        "play the same given coalitions and share the regression, and their credit is compared "
         "(nodes with fewer coalitions than that are passed over, the others taken in a random "
         "order that was fixed beforehand); rows are of both games, features and nodes, unless "
         "the line says that only nodes play; "
