@@ -123,7 +123,12 @@ class GraphGame:
         area = self.scene.field
         hops = self.survey.hops(area, states)
         live = hops < FAR
-        if not self.survey.local:
+        if not self.survey.local and self.query.kind != "graph":
+            # Nothing is known about what matters: only equal coalitions are equal.
+            parts = [states.on]
+            if states.cut is not None:
+                parts.append(states.cut)
+        elif not self.survey.local:
             parts = [states.edges(area)]
             if len(states.table) > len(area.ids):
                 # Pooling reads the features of all nodes, of those without edges too.

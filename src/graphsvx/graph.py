@@ -18,7 +18,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """In-edges by destination (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
+    """Edges by one of their ends (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
 
     order: Ids
     start: Ids
@@ -71,6 +71,7 @@ class Graph:
 
 # Weak in the tensor: an index goes with the graph that it was made from.
 _INDEXES: Any = WeakTensorKeyDictionary()
+_OUTWARD: Any = WeakTensorKeyDictionary()
 _STATISTICS: Any = WeakTensorKeyDictionary()
 
 
@@ -150,11 +151,25 @@ def _make_index(edge_index: Any, nodes: int) -> Index:
             f"data.edge_index must name nodes from 0 to {nodes - 1}, "
             f"got {int(edge_index.min())} to {int(edge_index.max())}"
         )
-    destination = edge_index[1].cpu().numpy()
-    order = np.argsort(destination, kind="stable")
+    return _by_end(edge_index[1], nodes)
+
+
+def _by_end(ends: Tensor, nodes: int) -> Index:
+    array = ends.cpu().numpy()
+    order = np.argsort(array, kind="stable")
     start = np.zeros(nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(destination, minlength=nodes), out=start[1:])
+    np.cumsum(np.bincount(array, minlength=nodes), out=start[1:])
     return Index(order, start)
+
+
+def outward(graph: Graph) -> Index:
+    """Out-edges by source, made once per graph: `outward(g).edges_into(v)` are those *from* v."""
+    known = _OUTWARD.get(graph.edge_index)
+    key = (_version(graph.edge_index), graph.num_nodes)
+    if known is None or known[0] != key:
+        known = (key, _by_end(graph.edge_index[0], graph.num_nodes))
+        _OUTWARD[graph.edge_index] = known
+    return known[1]
 
 
 def _make_statistics(x: Tensor) -> Statistics:

@@ -180,16 +180,26 @@ def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
     """Eval mode, no gradients, and everything as it was afterwards, whatever happens.
 
     Restored: each submodule's train/eval mode, gradient mode, torch's random state and number of
-    threads (one in between: another number would round differently).
+    threads (one in between: another number would round differently), and what layers with
+    `cached=True` remember of the user's graph, which they must not use for perturbed ones.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]
+    caching = [module for module in modules if getattr(module, "cached", False) is True]
+    remembered = [
+        {name: value for name, value in vars(module).items() if name.startswith("_cached")}
+        for module in caching
+    ]
     with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread():
         try:
             for module in modules:
                 module.training = False
+            for module, memory in zip(caching, remembered, strict=True):
+                vars(module).update(dict.fromkeys(memory), cached=False)
             yield
         finally:
+            for module, memory in zip(caching, remembered, strict=True):
+                vars(module).update(memory, cached=True)
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 

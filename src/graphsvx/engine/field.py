@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.graph import Graph, Ids
+from graphsvx.graph import Graph, Ids, outward
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +78,35 @@ def cut(graph: Graph, centres: Ids, depth: int | None) -> Field:
         centres=len(centres),
         source=local(sources[edges]),
         target=local(targets[edges]),
+        edges=edges,
+    )
+
+
+def around(graph: Graph, centres: Ids, depth: int | None) -> Field:
+    """Like `cut`, but walking edges both ways: for models that may pass messages either way."""
+    sources = graph.edge_index[0].cpu().numpy()
+    targets = graph.edge_index[1].cpu().numpy()
+    out = outward(graph)
+    rings = [centres]
+    seen = np.sort(centres)
+    while len(rings[-1]) and (depth is None or len(rings) <= depth):
+        ring = rings[-1]
+        near = np.concatenate(
+            [sources[graph.index.edges_into(ring)], targets[out.edges_into(ring)]]
+        )
+        new = _beyond(near, seen)
+        seen = np.sort(np.concatenate([seen, new]))
+        rings.append(new)
+    inside = np.concatenate(rings)
+    edges = graph.index.edges_into(inside)
+    ids = np.concatenate([inside, _beyond(sources[edges], seen)])
+    order = np.argsort(ids)
+    return Field(
+        ids=ids,
+        hops=np.repeat(np.arange(len(rings)), [len(ring) for ring in rings]),
+        centres=len(centres),
+        source=order[np.searchsorted(ids, sources[edges], sorter=order)],
+        target=order[np.searchsorted(ids, targets[edges], sorter=order)],
         edges=edges,
     )
 

@@ -13,7 +13,7 @@ from graphsvx.engine.field import Field, tensor
 from graphsvx.engine.rows import SharedRows, plain
 from graphsvx.engine.states import FAR, Bools, Hops, States
 from graphsvx.engine.trim import trimmed
-from graphsvx.graph import Graph, Ids
+from graphsvx.graph import Graph, Ids, outward
 from graphsvx.model import Model
 
 
@@ -242,9 +242,25 @@ def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int 
     new = new[graph.index.start[new + 1] - graph.index.start[new] <= 16]
     inside = np.union1d(field.ids[: field.size], new)
     edges = graph.index.edges_into(inside)
+    # Nodes that the field sends to: a model that turns edges round would hear them.
+    sent = outward(graph).edges_into(field.ids[: field.size])
+    sent = sent[~np.isin(sent, edges)]
+    if len(sent) > most:
+        sent = rng.choice(sent, most, replace=False)
+    return _stage(graph, field, np.concatenate([edges, sent]), inside)
+
+
+def around_stage(graph: Graph, field: Field, area: Field) -> Stage:
+    """All edges that begin or end in a wider area around the field."""
+    inside = area.ids[: area.size]
+    edges = np.union1d(graph.index.edges_into(inside), outward(graph).edges_into(inside))
+    return _stage(graph, field, edges, inside)
+
+
+def _stage(graph: Graph, field: Field, edges: NDArray[np.int64], inside: Ids) -> Stage:
     sources = graph.edge_index[0].cpu().numpy()[edges]
     targets = graph.edge_index[1].cpu().numpy()[edges]
-    ids = np.union1d(inside, sources)
+    ids = np.unique(np.concatenate([inside, sources, targets]))
     local = np.stack([np.searchsorted(ids, sources), np.searchsorted(ids, targets)])
     device = graph.x.device
     return Stage(

@@ -16,20 +16,44 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import (
+    APPNP,
+    ARMAConv,
+    CGConv,
+    EdgeConv,
     GATConv,
+    GatedGraphConv,
     GATv2Conv,
+    GCN2Conv,
+    GCNConv,
+    GENConv,
     GINConv,
     GINEConv,
     GraphConv,
+    LEConv,
     MessagePassing,
+    MFConv,
+    NNConv,
+    PNAConv,
+    ResGatedGraphConv,
     SAGEConv,
+    SGConv,
+    SSGConv,
+    TAGConv,
     TransformerConv,
 )
 
 from graphsvx import model as models
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
-from graphsvx.engine.replicas import Replicas, Stage, Way, one_by_one, whole_stage, wider_stage
+from graphsvx.engine.replicas import (
+    Replicas,
+    Stage,
+    Way,
+    around_stage,
+    one_by_one,
+    whole_stage,
+    wider_stage,
+)
 from graphsvx.engine.states import Hops, States, distances
 from graphsvx.errors import ModelError
 from graphsvx.query import Query
@@ -39,6 +63,12 @@ Evaluate = Callable[[Field, States, Hops], Tensor]
 # Layers whose messages depend on nothing but the two ends and the edge: what enters a node k hops
 # away cannot matter after k rounds. Others (GCN) also count the neighbours of the sender.
 _PLAIN_LAYERS = {GATConv, GATv2Conv, GINConv, GINEConv, GraphConv, SAGEConv, TransformerConv}
+# Layers that count at most the edges *into* the two ends. A layer that is not known may count
+# the edges out of a node as well (ChebConv does), or send messages against the edges.
+_KNOWN_LAYERS = _PLAIN_LAYERS | {
+    APPNP, ARMAConv, CGConv, EdgeConv, GCN2Conv, GCNConv, GENConv, GatedGraphConv, LEConv, MFConv,
+    NNConv, PNAConv, ResGatedGraphConv, SGConv, SSGConv, TAGConv,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +101,8 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
     if query.kind == "graph":
         return _survey_whole(query, seed)
     depth = models.depth(query.model, query.graph)
+    if depth is not None and not _counts_in_edges_only(query.model.call):
+        return _survey_around(query, depth, seed)
     if depth is None:
         depth = hops
     ways = [Way(None)]
@@ -94,7 +126,50 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
             reason = "feature rows copied, sharing them changed the output"
         else:
             reason = f"all nodes that can reach the explained one, {depth} hops are not enough"
-    return _survey_slow(query, area)
+    if depth is None:
+        return _survey_slow(query, fields.around(query.graph, query.centres, None))
+    return _survey_around(query, depth, seed)
+
+
+def _counts_in_edges_only(model: Callable[..., object]) -> bool:
+    layers = (
+        [layer for layer in model.modules() if isinstance(layer, MessagePassing)]
+        if isinstance(model, nn.Module)
+        else []
+    )
+    return all(
+        type(layer) in _KNOWN_LAYERS and layer.flow == "source_to_target" for layer in layers
+    )
+
+
+def _survey_around(query: Query, depth: int, seed: int) -> Survey:
+    """One call a coalition on all that is near, whichever way its edges point.
+
+    Right for every model with `depth` rounds of message passing, known or not.
+    """
+    graph, centres = query.graph, query.centres
+    area = fields.around(graph, centres, depth)
+    near, far = (
+        around_stage(graph, area, fields.around(graph, centres, depth + more)) for more in (1, 2)
+    )
+    states = _probes(query, area, np.random.default_rng(seed))
+    _must_be_deterministic(query, area, near)
+    outputs = [
+        one_by_one(query.model, graph, area, stage, states, False)
+        for stage in (near, far, whole_stage(graph, area))[: 3 if graph.num_nodes <= 4096 else 2]
+    ]
+    if not all(close(outputs[0], other) for other in outputs[1:]):
+        return _survey_slow(query, area)
+
+    def evaluate(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
+        return one_by_one(query.model, graph, area, near, states, False)
+
+    reason = (
+        "one call a coalition on the neighbourhood: the model has layers that are not known to "
+        "pass messages along the edges only"
+    )
+    checks = ("neighbourhood = wider graph", "deterministic")
+    return Survey(area, depth, None, evaluate, checks, reason, local=False)
 
 
 def _hears_only_ends(model: Callable[..., object]) -> bool:
@@ -141,11 +216,21 @@ def _survey_whole(query: Query, seed: int) -> Survey:
 
 def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
     """The full graph and one random coalition, which is another one wherever there is another."""
-    on = np.ones((2, area.size), dtype=bool)
-    others = rng.permutation(np.arange(area.centres, area.size))
-    on[1, others[: -(-len(others) * 3 // 10)]] = False
+    # Where edges have a direction, more can go wrong: look more often.
+    on = np.ones((2 if _symmetric(area) else 5, area.size), dtype=bool)
+    for row, tenths in zip(on[1:], (3, 5, 2, 6), strict=False):
+        others = rng.permutation(np.arange(area.centres, area.size))
+        row[others[: -(-len(others) * tenths // 10)]] = False
     table = query.graph.x.index_select(0, fields.tensor(area.ids, query.graph.x.device))
     return States(on, np.broadcast_to(np.arange(area.size), on.shape), table)
+
+
+def _symmetric(area: Field) -> bool:
+    """Whether each edge within the field has its reverse."""
+    inner = area.inner
+    source, target = area.source[inner], area.target[inner]
+    forth, back = source * area.size + target, target * area.size + source
+    return bool(np.array_equal(np.sort(forth), np.sort(back)))
 
 
 def _agree(

@@ -1,0 +1,98 @@
+"""Models that pass messages in ways that shortcuts do not expect must still be explained right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN, ChebConv, DirGNNConv, GCNConv, GraphConv, MessagePassing
+from torch_geometric.utils import degree, to_undirected
+
+from graphsvx import GraphSVX, explain
+from tests.worlds import node_truth, prediction, random_graph
+
+
+class RowNormalised(MessagePassing):
+    """Messages divided by the sender's out-degree."""
+
+    def __init__(self, given: int, wanted: int) -> None:
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(given, wanted)
+
+    def forward(self, x, edge_index):
+        out = degree(edge_index[0], x.shape[0], x.dtype).clamp(min=1)
+        return self.lin(x) + self.propagate(edge_index, x=self.lin(x) / out[:, None])
+
+    def message(self, x_j):
+        return x_j
+
+
+class Net(nn.Module):
+    def __init__(self, *layers: nn.Module, change=lambda edges: edges) -> None:
+        super().__init__()
+        self.layers, self.change = nn.ModuleList(layers), change
+
+    def forward(self, x, edge_index):
+        edge_index = self.change(edge_index)
+        for layer in self.layers:
+            x = layer(x, edge_index).tanh()
+        return x
+
+
+MODELS = {
+    "chebyshev": lambda: Net(ChebConv(3, 8, K=3), ChebConv(8, 3, K=2)),
+    "row-normalised": lambda: Net(RowNormalised(3, 8), RowNormalised(8, 8), RowNormalised(8, 3)),
+    "against the edges": lambda: Net(
+        GraphConv(3, 8, flow="target_to_source"), GraphConv(8, 3, flow="target_to_source")
+    ),
+    "edges turned round": lambda: Net(
+        GraphConv(3, 8), GraphConv(8, 3), change=lambda edges: edges.flip(0)
+    ),
+    "both directions": lambda: Net(DirGNNConv(GCNConv(3, 8)), DirGNNConv(GCNConv(8, 3))),
+    "made undirected": lambda: Net(GCNConv(3, 8), GCNConv(8, 3), change=to_undirected),
+}
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_brute_force_agrees(name: str, directed: bool) -> None:
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = MODELS[name]().double().eval()
+        data = random_graph(seed, nodes=8, directed=directed, chance=0.2)
+        node = seed + 1
+        e = explain(model, data, node=node, method=GraphSVX(samples=4000))
+        assert e.prediction == pytest.approx(prediction(model, data, node, e.target)[0], abs=1e-9)
+        truth = node_truth(model, data, node, e.target, e.node_ids.tolist())
+        assert e.nodes == pytest.approx(truth, abs=1e-9), e.certificate.line()
+
+
+def test_nodes_that_matter_against_the_edges_play() -> None:
+    torch.manual_seed(0)
+    model = MODELS["against the edges"]().double()
+    edges = torch.tensor([[0, 1, 3], [1, 2, 0]])
+    data = Data(x=torch.randn(4, 3, dtype=torch.float64), edge_index=edges)
+    e = explain(model, data, node=0, method=GraphSVX(players="nodes"))
+    assert abs(e.nodes[1]) > 1e-4
+    assert abs(e.nodes[2]) > 1e-6
+    assert e.nodes.get(3, 0.0) == pytest.approx(0, abs=1e-12)
+    assert e.certificate.fallback is not None
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_layers_that_remember_their_graph(filled: bool) -> None:
+    data = random_graph(1)
+    torch.manual_seed(0)
+    plain = GCN(3, 8, 2, 3).double().eval()
+    cached = GCN(3, 8, 2, 3, cached=True).double().eval()
+    cached.load_state_dict(plain.state_dict())
+    if filled:
+        cached(data.x, data.edge_index)
+    before = [layer._cached_edge_index for layer in cached.convs]
+    e = explain(cached, data, node=1)
+    assert e.nodes == pytest.approx(explain(plain, data, node=1).nodes, abs=1e-12)
+    assert max(abs(v) for v in e.nodes.values()) > 1e-4
+    assert all(layer.cached for layer in cached.convs)
+    assert [layer._cached_edge_index for layer in cached.convs] == before
+    torch.testing.assert_close(cached(data.x, data.edge_index), plain(data.x, data.edge_index))
