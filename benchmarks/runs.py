@@ -99,16 +99,19 @@ class Lap:
 
     wall: float
     cpu: float
+    own: float
+    """Processor seconds of this process alone: handing out and writing."""
     others: float
     """Share of the machine that other processes took meanwhile."""
 
 
 def _lap(work: Callable[[], Any]) -> Lap:
     gc.collect()
-    wall, cpu, busy = time.monotonic(), _cpu(), _busy()
+    wall, cpu, own, busy = time.monotonic(), _cpu(), time.process_time(), _busy()
     work()
+    own = time.process_time() - own
     wall, cpu, busy = time.monotonic() - wall, _cpu() - cpu, _busy() - busy
-    return Lap(wall, cpu, max(busy - cpu, 0.0) / (wall * (os.cpu_count() or 1)))
+    return Lap(wall, cpu, own, max(busy - cpu, 0.0) / (wall * (os.cpu_count() or 1)))
 
 
 def _rounds(
@@ -155,6 +158,9 @@ def workers(count: int, repeats: int, patience: float) -> dict[str, Any]:
         "a second, 1 worker": count / median(wall["1 worker"]),
         "a second, 2 workers": count / median(wall["2 workers"]),
         "2 workers / 1 worker": _ratio(wall["1 worker"], wall["2 workers"]),
+        "store, in the writing process": median(
+            (a.own - b.own) / b.cpu for a, b in zip(laps["1 worker"], laps["no store"], strict=True)
+        ),
         "store, processor time": _ratio(cpu["1 worker"], cpu["no store"]) - 1,
         "store, wall clock": _ratio(wall["1 worker"], wall["no store"]) - 1,
         "taken by others, at most": max(lap.others for found in laps.values() for lap in found),
