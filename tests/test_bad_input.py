@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCN, GATConv
 
 from graphsvx import GraphSVX, explain
@@ -198,6 +198,40 @@ def test_a_target_must_exist(model, data, target) -> None:
         explain(model, data, node=1, target=target)
 
 
+def test_what_the_model_returns_must_be_what_output_says(model, data) -> None:
+    for output in ("probs", "log_probs"):
+        with pytest.raises(ModelError, match="promises"):
+            explain(model, data, node=1, output=output)
+
+    def squashed(x, edge_index):
+        return model(x, edge_index).softmax(-1)
+
+    with pytest.warns(UserWarning, match="seems to return probabilities"):
+        explain(squashed, data, node=1, method=GraphSVX(hops=2))
+    e = explain(squashed, data, node=1, output="probs", method=GraphSVX(hops=2))
+    assert e.nodes == pytest.approx(explain(model, data, node=1).nodes, abs=1e-9)
+
+
+def test_a_batch_of_graphs_is_not_one_graph(data) -> None:
+    batch = Batch.from_data_list([data, data])
+    with pytest.raises(InputError, match="explain_many"):
+        explain(lambda x, edge_index, batch: x, batch, graph=True)
+
+
+def test_nodes_may_be_a_mask(model, data) -> None:
+    mask = torch.zeros(9, dtype=torch.bool)
+    mask[[2, 5]] = True
+    assert explain(model, data, nodes=mask).centres == (2, 5)
+    with pytest.raises(InputError, match="9 entries"):
+        explain(model, data, nodes=mask[:4])
+
+
+@pytest.mark.parametrize("method", ["graphsvx", GraphSVX, 3])
+def test_a_method_is_an_object_with_its_settings(model, data, method) -> None:
+    with pytest.raises(InputError, match="such as GraphSVX"):
+        explain(model, data, node=1, method=method)
+
+
 def test_several_regression_outputs_need_a_choice(model, data) -> None:
     with pytest.raises(TargetError, match="say which one"):
         explain(model, data, node=1, scale="value")
@@ -225,6 +259,7 @@ def test_a_feature_choice_must_be_known(model, data, features) -> None:
 
 @pytest.mark.parametrize(
     "options", [{"output": "softmax"}, {"scale": "percent"}, {"seed": 1.5}, {"seed": "x"},
+                {"seed": -1},
                 {"memory": 0}, {"targets": "some"}],
 )  # fmt: skip
 def test_options_are_checked(model, data, options) -> None:

@@ -66,6 +66,22 @@ def test_an_output_that_was_not_explained_is_refused() -> None:
         e.contrast(0, 2)
 
 
+def test_a_contrast_needs_two_outputs(exact) -> None:
+    with pytest.raises(TargetError, match="different"):
+        exact.contrast(1, 1)
+
+
+def test_only_files_are_replaced(exact, tmp_path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="not a file"):
+        exact.save(tmp_path / "folder")
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    exact.save(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert convert.same(exact, Explanation.load(tmp_path / "real.json"))
+
+
 def test_rankings_by_value_and_by_absolute_value(exact) -> None:
     values = [r.value for r in exact.top_nodes()]
     assert values == sorted(values, reverse=True)

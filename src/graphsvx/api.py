@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.methods import GraphSVX, Method
 from graphsvx.model import Output, Scale, left_as_found
@@ -55,7 +56,7 @@ def explain(
         memory: bytes that a batch of perturbed graphs may take.
 
     Returns:
-        A frozen record with `base + total == prediction`.
+        A frozen record; for GraphSVX `base + total == prediction`.
 
     """
     query = ask(
@@ -64,5 +65,11 @@ def explain(
         memory=memory,
     )  # fmt: skip
     seed = whole_number(seed, "seed")
+    if seed < 0:
+        raise InputError(f"seed must be 0 or more, got {seed}")
+    if method is not None and (isinstance(method, type) or not callable(method)):
+        raise InputError(
+            f"method must be an explainer with its settings, such as GraphSVX(), got {method!r}"
+        )
     with left_as_found(model), nullcontext() if decoder is None else left_as_found(decoder):
         return (method or GraphSVX())(query, seed)

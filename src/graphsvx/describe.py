@@ -44,7 +44,8 @@ def _for_everyone(explanation: Explanation) -> list[str]:
     if not adds_up(explanation):
         named = _most_important(found)
         sentences.append(
-            f"According to {explanation.method}, what matters most {_is_are(named)} "
+            f"According to {explanation.method.partition('(')[0]}, what matters most "
+            f"{_is_are(named)} "
             f"{_listed([entry.name for entry in named])}."
         )
         return sentences

@@ -242,6 +242,8 @@ class Explanation:
         the contrast reports: the two estimates come from the same rows, so they are not
         independent.
         """
+        if a == b:
+            raise TargetError(f"a contrast needs two different outputs, got {a} twice")
         first, second = self.for_target(a), self.for_target(b)
         rows = (first._row, second._row)
 

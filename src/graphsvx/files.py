@@ -16,7 +16,9 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     The temporary file has the same suffix and lies in the same folder, so that the final rename
     is atomic; it is removed on any error, Ctrl-C included.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # behind a link, the file itself
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is a folder or a device, not a file that can be replaced")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".part-", suffix=path.suffix, dir=path.parent)
     os.close(handle)

@@ -17,7 +17,7 @@ from graphsvx.api import explain
 from graphsvx.convert import from_dict
 from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.explanation import Explanation
-from graphsvx.query import whole_number
+from graphsvx.query import listed, whole_number
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def explain_many(
     elif nodes is None:
         questions = range(graphs.check(data).num_nodes)
     else:
-        questions = [whole_number(node, "each of nodes") for node in nodes]
+        count = graphs.check(data).num_nodes
+        questions = [whole_number(node, "each of nodes") for node in listed(nodes, count)]
     job = _Job(model, data, whole_graphs, edges, options)
     results = _alone(job, questions) if workers == 1 else _together(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.

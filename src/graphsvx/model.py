@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,7 @@ class Model:
             raise ModelError("the model returned NaN or infinite scores; nothing can be explained")
         if self.scale == "value":
             return out
+        self._check_range(out)
         if out.shape[-1] == 1:
             out = self._two_classes(out)
         if self.output == "raw":
@@ -109,6 +111,33 @@ class Model:
                 f'use scale="probability", or output="raw" with a model that returns logits'
             )
         return scores
+
+    def _check_range(self, out: Tensor) -> None:
+        """What `output` says must be what comes, or the score would be nonsense in silence."""
+        slack = 1e-3
+        sums = out.exp().sum(-1) if self.output == "log_probs" else out.sum(-1)
+        whole = out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
+        if self.output == "probs" and not (
+            bool((out >= -slack).all()) and bool((out <= 1 + slack).all()) and whole
+        ):
+            raise ModelError(
+                'output="probs" promises probabilities that sum to 1, the model returned '
+                f"{float(out.min()):.3g} to {float(out.max()):.3g}; say what it returns by "
+                'output="raw", "probs" or "log_probs"'
+            )
+        if self.output == "log_probs" and not (bool((out <= slack).all()) and whole):
+            raise ModelError(
+                'output="log_probs" promises logarithms of probabilities, the model returned '
+                f"{float(out.min()):.3g} to {float(out.max()):.3g}; say what it returns by "
+                'output="raw", "probs" or "log_probs"'
+            )
+        likely = out.shape[-1] > 1 and whole and bool((out >= 0).all())
+        if self.output == "raw" and likely and bool(((sums - 1).abs() <= 1e-5).all()):
+            warnings.warn(
+                "the model seems to return probabilities, which would be squashed again; "
+                'if so, say output="probs"',
+                stacklevel=2,
+            )
 
     def _two_classes(self, out: Tensor) -> Tensor:
         if self.output == "raw":
@@ -163,7 +192,8 @@ def check(
                 + (
                     f"data does not have; set data.{name}"
                     if name in available
-                    else "graphsvx cannot supply; wrap the model in a function of (x, edge_index)"
+                    else "graphsvx cannot supply; what belongs to edges can be taken as edge_attr "
+                    "(set data.edge_attr), the rest in a wrapper of (x, edge_index)"
                 )
             )
     takes = frozenset(name for name, here in available.items() if here and name in parameters)

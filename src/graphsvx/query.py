@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphsvx import graph as graphs
@@ -93,6 +94,12 @@ def ask(
         raise InputError(
             f"say what to explain by one of node=, nodes=, edge= or graph=True, got {got}"
         )
+    parts = getattr(data, "batch", None)
+    if graph and isinstance(parts, Tensor) and parts.numel() and int(parts.max()) > 0:
+        raise InputError(
+            f"graph=True explains one graph, got a batch of {int(parts.max()) + 1}; "
+            "use explain_many(model, batch.to_data_list())"
+        )
     if decoder is not None and edge is None:
         raise InputError("decoder= scores a link; say which one with edge=(u, v)")
     if targets not in (None, "all"):
@@ -163,6 +170,16 @@ def whole_number(value: Any, name: str) -> int:
         raise InputError(f"{name} must be an integer, got {value!r}") from None
 
 
+def listed(nodes: Any, count: int) -> Any:
+    """Nodes by number; a mask over all nodes names those where it is true."""
+    mask = isinstance(nodes, (Tensor, np.ndarray)) and nodes.dtype in (torch.bool, np.bool_)
+    if not mask:
+        return nodes
+    if tuple(nodes.shape) != (count,):
+        raise InputError(f"a mask of nodes must have {count} entries, got {list(nodes.shape)}")
+    return np.flatnonzero(np.asarray(nodes))
+
+
 def _ends(edge: Any) -> list[Any]:
     try:
         ends = list(edge)
@@ -179,7 +196,7 @@ def _centres(node: Any, nodes: Any, count: int) -> Ids:
     if node is not None:
         chosen = [whole_number(node, "node")]
     elif nodes is not None:
-        chosen = [whole_number(one, "each of nodes") for one in nodes]
+        chosen = [whole_number(one, "each of nodes") for one in listed(nodes, count)]
         if not chosen:
             raise InputError("nodes must name at least one node, got none")
         if len(set(chosen)) < len(chosen):

@@ -59,7 +59,7 @@ _GRAPHSVX: dict[str, Blocks] = {
         gen=Block("Eq. 1-2: features to their mean, nodes without edges", Isolate),
         expl=Block("Shapley values of a kernel interpolation over pairs, or least squares", Smooth),
         explains=("nodes", "features", "edges"),
-        tasks=("node", "nodes", "edge", "graph"),
+        tasks=("node", "nodes", "graph"),
         properties=_SHAPLEY,
         source="Duval and Malliaros 2021",
     ),

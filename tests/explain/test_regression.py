@@ -98,8 +98,19 @@ def test_five_thousand_players_are_no_problem() -> None:
     fit = WLS()(masks, values, empty, full)
     assert torch.isfinite(fit.values).all()
     assert float(fit.values.sum()) == pytest.approx(float(full - empty), abs=1e-8)
-    # Fewer rows than players cannot tell how wrong they are, and say so.
-    assert fit.errors.isnan().all()
+    assert bool((fit.errors > 0).all())
+
+
+@pytest.mark.parametrize("players", [600, 1500])
+def test_too_few_rows_shrink_towards_an_equal_share_and_know_their_error(players: int) -> None:
+    rng = np.random.default_rng(players)
+    truth = rng.normal(size=players) * np.exp(rng.normal(size=players))
+    game = FunctionGame(lambda rows: torch.from_numpy(rows @ truth), players)
+    fit = WLS()(*play(game, Paired(), 1000))
+    missed = np.abs(fit.values[0].numpy() - truth)
+    equal = np.sqrt(np.mean((truth - truth.mean()) ** 2))
+    assert np.sqrt(np.mean(missed**2)) < 0.95 * equal
+    assert 0.9 <= np.mean(missed <= 1.96 * fit.errors[0].numpy()) <= 0.99
 
 
 def test_lasso_keeps_at_most_k_players_and_finds_the_right_ones() -> None:

@@ -90,9 +90,9 @@ def checked_name(name: str) -> str:
 
 
 def checked_seed(seed: int) -> int:
-    """`seed` if it is an integer, else an error."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise DataError(f"the seed must be an integer, got {seed!r}")
+    """`seed` if it is an integer of at least 0, else an error."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise DataError(f"the seed must be an integer of at least 0, got {seed!r}")
     return seed
 
 

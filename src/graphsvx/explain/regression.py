@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphsvx.explain.shrink import scarce, shrunk
 from graphsvx.masks.base import Masks
 
 
@@ -51,8 +52,13 @@ class WLS:
         if masks.credit is not None:
             phi = (masks.credit.t() @ values).t()
             return surrogate(masks, values, empty, phi, torch.zeros_like(phi))
-        design = _Design.of(masks)
         gain = full - empty
+        if scarce(masks):
+            players = masks.rows.shape[1]
+            share = torch.from_numpy(masks.rows.sum(1)).double() / players
+            part, errors = shrunk(masks, values - empty - share[:, None] * gain)
+            return surrogate(masks, values, empty, gain[:, None] / players + part, errors)
+        design = _Design.of(masks)
         target = values - empty - design.share[:, None] * gain
         part = design.solve(target)
         phi = gain[:, None] / max(design.players, 1) + part
