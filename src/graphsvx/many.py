@@ -137,7 +137,7 @@ def _alone(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failur
 
 def _together(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
     if processes.forks() and not job.whole_graphs:
-        graphs.check(job.data)  # index once here, not in every worker
+        graphs.outward(graphs.check(job.data))  # index once here, not in every worker
     waiting = iter(questions)
     for which, result in processes.pooled(job.plainly, lambda: next(waiting, None), workers):
         if isinstance(result, processes.Died):

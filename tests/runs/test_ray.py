@@ -121,6 +121,7 @@ def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
     job = Job(model, data, "node", {"method": Moody(), "seed": 3})
     packed = cluster_engine._packed(job)
     monkeypatch.setattr(graph, "_make_index", None)
+    monkeypatch.setattr(graph, "_by_end", None)
     monkeypatch.setattr(graph, "_make_statistics", None)
     assert convert.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 

@@ -101,8 +101,8 @@ class _Packed:
 
     job: Job
     graphs: list[dict[str, np.ndarray]]
-    index: Index | None = None
-    """Of the one graph: it is as large as the graph, so it is made once, too."""
+    index: tuple[Index, Index] | None = None
+    """Of the one graph, in and out: as large as the graph, so made once, too."""
     statistics: tuple[np.ndarray, np.ndarray] | None = None
 
 
@@ -118,7 +118,7 @@ def _packed(job: Job) -> _Packed:
         return _Packed(plain, arrays)
     known = graphs.check(job.data)
     numbers = (known.statistics.mean.cpu().numpy(), known.statistics.std.cpu().numpy())
-    return _Packed(plain, arrays, known.index, numbers)
+    return _Packed(plain, arrays, (known.index, graphs.outward(known)), numbers)
 
 
 def _unpacked(packed: _Packed) -> Job:
@@ -134,7 +134,8 @@ def _unpacked(packed: _Packed) -> Job:
             one = several[0]
             # What `graphs.check` would find out again in every process, and keep here.
             state = graphs._version(one.edge_index), one.x.shape[0]
-            graphs._INDEXES[one.edge_index] = state, packed.index
+            graphs._INDEXES[one.edge_index] = state, packed.index[0]
+            graphs._OUTWARD[one.edge_index] = state, packed.index[1]
             graphs._STATISTICS[one.x] = graphs._version(one.x), graphs.Statistics(mean, std)
     return replace(packed.job, data=several if packed.job.kind == "graph" else several[0])
 

@@ -104,6 +104,6 @@ class Local:
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | Lost]:
         """See `Engine`."""
         if processes.forks() and job.kind == "node":
-            graphs.check(job.data)  # index once here, not in every worker
+            graphs.outward(graphs.check(job.data))  # index once here, not in every worker
         for chunk, result in processes.pooled(job, take, self.workers or cores()):
             yield Lost(chunk) if isinstance(result, processes.Died) else result
