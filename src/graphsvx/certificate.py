@@ -28,7 +28,9 @@ class GameReport:
     def line(self) -> str:
         """One game in a few words."""
         how = "exact" if self.exact else "estimated"
-        return f"{self.name} {how} ({self.players} players, {self.made} calls)"
+        players = "1 player" if self.players == 1 else f"{self.players} players"
+        calls = "1 call" if self.made == 1 else f"{self.made} calls"
+        return f"{self.name} {how} ({players}, {calls})"
 
 
 @dataclass(frozen=True)

@@ -377,6 +377,7 @@ class Explanation:
             f"base={self.base:.4f}",
             f"nodes({self.node_credit.players})={{{nodes}}}" if nodes else "",
             f"features({self.feature_credit.players})={{{features}}}" if features else "",
+            f"edges({self.edge_credit.players})" if self.edge_credit.players else "",
             "exact" if self.certificate.exact else "estimated",
         ]
         return ", ".join(part for part in parts if part) + ")"

@@ -50,6 +50,7 @@ _PAPER: dict[str, tuple[int, int]] = {
     "tree-cycles": (1400, 4),
     "tree-grid": (1500, 4),
 }
+_MOST_SAMPLES = 10_000_000  # more rows than this do not fit in memory
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
 
@@ -114,6 +115,8 @@ class GraphSVX:
     def _check_values(self) -> None:
         if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 2:
             raise BudgetError(f"samples must be an integer of at least 2, got {self.samples!r}")
+        if self.samples > _MOST_SAMPLES:
+            raise BudgetError(f"samples must be at most {_MOST_SAMPLES:,}, got {self.samples:,}")
         if self.hops is not None and (not isinstance(self.hops, int) or self.hops < 0):
             raise InputError(f"hops must be an integer of at least 0, got {self.hops!r}")
         if self.monte_carlo < 1:

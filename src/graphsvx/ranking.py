@@ -31,7 +31,7 @@ class Entry:
 
 
 def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
-    """All players of the given kind, those with the largest absolute credit first."""
+    """Players of the given kind, those with the largest absolute credit first."""
     if players not in ("all", "nodes", "features", "edges"):
         raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
     row = explanation.outputs.index(explanation.target)
@@ -42,6 +42,9 @@ def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
         found += _of(explanation.node_credit, row, "node")
     if players in ("all", "edges"):
         found += _of(explanation.edge_credit, row, "edge")
+    if "selective" in explanation.extra:
+        # A selective explanation speaks of the chosen ones only.
+        found = [entry for entry in found if entry.credit != 0]
     return sorted(found, key=lambda entry: -abs(entry.credit))
 
 

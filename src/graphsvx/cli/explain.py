@@ -107,6 +107,8 @@ def explain(
     ] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
+    if picture is not None and picture.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
     chosen = chosen_method(method, samples, hops, few, setting or [])
     versus = None if contrast is None else _numbers(contrast, "--contrast", 2)
     if versus and target is not None:
