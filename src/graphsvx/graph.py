@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 class Index:
     """Edges by one of their ends (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
 
-    order: Ids
+    order: NDArray[np.signedinteger[Any]]
     start: Ids
 
     def edges_into(self, nodes: Ids) -> Ids:
@@ -30,7 +30,7 @@ class Index:
         total = int(lengths.sum())
         # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
         steps = np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return self.order[np.repeat(first, lengths) + steps]
+        return self.order[np.repeat(first, lengths) + steps].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +157,8 @@ def _make_index(edge_index: Any, nodes: int) -> Index:
 def _by_end(ends: Tensor, nodes: int) -> Index:
     array = ends.cpu().numpy()
     order = np.argsort(array, kind="stable")
+    if len(order) < 2**31:  # half the memory, which counts for millions of edges
+        order = order.astype(np.int32)
     start = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(array, minlength=nodes), out=start[1:])
     return Index(order, start)

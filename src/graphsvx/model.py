@@ -131,8 +131,15 @@ class Model:
                 f"{float(out.min()):.3g} to {float(out.max()):.3g}; say what it returns by "
                 'output="raw", "probs" or "log_probs"'
             )
-        likely = out.shape[-1] > 1 and whole and bool((out >= 0).all())
-        if self.output == "raw" and likely and bool(((sums - 1).abs() <= 1e-5).all()):
+        # A softmax is never 0 nor 1 nor the same everywhere; small whole numbers may sum to 1 too.
+        between = bool((out > 0).all()) and bool((out < 1).all()) and out.shape[-1] > 1
+        many = out.reshape(-1, out.shape[-1])
+        if (
+            self.output == "raw"
+            and between
+            and len(torch.unique(many, dim=0)) >= 4
+            and bool(((sums - 1).abs() <= 1e-5).all())
+        ):
             warnings.warn(
                 "the model seems to return probabilities, which would be squashed again; "
                 'if so, say output="probs"',

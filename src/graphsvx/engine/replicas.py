@@ -243,11 +243,23 @@ def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int 
     inside = np.union1d(field.ids[: field.size], new)
     edges = graph.index.edges_into(inside)
     # Nodes that the field sends to: a model that turns edges round would hear them.
-    sent = outward(graph).edges_into(field.ids[: field.size])
-    sent = sent[~np.isin(sent, edges)]
-    if len(sent) > most:
-        sent = rng.choice(sent, most, replace=False)
-    return _stage(graph, field, np.concatenate([edges, sent]), inside)
+    sent = _some_out_edges(graph, field, rng, most)
+    return _stage(graph, field, np.concatenate([edges, sent[~np.isin(sent, edges)]]), inside)
+
+
+def _some_out_edges(
+    graph: Graph, field: Field, rng: np.random.Generator, most: int, each: int = 8
+) -> Ids:
+    """A few edges out of each of some nodes of the field, hubs or not; the centres' first."""
+    nodes = field.ids[: field.size]
+    if len(nodes) > most:
+        others = rng.choice(nodes[field.centres :], most, replace=False)
+        nodes = np.concatenate([nodes[: field.centres], others])
+    out = outward(graph)
+    first = out.start[nodes]
+    count = np.minimum(out.start[nodes + 1] - first, each)
+    steps = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return out.order[np.repeat(first, count) + steps].astype(np.int64)
 
 
 def around_stage(graph: Graph, field: Field, area: Field) -> Stage:
