@@ -150,7 +150,7 @@ def _survey_around(query: Query, depth: int, seed: int) -> Survey:
     graph, centres = query.graph, query.centres
     area = fields.around(graph, centres, depth)
     near, far = (
-        around_stage(graph, area, fields.around(graph, centres, depth + more)) for more in (1, 2)
+        around_stage(graph, area, fields.around(graph, centres, depth + more)) for more in (0, 1)
     )
     states = _probes(query, area, np.random.default_rng(seed))
     _must_be_deterministic(query, area, near)
