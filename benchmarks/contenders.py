@@ -45,7 +45,7 @@ class Given:
     rows: dict[str, Masks] = field(repr=False)
     separate = True
 
-    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002  (a mask's arguments)
         drawn = self.rows[game.side]
         return replace(drawn, states=game.states(drawn.rows))
 

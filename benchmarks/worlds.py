@@ -50,7 +50,7 @@ class Grab:
     games: list[Any] = field(default_factory=list, repr=False)
     separate = True
 
-    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002  (a mask's arguments)
         self.games.append(game)
         none = np.zeros((0, game.players), dtype=bool)
         return Masks(none, game.states(none), np.zeros(0), exact=True)

@@ -3,44 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from graphsvx import cli, data
+from graphsvx import data
 from graphsvx.data import raw
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line as a shell would, and give back exit code and output."""
-
-    def command(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["graphsvx", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code
-        captured = capsys.readouterr()
-        assert isinstance(code, int | None)
-        return Ran(code or 0, captured.out, captured.err)
-
-    return command
+from tests.cli.conftest import Run
 
 
 @pytest.fixture(autouse=True)

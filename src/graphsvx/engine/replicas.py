@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.rows import SharedRows, plain
+from graphsvx.engine.lazy import plain
+from graphsvx.engine.rows import SharedRows
 from graphsvx.engine.states import FAR, Bools, Hops, States
 from graphsvx.engine.trim import trimmed
 from graphsvx.graph import Graph, Ids, outward

@@ -9,7 +9,6 @@ for every operation that they do not know, so an unknown layer is slower, never 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,70 +16,13 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map
 
-Handler = Callable[..., Any]
+from graphsvx.engine.lazy import KINDS, Handler, Lazy, handles, plain
+
 _SHARED: dict[Any, Handler] = {}
 _MIXED: dict[Any, Handler] = {}
 
-# What a tensor says about itself without reading its data.
-_ABOUT = {
-    getattr(Tensor, name).__get__
-    for name in (
-        "shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_quantized",
-        "requires_grad", "is_leaf", "grad_fn", "grad",
-    )
-} | {
-    Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_complex,
-    Tensor.__len__, Tensor.nelement, torch.is_floating_point, torch.numel,
-}  # fmt: skip
 
-
-class _Lazy(Tensor):
-    """What both share: metadata without data, and plain tensors for unknown operations."""
-
-    handlers: dict[Any, Handler]
-
-    def plain(self) -> Tensor:
-        """The tensor that this one stands for."""
-        raise NotImplementedError
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _ABOUT:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        for kind in _KINDS:
-            handler = kind.handlers.get(func)
-            if handler is not None and any(issubclass(t, kind) for t in types):
-                result = handler(*args, **kwargs)
-                if result is not NotImplemented:
-                    return result
-        if args and isinstance(args[0], _Lazy) and _changes_its_input(func):
-            raise TypeError(f"{func.__name__} would change a copy of shared rows, not the rows")
-        return func(*tree_map(plain, args), **tree_map(plain, kwargs))
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]  # torch's own stub leaves `func` out
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return func(*tree_map(plain, args), **tree_map(plain, kwargs or {}))
-
-    def __repr__(self) -> str:  # type: ignore[override]  # Tensor's takes tensor_contents
-        return f"{type(self).__name__}{tuple(self.shape)}"
-
-
-def plain(value: Any) -> Any:
-    """The plain tensor of a lazy one; anything else as it is."""
-    return value.plain() if isinstance(value, _Lazy) else value
-
-
-def _changes_its_input(func: Any) -> bool:
-    name = getattr(func, "__name__", "")
-    in_place = name.endswith("_") and not name.endswith("__")
-    return in_place or name in ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
-
-
-class SharedRows(_Lazy):
+class SharedRows(Lazy):
     """`rows[i] = base[index[i]]`."""
 
     handlers = _SHARED
@@ -101,7 +43,7 @@ class SharedRows(_Lazy):
         return self.base.index_select(0, self.index)
 
 
-class MixedRows(_Lazy):
+class MixedRows(Lazy):
     """`rows = M @ base` with M given by its entries (row, column, weight)."""
 
     handlers = _MIXED
@@ -134,18 +76,10 @@ class MixedRows(_Lazy):
 
 
 # Asked in this order; `PrefixRows` puts itself first.
-_KINDS: list[type[_Lazy]] = [MixedRows, SharedRows]
-
-
-def _handles(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
-        table.update(dict.fromkeys(functions, handler))
-        return handler
-
-    return register
-
+KINDS.extend([MixedRows, SharedRows])
 
 _func: Any
+
 
 # --- SharedRows: row-wise operations -----------------------------------------------------
 
@@ -171,7 +105,7 @@ for _func in (
     _SHARED[_func] = _row_wise(_func)
 
 
-@_handles(_SHARED, functional.dropout)
+@handles(_SHARED, functional.dropout)
 def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented
 
@@ -194,26 +128,26 @@ for _func in (torch.sum, Tensor.sum, torch.mean, Tensor.mean, torch.softmax, Ten
     _SHARED[_func] = _along_row(_func)
 
 
-@_handles(_SHARED, functional.softmax, functional.log_softmax)
+@handles(_SHARED, functional.softmax, functional.log_softmax)
 def _softmax(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-@_handles(_SHARED, functional.normalize)
+@handles(_SHARED, functional.normalize)
 def _normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
     if not isinstance(x, SharedRows) or _reduces_rows(x, dim) or out is not None:
         return NotImplemented
     return SharedRows(functional.normalize(x.base, p, dim, eps), x.index)
 
 
-@_handles(_SHARED, functional.layer_norm)
+@handles(_SHARED, functional.layer_norm)
 def _layer_norm(x: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(x, SharedRows) or len(shape) >= x.dim():
         return NotImplemented
     return SharedRows(functional.layer_norm(x.base, shape, *args, **kwargs), x.index)
 
 
-@_handles(_SHARED, functional.batch_norm)
+@handles(_SHARED, functional.batch_norm)
 def _batch_norm(
     x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
     training: bool = False, *args: Any, **kwargs: Any,
@@ -224,21 +158,21 @@ def _batch_norm(
     return SharedRows(done, x.index)
 
 
-@_handles(_SHARED, functional.linear)
+@handles(_SHARED, functional.linear)
 def _linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if not isinstance(x, SharedRows) or isinstance(weight, _Lazy):
+    if not isinstance(x, SharedRows) or isinstance(weight, Lazy):
         return NotImplemented
     return SharedRows(functional.linear(x.base, weight, bias), x.index)
 
 
-@_handles(_SHARED, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
+@handles(_SHARED, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
 def _matmul(x: Any, y: Any) -> Any:
-    if not isinstance(x, SharedRows) or isinstance(y, _Lazy) or x.dim() != 2 or y.dim() != 2:
+    if not isinstance(x, SharedRows) or isinstance(y, Lazy) or x.dim() != 2 or y.dim() != 2:
         return NotImplemented
     return SharedRows(x.base @ y, x.index)
 
 
-@_handles(_SHARED, Tensor.view, Tensor.reshape, torch.reshape)
+@handles(_SHARED, Tensor.view, Tensor.reshape, torch.reshape)
 def _view(x: Any, *shape: Any) -> Any:
     if not isinstance(x, SharedRows) or isinstance(shape[0], torch.dtype):
         return NotImplemented
@@ -258,7 +192,7 @@ def _view(x: Any, *shape: Any) -> Any:
 def _same_for_all_rows(x: Tensor, other: Any) -> bool:
     if not isinstance(other, Tensor):
         return True
-    if isinstance(other, _Lazy) or other.dim() > x.dim():
+    if isinstance(other, Lazy) or other.dim() > x.dim():
         return False
     return other.dim() < x.dim() or (other.shape[0] == 1 and x.dim() > 0)
 
@@ -288,14 +222,14 @@ for _func in (*_MULTIPLY, *_ADD, *_DIVIDE, torch.sub, Tensor.sub, Tensor.__sub__
 # --- gathering and adding up rows -----------------------------------------------------------
 
 
-@_handles(_SHARED, Tensor.index_select, torch.index_select)
+@handles(_SHARED, Tensor.index_select, torch.index_select)
 def _index_select(x: Any, dim: int, index: Tensor) -> Any:
-    if not isinstance(x, SharedRows) or dim % x.dim() != 0 or isinstance(index, _Lazy):
+    if not isinstance(x, SharedRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
         return NotImplemented
     return SharedRows(x.base, x.index.index_select(0, index))
 
 
-@_handles(_SHARED, Tensor.__getitem__)
+@handles(_SHARED, Tensor.__getitem__)
 def _getitem(x: Any, key: Any) -> Any:
     if not isinstance(x, SharedRows):
         return NotImplemented
@@ -304,13 +238,13 @@ def _getitem(x: Any, key: Any) -> Any:
     return NotImplemented
 
 
-@_handles(_SHARED, Tensor.expand_as)
-@_handles(_MIXED, Tensor.expand_as)
+@handles(_SHARED, Tensor.expand_as)
+@handles(_MIXED, Tensor.expand_as)
 def _expand_as(x: Any, other: Tensor) -> Any:
-    return x.expand(other.shape) if not isinstance(x, _Lazy) else NotImplemented
+    return x.expand(other.shape) if not isinstance(x, Lazy) else NotImplemented
 
 
-@_handles(_SHARED, Tensor.new_zeros)
+@handles(_SHARED, Tensor.new_zeros)
 def _new_zeros(x: SharedRows, *shape: Any, **kwargs: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if len(sizes) != 2 or x.dim() != 2 or tuple(sizes[1:]) != tuple(x.shape[1:]) or kwargs:
@@ -319,8 +253,8 @@ def _new_zeros(x: SharedRows, *shape: Any, **kwargs: Any) -> Any:
     return MixedRows(sizes[0], none, none, x.base.new_zeros(0), x.base)
 
 
-@_handles(_SHARED, Tensor.new_ones)
-@_handles(_MIXED, Tensor.new_ones)
+@handles(_SHARED, Tensor.new_ones)
+@handles(_MIXED, Tensor.new_ones)
 def _new_ones(x: Any, *shape: Any, **kwargs: Any) -> Tensor:
     return x.base.new_ones(*shape, **kwargs)
 
@@ -336,14 +270,14 @@ def _as_mixed(x: Any) -> MixedRows | None:
 
 def _column(value: Any, rows: int) -> Tensor | None:
     """`value` as one number a row, if that is what it is."""
-    if not isinstance(value, Tensor) or isinstance(value, _Lazy) or value.dim() != 2:
+    if not isinstance(value, Tensor) or isinstance(value, Lazy) or value.dim() != 2:
         return None
     if value.shape[0] != rows or (value.shape[1] > 1 and value.stride(1) != 0):
         return None
     return value[:, 0]
 
 
-@_handles(_MIXED, Tensor.__getitem__)
+@handles(_MIXED, Tensor.__getitem__)
 def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     if not isinstance(key, slice) or key.start or key.step not in (None, 1) or key.stop is None:
         return NotImplemented
@@ -357,7 +291,7 @@ def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     return MixedRows(rows, row, column, weight, x.base)
 
 
-@_handles(_MIXED, Tensor.scatter_add_)
+@handles(_MIXED, Tensor.scatter_add_)
 def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     mixed = _as_mixed(source)
     target = None if mixed is None else _column(index, mixed.shape[0])
@@ -368,7 +302,7 @@ def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     return MixedRows(into.shape[0], target[mixed.row], mixed.column, mixed.weight, mixed.base)
 
 
-@_handles(_MIXED, Tensor.scatter_reduce_)
+@handles(_MIXED, Tensor.scatter_reduce_)
 def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     """PyG's other aggregations: into fresh zeros, and what is returned is used."""
     if not isinstance(into, MixedRows) or into.row.numel():
@@ -377,7 +311,7 @@ def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     return into.plain().scatter_reduce_(*rest[0], **rest[1])
 
 
-@_handles(_MIXED, *_DIVIDE)
+@handles(_MIXED, *_DIVIDE)
 def _mixed_divide(x: Any, y: Any) -> Any:
     if not isinstance(x, MixedRows):
         return NotImplemented
@@ -389,7 +323,7 @@ def _mixed_divide(x: Any, y: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight / column[x.row], x.base)
 
 
-@_handles(_MIXED, *_MULTIPLY)
+@handles(_MIXED, *_MULTIPLY)
 def _mixed_multiply(x: Any, y: Any) -> Any:
     return _scaled(x, y) if isinstance(x, MixedRows) else _scaled(y, x)
 
@@ -398,7 +332,7 @@ def _scaled(x: Any, factor: Any) -> Any:
     if not isinstance(x, MixedRows):
         return NotImplemented
     if isinstance(factor, (int, float)) or (isinstance(factor, Tensor) and factor.numel() == 1):
-        if isinstance(factor, _Lazy):
+        if isinstance(factor, Lazy):
             return NotImplemented
         scale = factor if isinstance(factor, (int, float)) else factor.reshape(())
         return MixedRows(x.shape[0], x.row, x.column, x.weight * scale, x.base)
@@ -408,7 +342,7 @@ def _scaled(x: Any, factor: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight * column[x.row], x.base)
 
 
-@_handles(_MIXED, *_ADD)
+@handles(_MIXED, *_ADD)
 def _mixed_add(x: Any, y: Any) -> Any:
     first, second = _as_mixed(x), _as_mixed(y)
     if first is None or second is None or first.shape != second.shape:
@@ -424,14 +358,14 @@ def _mixed_add(x: Any, y: Any) -> Any:
     )
 
 
-@_handles(_MIXED, functional.linear)
+@handles(_MIXED, functional.linear)
 def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if not isinstance(x, MixedRows) or isinstance(weight, _Lazy):
+    if not isinstance(x, MixedRows) or isinstance(weight, Lazy):
         return NotImplemented
     done = x.times(functional.linear(x.base, weight))
     return done if bias is None else done + bias
 
 
-@_handles(_MIXED, functional.dropout)
+@handles(_MIXED, functional.dropout)
 def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented

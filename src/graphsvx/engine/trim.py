@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.engine.rows import _KINDS, Handler, SharedRows, _handles, _Lazy, plain
+from graphsvx.engine.lazy import KINDS, Handler, Lazy, handles, plain
+from graphsvx.engine.rows import SharedRows
 
 _PREFIX: dict[Any, Handler] = {}
 _func: Any
 
 
-class PrefixRows(_Lazy):
+class PrefixRows(Lazy):
     """`rows[:len(base)] = base`; nobody reads the rest, zeros stand for it."""
 
     handlers = _PREFIX
@@ -47,13 +48,13 @@ class PrefixRows(_Lazy):
         return whole
 
 
-_KINDS.insert(0, PrefixRows)
+KINDS.insert(0, PrefixRows)
 
 
 def _row_wise(func: Any) -> Handler:
     def handler(x: Any, *args: Any, **kwargs: Any) -> Any:
         others = (*args, *kwargs.values())
-        if not isinstance(x, PrefixRows) or any(isinstance(o, _Lazy) for o in others):
+        if not isinstance(x, PrefixRows) or any(isinstance(o, Lazy) for o in others):
             return NotImplemented
         if kwargs.get("inplace"):
             return NotImplemented
@@ -72,7 +73,7 @@ for _func in (
     _PREFIX[_func] = _row_wise(_func)
 
 
-@_handles(_PREFIX, functional.batch_norm)
+@handles(_PREFIX, functional.batch_norm)
 def _batch_norm(x: Any, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
     training = kwargs.get("training", args[2] if len(args) > 2 else False)
     if not isinstance(x, PrefixRows) or training or mean is None:
@@ -80,7 +81,7 @@ def _batch_norm(x: Any, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
     return PrefixRows(functional.batch_norm(x.base, mean, var, *args, **kwargs), x.shape[0])
 
 
-@_handles(_PREFIX, functional.dropout)
+@handles(_PREFIX, functional.dropout)
 def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented
 
@@ -102,21 +103,21 @@ for _func in (
     _PREFIX[_func] = _along_row(_func)
 
 
-@_handles(_PREFIX, functional.normalize)
+@handles(_PREFIX, functional.normalize)
 def _normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
     if not isinstance(x, PrefixRows) or dim % x.dim() == 0 or out is not None:
         return NotImplemented
     return PrefixRows(functional.normalize(x.base, p, dim, eps), x.shape[0])
 
 
-@_handles(_PREFIX, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
+@handles(_PREFIX, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
 def _matmul(x: Any, y: Any) -> Any:
-    if not isinstance(x, PrefixRows) or isinstance(y, _Lazy) or y.dim() != 2:
+    if not isinstance(x, PrefixRows) or isinstance(y, Lazy) or y.dim() != 2:
         return NotImplemented
     return PrefixRows(x.base @ y, x.shape[0])
 
 
-@_handles(_PREFIX, Tensor.view, Tensor.reshape, torch.reshape)
+@handles(_PREFIX, Tensor.view, Tensor.reshape, torch.reshape)
 def _view(x: Any, *shape: Any) -> Any:
     if not isinstance(x, PrefixRows) or isinstance(shape[0], torch.dtype):
         return NotImplemented
@@ -147,7 +148,7 @@ def _binary(func: Any) -> Handler:
                 return NotImplemented
             elif value.shape[0] == rows:
                 parts.append(first(value, count))
-            elif value.shape[0] == 1 and not isinstance(value, _Lazy):
+            elif value.shape[0] == 1 and not isinstance(value, Lazy):
                 parts.append(value)
             else:
                 return NotImplemented
@@ -164,7 +165,7 @@ for _func in (
     _PREFIX[_func] = _binary(_func)
 
 
-@_handles(_PREFIX, torch.cat, torch.concat)
+@handles(_PREFIX, torch.cat, torch.concat)
 def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     rows = tensors[0].shape[0]
     if dim % tensors[0].dim() == 0 or any(t.shape[0] != rows for t in tensors):
@@ -173,9 +174,9 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     return PrefixRows(torch.cat([first(t, count) for t in tensors], dim), rows)
 
 
-@_handles(_PREFIX, Tensor.index_select, torch.index_select)
+@handles(_PREFIX, Tensor.index_select, torch.index_select)
 def _index_select(x: Any, dim: int, index: Tensor) -> Any:
-    if not isinstance(x, PrefixRows) or dim % x.dim() != 0 or isinstance(index, _Lazy):
+    if not isinstance(x, PrefixRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
         return NotImplemented
     try:
         return x.base.index_select(0, index)
@@ -185,7 +186,7 @@ def _index_select(x: Any, dim: int, index: Tensor) -> Any:
         return SharedRows(plain(x.base), index)
 
 
-@_handles(_PREFIX, Tensor.__getitem__)
+@handles(_PREFIX, Tensor.__getitem__)
 def _getitem(x: Any, key: Any) -> Any:
     if not isinstance(x, PrefixRows) or not isinstance(key, slice):
         return NotImplemented
@@ -193,7 +194,7 @@ def _getitem(x: Any, key: Any) -> Any:
     return x.base[start:stop] if step == 1 and stop <= x.base.shape[0] else NotImplemented
 
 
-@_handles(_PREFIX, Tensor.new_zeros)
+@handles(_PREFIX, Tensor.new_zeros)
 def _new_zeros(x: PrefixRows, *shape: Any, **kwargs: Any) -> Any:
     return plain(x.base[:0]).new_zeros(*shape, **kwargs)
 

@@ -27,7 +27,7 @@ class All:
 
     separate: bool = False
 
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002  (a mask's arguments)
         """Every coalition, weighted by the kernel."""
         if game.players > MOST_PLAYERS:
             raise BudgetError(
@@ -50,7 +50,7 @@ class Connected:
 
     separate = True
 
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002  (a mask's arguments)
         """All connected sets; a BudgetError if they are more than the budget."""
         found = connected_sets(game.senders(), budget, game.reach)
         if found is None:
