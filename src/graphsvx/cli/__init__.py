@@ -39,4 +39,5 @@ def main() -> None:
 from graphsvx.cli import data as _data  # noqa: E402, F401 - registers commands
 from graphsvx.cli import explain as _explain  # noqa: E402, F401 - registers commands
 from graphsvx.cli import run as _run  # noqa: E402, F401 - registers commands
+from graphsvx.cli import study as _study  # noqa: E402, F401 - registers commands
 from graphsvx.cli import train as _train  # noqa: E402, F401 - registers commands

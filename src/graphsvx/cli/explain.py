@@ -16,11 +16,11 @@ from torch_geometric.data.storage import GlobalStorage
 from graphsvx import data, registry, zoo
 from graphsvx.api import explain as explain_one
 from graphsvx.cli import app
-from graphsvx.cli.train import training_bar
 from graphsvx.errors import DataError, InputError
 from graphsvx.explain import Lasso
 from graphsvx.explanation import Explanation
 from graphsvx.methods import Method
+from graphsvx.zoo.progress import training_bar
 
 EXAMPLES = """
 Examples:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +17,7 @@ from torch_geometric.data import Data
 from graphsvx import data, registry, report, summary
 from graphsvx.cli import app
 from graphsvx.cli.explain import chosen_method, model_and_graphs
+from graphsvx.cli.stopping import stopped_by_signals
 from graphsvx.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ def run(
     words = (graphs if whole else nodes) or "all"
     asked = _chosen(words, dataset, model_seed, about)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
-    with _stopped_by_signals():
+    with stopped_by_signals():
         try:
             done = runs.start(
                 net, list(about) if whole else about, **{"graphs" if whole else "nodes": asked},
@@ -128,24 +126,6 @@ def run(
             _say(command)
             raise typer.Exit(130) from None
     _show_status(done.status(), out)
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """A batch system that ends a job is a user who presses Ctrl-C."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: nobody sends signals here
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _engine(name: str, workers: int | None, address: str | None) -> runs.Engine:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
 from graphsvx import data, zoo
@@ -21,6 +17,7 @@ from graphsvx.errors import DataError, InputError
 from graphsvx.files import written_whole
 from graphsvx.zoo import report
 from graphsvx.zoo.paper import ACCURACY
+from graphsvx.zoo.progress import training_bar
 
 
 @app.command()
@@ -95,26 +92,6 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
         cards.append(trained.card)
     seconds = (time.monotonic() - start) / len(seeds)
     return report.Row(dataset, chosen, tuple(cards), seconds)
-
-
-@contextmanager
-def training_bar(title: str) -> Iterator[zoo.Progress]:
-    """A progress bar on standard error that vanishes when done; none in a log file."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None, loss="-")
-
-        def show(step: zoo.Step) -> None:
-            bar.update(task, completed=step.epoch, total=step.epochs, loss=f"{step.loss:.3f}")
-
-        yield show
 
 
 def _show(console: Console, rows: list[report.Row]) -> None:

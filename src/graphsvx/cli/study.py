@@ -1,0 +1,115 @@
+"""`graphsvx study`: the paper's experiments, each with our figures beside the paper's."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+
+from graphsvx.cli import app
+from graphsvx.cli.stopping import stopped_by_signals
+from graphsvx.errors import InputError
+
+EXAMPLES = """
+Examples:
+
+    graphsvx study                                list the studies
+
+    graphsvx study ground-truth                   into docs/results/ground-truth.md, .json, .png
+
+    graphsvx study masks --quick                  a minute: does everything work?
+
+    graphsvx study noisy-features --out results --workers 2
+
+    graphsvx study --all                          everything in docs/results
+
+A study that was stopped goes on where it was: its explanations are kept in --runs.
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def study(
+    name: Annotated[
+        str | None, typer.Argument(help="Which study; see `graphsvx study`.", show_default=False)
+    ] = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All of them, and the summary of their findings.")
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="A small version that shows that everything works."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where pages go: docs/results, or out/studies with --quick.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where explanations are kept: runs/studies, or runs/studies-quick with --quick.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one for each core.")
+    ] = None,
+) -> None:
+    """Repeat an experiment of the paper: tables with its figures beside ours, plots, a page."""
+    from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
+    from graphsvx.studies import overview  # noqa: PLC0415  (the same)
+
+    if name is None and not everything:
+        _list()
+        return
+    if name is not None and everything:
+        raise InputError("--all makes every study; leave out the name")
+    chosen = studies.names() if everything else (studies.get(str(name)).name,)
+    folder = out or Path("out/studies" if quick else "docs/results")
+    kept = runs or Path("runs/studies-quick" if quick else "runs/studies")
+    again = shlex.join(["graphsvx", *sys.argv[1:]])
+    written: list[Path] = []
+    with stopped_by_signals():
+        try:
+            for one in chosen:
+                command = f"graphsvx study {one}" + (" --quick" if quick else "")
+                desk = studies.Desk(folder, kept, quick, workers, command)
+                written += studies.get(one).run(desk)
+        except KeyboardInterrupt:
+            _say(f"stopped; what is done is kept in {kept}. To go on:")
+            _say(again)
+            raise typer.Exit(130) from None
+    if everything:
+        written.append(overview.write(folder, studies.names()))
+    if len(chosen) == 1:
+        Console().print(Markdown((folder / f"{chosen[0]}.md").read_text()))
+    for file in written:
+        _say(f"wrote {file}")
+
+
+def _list() -> None:
+    from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
+
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("study", no_wrap=True)
+    table.add_column("what it shows")
+    for name in studies.names():
+        table.add_row(name, studies.get(name).about)
+    Console().print(table)
+    Console(highlight=False).print("graphsvx study NAME, or graphsvx study --all")
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)

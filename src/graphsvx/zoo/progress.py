@@ -1,0 +1,32 @@
+"""A progress bar on standard error that vanishes when done; none in a log file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from graphsvx.zoo.training import Progress, Step
+
+
+@contextmanager
+def training_bar(title: str) -> Iterator[Progress]:
+    """A bar over the epochs of a training, with its loss."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None, loss="-")
+
+        def show(step: Step) -> None:
+            bar.update(task, completed=step.epoch, total=step.epochs, loss=f"{step.loss:.3f}")
+
+        yield show
