@@ -115,14 +115,17 @@ def query_of(explanation: Explanation) -> int:
 
 @lru_cache(maxsize=6)
 def _world(dataset: str, seed: int, model: str | None, root: Path | None) -> Trained:
-    title = f"training {dataset}, seed {seed}"
-    with training_bar(title) as progress:
-        if root is None:
-            return zoo.ensure(dataset, model, seed, progress)
-        path = zoo.checkpoint_path(dataset, model, seed, root)
-        if not path.exists():
-            usual = zoo.settings_for(dataset, model)
-            short = replace(usual, epochs=max(1, usual.epochs // QUICK_EPOCHS))
-            loaded = data.load(dataset, seed)
-            zoo.save(zoo.train(loaded, model, seed, progress, settings=short), root=root)
-        return zoo.load(dataset, model, seed, root)
+    """A model with exactly the usual settings; one that was kept with others is replaced."""
+    wanted = zoo.settings_for(dataset, model)
+    if root is not None:
+        wanted = replace(wanted, epochs=max(1, wanted.epochs // QUICK_EPOCHS))
+    if zoo.checkpoint_path(dataset, model, seed, root).exists():
+        kept = zoo.load(dataset, model, seed, root)
+        if kept.card.settings == wanted:
+            return kept
+    loaded = data.load(dataset, seed)
+    with training_bar(f"training {dataset}, seed {seed}") as progress:
+        trained = zoo.train(loaded, model, seed, progress, settings=wanted)
+    zoo.save(trained, root=root)
+    # As it is read again: a study that goes on sees the same bits.
+    return zoo.load(dataset, model, seed, root, dataset=loaded)
