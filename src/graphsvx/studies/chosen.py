@@ -1,0 +1,58 @@
+"""GraphSVX as the studies use it: its settings for each data set.
+
+They were chosen on validation seeds (100 and up), never on a seed that a study scores; the study
+`settings` measures the candidates and says where a choice is not the best of its table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graphsvx.errors import InputError
+from graphsvx.explanation import Ranking
+from graphsvx.methods import GraphSVX
+from graphsvx.model import Scale
+
+Kind = Literal["paper", "default"]
+"""The paper's own method (SmarterSeparate, its budgets), or what `GraphSVX()` does."""
+
+TRUTH_SETS = ("ba-shapes", "ba-community", "tree-cycles", "tree-grid", "ba-2motifs", "mutag")
+"""The data sets with a known explanation, in the paper's order."""
+NODE_SETS = TRUTH_SETS[:4]
+GRAPH_SETS = TRUTH_SETS[4:]
+TITLES = {
+    "ba-shapes": "BA-Shapes",
+    "ba-community": "BA-Community",
+    "tree-cycles": "Tree-Cycles",
+    "tree-grid": "Tree-Grid",
+    "ba-2motifs": "BA-2motifs",
+    "mutag": "MUTAG",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How GraphSVX is asked, and how its answer is ranked.
+
+    method: with all its settings.
+    scale: the explained score: probability, logit or log-odds.
+    by: rank nodes by signed value or by magnitude.
+    """
+
+    method: GraphSVX
+    scale: Scale = "probability"
+    by: Ranking = "value"
+
+
+_PAPER: dict[str, Choice] = {name: Choice(GraphSVX.paper(name)) for name in TRUTH_SETS}
+_DEFAULT: dict[str, Choice] = {name: Choice(GraphSVX()) for name in TRUTH_SETS}
+
+
+def choice(dataset: str, kind: Kind = "paper") -> Choice:
+    """The settings for a data set with ground truth."""
+    if kind not in ("paper", "default"):
+        raise InputError(f'kind must be "paper" or "default", got {kind!r}')
+    if dataset not in TRUTH_SETS:
+        raise InputError(f"dataset must be one of {', '.join(TRUTH_SETS)}, got {dataset!r}")
+    return (_PAPER if kind == "paper" else _DEFAULT)[dataset]
