@@ -15,20 +15,20 @@ from rich.table import Table
 
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_by_signals
-from graphsvx.errors import InputError
+from graphsvx.errors import DataError, InputError
 
 EXAMPLES = """
 Examples:
 
-    graphsvx study                                list the studies
+    graphsvx study
 
-    graphsvx study ground-truth                   into docs/results/ground-truth.md, .json, .png
+    graphsvx study ground-truth
 
-    graphsvx study masks --quick                  a minute: does everything work?
+    graphsvx study masks --quick
 
-    graphsvx study noisy-features --out results --workers 2
+    graphsvx study noisy-features --out results --workers 1
 
-    graphsvx study --all                          everything in docs/results
+    graphsvx study --all
 
 A study that was stopped goes on where it was: its explanations are kept in --runs.
 """
@@ -81,12 +81,19 @@ def study(
     kept = runs or Path("runs/studies-quick" if quick else "runs/studies")
     again = shlex.join(["graphsvx", *sys.argv[1:]])
     written: list[Path] = []
+    left_out: dict[str, DataError] = {}
     with stopped_by_signals():
         try:
             for one in chosen:
                 command = f"graphsvx study {one}" + (" --quick" if quick else "")
                 desk = studies.Desk(folder, kept, quick, workers, command)
-                written += studies.get(one).run(desk)
+                try:
+                    written += studies.get(one).run(desk)
+                except DataError as error:
+                    if not everything:
+                        raise
+                    # Raw files that are not there: the others can still be made.
+                    left_out[one] = error
         except KeyboardInterrupt:
             _say(f"stopped; what is done is kept in {kept}. To go on:")
             _say(again)
@@ -97,6 +104,10 @@ def study(
         Console().print(Markdown((folder / f"{chosen[0]}.md").read_text()))
     for file in written:
         _say(f"wrote {file}")
+    for one, error in left_out.items():
+        _say(f"left out {one}: {error}")
+    if left_out:
+        raise typer.Exit(2)
 
 
 def _list() -> None:
