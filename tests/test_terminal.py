@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
+import torch
 from rich.console import Console
 
 from graphsvx.errors import InputError
+from graphsvx.explanation import Credit, Neighbourhood
 from graphsvx.terminal import CreditBar, table
 from tests import records
 
@@ -104,3 +107,17 @@ def test_it_stays_readable_in_a_narrow_terminal():
 def test_a_negative_number_of_rows_is_an_error_that_says_so():
     with pytest.raises(InputError, match="top must be 0 or more, got -1"):
         table(records.house(), top=-1)
+
+
+def test_a_grown_graph_is_shown_as_what_it_is():
+    house = records.house()
+    ring = Neighbourhood(
+        ids=torch.arange(3), hops=torch.zeros(3, dtype=torch.long),
+        edge_index=torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]]),
+        classes=torch.tensor([5, 6, 7]), num_nodes=3, num_features=1,
+    )  # fmt: skip
+    nobody = Credit.none(len(house.outputs))
+    e = replace(house, kind="model", neighbourhood=ring, node_credit=nobody, feature_credit=nobody)
+    lines = [line.split() for line in printed(table(e)).splitlines()]
+    assert ["1", "6", "2,", "0"] in lines
+    assert "credit" not in printed(table(e))

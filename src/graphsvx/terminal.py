@@ -58,20 +58,15 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     """
     if top < 0:
         raise InputError(f"top must be 0 or more, got {top}")
+    if explanation.kind == "model":
+        return _grown(explanation)
     found = entries(explanation)
     shown, rest = found[:top], found[top:]
     estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in found)
     near = explanation.neighbourhood
     hops = dict(zip(near.ids.tolist(), near.hops.tolist(), strict=True))
     with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
-    out = Table(
-        title=Text(_printable(explanation.title), style="bold"),
-        caption=Text(_caption(explanation), style=QUIET),
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        pad_edge=False,
-    )
+    out = _frame(explanation, _caption(explanation))
     out.add_column("player", overflow="fold", max_width=36)
     if with_hops:
         out.add_column("hops", justify="right")
@@ -95,6 +90,38 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         more += [Text(signed(total, 4), style=QUIET)]
         more += [Text("")] * estimated
         out.add_row(*more, CreditBar(total, largest))
+    return out
+
+
+def _frame(explanation: Explanation, caption: str) -> Table:
+    return Table(
+        title=Text(_printable(explanation.title), style="bold"),
+        caption=Text(caption, style=QUIET),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+    )
+
+
+def _grown(explanation: Explanation) -> Table:
+    """An explanation of the model as a whole: nobody gets credit, a graph is the answer."""
+    near = explanation.neighbourhood
+    joined: dict[int, list[str]] = {int(node): [] for node in near.ids}
+    for source, target in near.edge_index.t().tolist():
+        joined[source].append(str(target))
+    score = plain(explanation.prediction, 4)
+    lines = (f"the model gives this graph {score} ({scale_of(explanation)})",
+             explanation.certificate.line())  # fmt: skip
+    out = _frame(explanation, "\n".join(lines))
+    kinds = None if near.classes is None else near.classes.tolist()
+    out.add_column("node", justify="right")
+    if kinds is not None:
+        out.add_column("kind", justify="right")
+    out.add_column("joined to")
+    for i, (node, others) in enumerate(joined.items()):
+        kind = [] if kinds is None else [str(kinds[i])]
+        out.add_row(str(node), *kind, ", ".join(others))
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -136,3 +137,14 @@ def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> N
     monkeypatch.setattr(ray, "init", nobody)
     with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
         start(tmp_path / "run", engine=runs.Ray(address="auto"), method=Moody())
+
+
+def test_an_address_where_nobody_answers_is_told_at_once(tmp_path, ray) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        begun = time.monotonic()
+        for given in (address, f"ray://{address}"):
+            with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
+                start(tmp_path / "run", engine=runs.Ray(address=given), method=Moody())
+    assert time.monotonic() - begun < 20

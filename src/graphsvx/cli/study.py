@@ -104,8 +104,8 @@ def study(
         Console().print(Markdown((folder / f"{chosen[0]}.md").read_text()))
     for file in written:
         _say(f"wrote {file}")
-    for one, error in left_out.items():
-        _say(f"left out {one}: {error}")
+    for one, reason in left_out.items():
+        _say(f"left out {one}: {reason}")
     if left_out:
         raise typer.Exit(2)
 

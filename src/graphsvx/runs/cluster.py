@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from graphsvx.graph import Index
 from graphsvx.query import whole_number
 from graphsvx.runs.engines import Answer, Chunk, Job, Lost, cores
 
+# Seconds that a machine may take to answer.
+_PATIENCE = 5.0
 _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
 
 
@@ -81,6 +84,7 @@ class Ray:
         """Join a cluster; True if this run has to leave it again."""
         if ray.is_initialized():
             return False
+        _must_answer(self.address)
         here = {"num_cpus": self.workers or cores()} if self.address is None else {}
         try:
             ray.init(
@@ -93,6 +97,20 @@ class Ray:
                 f"no Ray cluster at {self.address!r}: {error}; start one with: ray start --head"
             ) from error
         return True
+
+
+def _must_answer(address: str | None) -> None:
+    """Ray tries for minutes to reach a machine that is not there; a few seconds tell as much."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", "local", or what Ray knows better
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise DataError(
+            f"no Ray cluster at {address!r}: {error}; check host and port, "
+            f"or start one there with: ray start --head"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)
