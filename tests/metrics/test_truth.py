@@ -56,6 +56,12 @@ def test_the_papers_protocol_takes_one_more_and_divides_by_k():
     assert accuracy(e, {401, 402, 403, 404}) == 0.75
 
 
+def test_the_papers_protocol_ranks_as_it_is_told():
+    e = explanation(400, {401: -9.0, **{i: float(i) for i in range(402, 405)}, 1: 0.1, 2: 0.2})
+    assert accuracy(e, protocol="paper", dataset="ba-shapes") == 0.75
+    assert accuracy(e, protocol="paper", dataset="ba-shapes", by="absolute") == 1.0
+
+
 def test_the_papers_protocol_can_pass_one_on_tree_grid():
     e = explanation(511, {511 + i: 10.0 - i for i in range(1, 9)})
     assert accuracy(e, protocol="paper", dataset="tree-grid") == pytest.approx(6 / 5)
@@ -86,7 +92,7 @@ def test_protocols_are_never_mixed():
     with pytest.raises(InputError, match="leave them out"):
         accuracy(e, {401}, protocol="paper", dataset="ba-shapes")
     with pytest.raises(InputError, match="leave them out"):
-        accuracy(e, protocol="paper", dataset="ba-shapes", by="absolute")
+        accuracy(e, protocol="paper", dataset="ba-shapes", level="edges")
     with pytest.raises(InputError, match="dataset is for"):
         accuracy(e, {401}, dataset="ba-shapes")
     with pytest.raises(InputError, match="got node 401"):

@@ -22,7 +22,7 @@ class PaperProtocol:
     """How the authors' published script scores one data set.
 
     Scored are the first nodes of the motifs, whatever the model predicts for them; the truth are
-    the ids that follow; the top `top` by signed value are taken and hits divided by `divisor`.
+    the ids that follow; the top `top` (by signed value) are taken and hits divided by `divisor`.
     """
 
     scored: tuple[int, ...]
@@ -66,19 +66,17 @@ def accuracy(
         truth: the ids (or edges) that matter: one set for all, a sequence with one set each, or a
             `NodeTruth` of `graphsvx.data`. The explained node itself never counts.
         protocol: "strict": the top k, k = size of the truth, hits / k. "paper": the authors'
-            script (`PAPER_PROTOCOLS[dataset]`), by signed value; give `dataset`, not `truth`.
+            script (`PAPER_PROTOCOLS[dataset]`); give `dataset`, not `truth`.
         dataset: name of the data set, for "paper".
-        by: rank signed values or magnitudes ("strict" only).
+        by: rank signed values, as the script does, or magnitudes.
         level: score nodes, edges or features ("strict" only).
 
     """
     found = many(explanations)
     if protocol == "paper":
-        if truth is not None or by != "value" or level != "nodes":
-            raise InputError(
-                'protocol="paper" fixes truth, ranking (signed) and level (nodes): leave them out'
-            )
-        return _paper(found, dataset)
+        if truth is not None or level != "nodes":
+            raise InputError('protocol="paper" fixes truth and level (nodes): leave them out')
+        return _paper(found, dataset, by)
     if protocol != "strict":
         raise InputError(f'protocol must be "strict" or "paper", got {protocol!r}')
     if dataset is not None:
@@ -95,7 +93,7 @@ def accuracy(
     return sum(results) / len(results)
 
 
-def _paper(found: list[Explanation], dataset: str | None) -> float:
+def _paper(found: list[Explanation], dataset: str | None, by: Ranking) -> float:
     if dataset not in PAPER_PROTOCOLS:
         raise InputError(f"dataset must be one of {sorted(PAPER_PROTOCOLS)}, got {dataset!r}")
     rules = PAPER_PROTOCOLS[dataset]
@@ -113,7 +111,8 @@ def _paper(found: list[Explanation], dataset: str | None) -> float:
                 f"{rules.scored[-1]} in steps, got node {node}; see scored_nodes()"
             )
         keys, values = scores(explanation, "nodes")
-        results.append(expected_hits(keys, values, rules.truth(node), rules.top) / rules.divisor)
+        hits = expected_hits(keys, strength(values, by), rules.truth(node), rules.top)
+        results.append(hits / rules.divisor)
     return sum(results) / len(results)
 
 
