@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from graphsvx.baselines import GNNExplainer, PGExplainer, PGMExplainer
 from graphsvx.errors import InputError
 from graphsvx.explanation import Ranking
 from graphsvx.methods import GraphSVX
@@ -56,3 +57,18 @@ def choice(dataset: str, kind: Kind = "paper") -> Choice:
     if dataset not in TRUTH_SETS:
         raise InputError(f"dataset must be one of {', '.join(TRUTH_SETS)}, got {dataset!r}")
     return (_PAPER if kind == "paper" else _DEFAULT)[dataset]
+
+
+def gnnexplainer(_dataset: str) -> GNNExplainer:
+    """GNNExplainer for a data set with ground truth."""
+    return GNNExplainer()
+
+
+def pgm(_dataset: str) -> PGMExplainer:
+    """PGM-Explainer; where all nodes have the same features, only zeros change anything."""
+    return PGMExplainer(by="zero")
+
+
+def pgexplainer(_dataset: str) -> PGExplainer:
+    """PGExplainer before it is trained."""
+    return PGExplainer()

@@ -1,0 +1,111 @@
+"""The explainers of the study of ground truth, each asked in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+
+from graphsvx.baselines import GNNExplainer, PGExplainer, PGMExplainer, Random
+from graphsvx.data.base import generator
+from graphsvx.errors import InputError
+from graphsvx.explanation import Explanation, Ranking
+from graphsvx.studies import chosen
+from graphsvx.studies.desk import Desk
+from graphsvx.studies.motifs import without_credit
+from graphsvx.zoo import Trained
+
+OURS = "GraphSVX, the paper's method"
+DEFAULT = "GraphSVX, our default"
+NAMES = (OURS, DEFAULT, "GNNExplainer", "PGM-Explainer", "PGExplainer", "Random")
+EDGE_EXPLAINERS = ("GNNExplainer", "PGExplainer")
+M = TypeVar("M", GNNExplainer, PGMExplainer, PGExplainer)
+QUESTIONS = 30
+"""PGExplainer is trained on this many nodes or graphs of the training part."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one explainer says about a world."""
+
+    name: str
+    by: Ranking
+    """How its credit is ranked, as chosen on validation seeds."""
+    explanations: Sequence[Explanation]
+    on_edges: Sequence[Explanation]
+    """What edges are scored on: the same, but for Random, which is asked about edges then."""
+
+
+def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> Found:
+    """Explanations of one method; kept, so that the next time they are only read."""
+    dataset = world.dataset.name
+    if name in (OURS, DEFAULT):
+        choice = chosen.choice(dataset, "paper" if name == OURS else "default")
+        found = desk.explanations(world, choice.method, queries, label=name, scale=choice.scale)
+        return Found(name, choice.by, found, found)
+    if name == "Random":
+        return _at_random(desk, world, queries)
+    if name == "GNNExplainer":
+        method: GNNExplainer | PGMExplainer | PGExplainer = quick_enough(
+            desk, chosen.gnnexplainer(dataset)
+        )
+    elif name == "PGM-Explainer":
+        method = quick_enough(desk, chosen.pgm(dataset))
+    elif name == "PGExplainer":
+        method = trained(desk, world, quick_enough(desk, chosen.pgexplainer(dataset)), queries)
+    else:
+        raise InputError(f"name must be one of {NAMES}, got {name!r}")
+    found = desk.explanations(world, method, queries, label=name)
+    return Found(name, "value", found, found)
+
+
+def quick_enough(desk: Desk, method: M) -> M:
+    """The method itself, or in a quick study one that hardly learns."""
+    if not desk.quick:
+        return method
+    if isinstance(method, PGMExplainer):
+        return replace(method, samples=60)
+    return replace(method, epochs=2)
+
+
+def _at_random(desk: Desk, world: Trained, queries: Sequence[int]) -> Found:
+    """The average over all random rankings, not one draw."""
+    nodes = desk.explanations(world, Random(players="nodes"), queries, label="random nodes")
+    edges = desk.explanations(world, Random(players="edges"), queries, label="random edges")
+    return Found(
+        "Random",
+        "value",
+        [without_credit(one) for one in nodes],
+        [without_credit(one) for one in edges],
+    )
+
+
+def trained(
+    desk: Desk, world: Trained, method: PGExplainer, scored: Collection[int]
+) -> PGExplainer:
+    """PGExplainer, trained on the training part without what is scored; kept in a file."""
+    questions = training_questions(world, scored, desk.pick(QUESTIONS, 3))
+    folder = desk.folder(world, "pgexplainer trained", (method, questions))
+    path = folder / "weights.safetensors"
+    if path.exists():
+        return PGExplainer.load(path)
+    what = "nodes" if world.dataset.task == "node" else "graphs"
+    desk.say(f"{world.card.name}: training PGExplainer on {len(questions)} {what}")
+    if world.dataset.task == "node":
+        ready = method.fit(world.model, world.dataset.graph, nodes=questions)
+    else:
+        ready = method.fit(world.model, [world.dataset.graphs[graph] for graph in questions])
+    folder.mkdir(parents=True, exist_ok=True)
+    ready.save(path)
+    return ready
+
+
+def training_questions(world: Trained, scored: Collection[int], count: int) -> list[int]:
+    """Nodes or graphs with a motif, of the training part, none of them scored."""
+    data = world.dataset
+    known = data.node_truth.nodes().tolist() if data.task == "node" else data.graph_truth.graphs()
+    usable = sorted(set(known) & set(data.split.train.tolist()) - set(scored))
+    order = torch.randperm(len(usable), generator=generator(data.seed, "pgexplainer", data.name))
+    return [usable[i] for i in order[:count].tolist()]
