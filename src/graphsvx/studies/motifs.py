@@ -28,7 +28,7 @@ MOLECULES = slice(100, 120)
 
 @dataclass(frozen=True)
 class Asked:
-    """Nodes (or graphs, by position) that are scored: by the paper's protocol, by the strict one."""
+    """Nodes (or graphs, by position) that the two protocols score."""
 
     paper: tuple[int, ...]
     strict: tuple[int, ...]
@@ -82,11 +82,11 @@ def predicted(world: Trained, graphs: Sequence[int] = ()) -> Tensor:
     """The predicted class of every node, or of the given graphs."""
     data = world.dataset
     if data.task == "node":
-        found: Tensor = world.model(data.graph.x, data.graph.edge_index).argmax(-1)
-        return found
-    many = Batch.from_data_list([data.graphs[graph] for graph in graphs])
-    found = world.model(many.x, many.edge_index, many.batch).argmax(-1)
-    return found
+        logits: Tensor = world.model(data.graph.x, data.graph.edge_index)
+    else:
+        many = Batch.from_data_list([data.graphs[graph] for graph in graphs])
+        logits = world.model(many.x, many.edge_index, many.batch)
+    return logits.argmax(-1)
 
 
 def true_nodes(world: Trained, query: int) -> set[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 
@@ -21,7 +20,6 @@ OURS = "GraphSVX, the paper's method"
 DEFAULT = "GraphSVX, our default"
 NAMES = (OURS, DEFAULT, "GNNExplainer", "PGM-Explainer", "PGExplainer", "Random")
 EDGE_EXPLAINERS = ("GNNExplainer", "PGExplainer")
-M = TypeVar("M", GNNExplainer, PGMExplainer, PGExplainer)
 QUESTIONS = 30
 """PGExplainer is trained on this many nodes or graphs of the training part."""
 
@@ -47,27 +45,21 @@ def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> 
         return Found(name, choice.by, found, found)
     if name == "Random":
         return _at_random(desk, world, queries)
+    method: GNNExplainer | PGMExplainer | PGExplainer
     if name == "GNNExplainer":
-        method: GNNExplainer | PGMExplainer | PGExplainer = quick_enough(
-            desk, chosen.gnnexplainer(dataset)
-        )
+        method = chosen.gnnexplainer(dataset)
+        method = replace(method, epochs=desk.pick(method.epochs, 2))
     elif name == "PGM-Explainer":
-        method = quick_enough(desk, chosen.pgm(dataset))
+        method = chosen.pgm(dataset)
+        method = replace(method, samples=desk.pick(method.samples, 60))
     elif name == "PGExplainer":
-        method = trained(desk, world, quick_enough(desk, chosen.pgexplainer(dataset)), queries)
+        blank = chosen.pgexplainer(dataset)
+        blank = replace(blank, epochs=desk.pick(blank.epochs, 2))
+        method = trained(desk, world, blank, queries)
     else:
         raise InputError(f"name must be one of {NAMES}, got {name!r}")
     found = desk.explanations(world, method, queries, label=name)
     return Found(name, "value", found, found)
-
-
-def quick_enough(desk: Desk, method: M) -> M:
-    """The method itself, or in a quick study one that hardly learns."""
-    if not desk.quick:
-        return method
-    if isinstance(method, PGMExplainer):
-        return replace(method, samples=60)
-    return replace(method, epochs=2)
 
 
 def _at_random(desk: Desk, world: Trained, queries: Sequence[int]) -> Found:
