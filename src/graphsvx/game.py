@@ -83,6 +83,13 @@ class GraphGame:
     """First state, the states (coalitions, in a game of features), their live nodes."""
     _values: Tensor | None = None
     _done: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    _watched: int = -1
+    witness: Tensor | None = None
+    """Raw outputs of the watched state, [centres, outputs], once it has been played."""
+
+    def watch(self, state: int) -> None:
+        """Keep the model's raw outputs for this state."""
+        self._watched = state
 
     @property
     def players(self) -> int:
@@ -200,8 +207,7 @@ class GraphGame:
         return self._values[torch.from_numpy(states)]
 
     def _play(self, numbers: Ids, states: States, hops: Hops) -> None:
-        out = self.survey.evaluate(self.scene.field, states, hops)
-        self._store(numbers, self.query.read(out))
+        self._store(numbers, self.survey.evaluate(self.scene.field, states, hops))
 
     def _play_features(self, numbers: Ids, rows: Bools) -> None:
         """Coalitions of features, no more at once than the memory has room for their rows."""
@@ -213,10 +219,12 @@ class GraphGame:
             states = self.generator(self.scene, *self._split(rows[part]))
             hops = self.survey.hops(area, states.take(slice(0, 1)))
             hops = np.broadcast_to(hops, (len(states), area.size))
-            out = self.survey.evaluate(area, states, hops)
-            self._store(numbers[part], self.query.read(out))
+            self._store(numbers[part], self.survey.evaluate(area, states, hops))
 
-    def _store(self, states: Ids, scores: Tensor) -> None:
+    def _store(self, states: Ids, out: Tensor) -> None:
+        for position in np.flatnonzero(states == self._watched):
+            self.witness = out[position]
+        scores = self.query.read(out)
         if self._values is None:
             self._values = scores.new_zeros(0, scores.shape[1], device="cpu")
         missing = len(self._known) - len(self._values)

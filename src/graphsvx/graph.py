@@ -164,6 +164,29 @@ def _by_end(ends: Tensor, nodes: int) -> Index:
     return Index(order, start)
 
 
+def part(graph: Graph, nodes: Ids) -> Graph:
+    """The subgraph of some nodes, in their order, as a graph of its own."""
+    inside = graph.index.edges_into(nodes)
+    sources = graph.edge_index[0].cpu().numpy()[inside]
+    order = np.argsort(nodes)
+    at = np.minimum(np.searchsorted(nodes, sources, sorter=order), len(nodes) - 1)
+    within = nodes[order[at]] == sources
+    count = graph.index.start[nodes + 1] - graph.index.start[nodes]
+    ends = np.stack([order[at], np.repeat(np.arange(len(nodes)), count)])[:, within]
+    device = graph.x.device
+    edge_index = torch.from_numpy(ends).to(device)
+    kept = torch.from_numpy(inside[within]).to(device)
+    return Graph(
+        x=graph.x[torch.from_numpy(nodes).to(device)],
+        edge_index=edge_index,
+        edge_weight=None if graph.edge_weight is None else graph.edge_weight[kept],
+        edge_attr=None if graph.edge_attr is None else graph.edge_attr[kept],
+        y=None,
+        index=_by_end(edge_index[1], len(nodes)),
+        statistics=graph.statistics,
+    )
+
+
 def outward(graph: Graph) -> Index:
     """Out-edges by source, made once per graph: `outward(g).edges_into(v)` are those *from* v."""
     known = _OUTWARD.get(graph.edge_index)

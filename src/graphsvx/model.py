@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -241,10 +240,7 @@ def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
                 module.training = mode
 
 
-_DEPTHS: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
-
-
-def depth(model: Model, graph: Graph) -> int | None:
+def count_rounds(model: Model, graph: Graph) -> int | None:
     """Rounds of message passing in one call: how many hops away a node can matter.
 
     Counted by running the model once on a graph of one node, which also sees layers that pass
@@ -253,12 +249,6 @@ def depth(model: Model, graph: Graph) -> int | None:
     module = model.call
     if not isinstance(module, nn.Module):
         return None
-    if module not in _DEPTHS:
-        _DEPTHS[module] = _count(module, model, graph)
-    return _DEPTHS[module]
-
-
-def _count(module: nn.Module, model: Model, graph: Graph) -> int | None:
     layers = [layer for layer in module.modules() if isinstance(layer, MessagePassing)]
     if not layers:
         return None

@@ -61,6 +61,7 @@ def _ends(game: GraphGame) -> np.ndarray:
 def play(game: GraphGame, mask: Mask, budget: int, seed: int) -> Played:
     """One game within its budget."""
     ends = _ends(game)
+    game.watch(int(ends[1]))
     none = np.zeros((0, game.players), dtype=bool)
     if game.players == 0:
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)

@@ -42,9 +42,10 @@ from torch_geometric.nn import (
     TransformerConv,
 )
 
-from graphsvx import model as models
+from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
+from graphsvx.engine.known import Known, ball, is_small, known
 from graphsvx.engine.replicas import (
     Replicas,
     Stage,
@@ -71,6 +72,9 @@ _KNOWN_LAYERS = _PLAIN_LAYERS | {
 }  # fmt: skip
 
 
+_CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
+
+
 @dataclass(frozen=True, eq=False)
 class Survey:
     """The field of a query and the fastest way of playing on it that was found to be right."""
@@ -85,6 +89,15 @@ class Survey:
     fallback: str | None = None
     local: bool = True
     """A node that cannot reach a centre does not matter. False: every node may (pooling)."""
+    promise: Tensor | None = None
+    """What the unperturbed graph must give, [centres, outputs], to be compared when it has been
+    played (`kept`); None: the checks are done."""
+
+    def kept(self, full: Tensor | None) -> bool:
+        """Whether the full coalition gave what was promised."""
+        if self.promise is None:
+            return True
+        return full is not None and full.shape == self.promise.shape and close(full, self.promise)
 
     def hops(self, area: Field, states: States) -> Hops:
         """How far away each node is in each perturbed graph; FAR: it cannot matter."""
@@ -100,7 +113,7 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
     """
     if query.kind == "graph":
         return _survey_whole(query, seed)
-    depth = models.depth(query.model, query.graph)
+    depth = known(query.model, query.graph).depth
     if depth is not None and not _counts_in_edges_only(query.model.call):
         return _survey_around(query, depth, seed)
     if depth is None:
@@ -118,9 +131,8 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
         rng = np.random.default_rng(seed)
         stage = wider_stage(query.graph, area, rng)
         if _agree(query, area, way, stage, rng):
-            checks = ("field = wider graph", "batch = single calls", "deterministic")
             deep = None if way.reach is None else depth
-            return Survey(area, deep, way.reach, fast, checks, reason)
+            return Survey(area, deep, way.reach, fast, _CHECKS, reason)
         if reason is None:
             _must_be_deterministic(query, area, stage)
             reason = "feature rows copied, sharing them changed the output"
@@ -129,6 +141,54 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
     if depth is None:
         return _survey_slow(query, fields.around(query.graph, query.centres, None))
     return _survey_around(query, depth, seed)
+
+
+def promised(query: Query, hops: int | None) -> Survey | None:  # noqa: ARG001  (as `survey`)
+    """The fastest way without a model call of its own, to be checked by what it gives.
+
+    For models that have shown, on samples of this graph, that a batch with all shortcuts gives
+    what single calls give. That and the prediction on the whole graph are found out once. None:
+    look more carefully (`survey`).
+    """
+    if query.kind == "graph" or query.model.scores_pairs:
+        return None
+    notes = known(query.model, query.graph)
+    model, depth = query.model.call, notes.depth
+    if depth is None or not _counts_in_edges_only(model):
+        return None
+    way = Way(depth if _hears_only_ends(model) else depth + 1, depth)
+    if notes.sound is None:
+        _find_out(query, notes, way)
+    if not notes.sound:
+        return None
+    area = fields.cut(query.graph, query.centres, depth)
+    if not _symmetric(area):  # more can go wrong where edges have a direction
+        return None
+    if notes.whole is not None:
+        promise = notes.whole[fields.tensor(query.centres, query.graph.x.device)]
+    else:
+        rng = np.random.default_rng(0)
+        stage = wider_stage(query.graph, area, rng)
+        full = _probes(query, area, rng).take(slice(0, 1))
+        promise = one_by_one(query.model, query.graph, area, stage, full, False)[0]
+    fast = _replicas(query, way)
+    return Survey(area, depth, way.reach, fast, _CHECKS, promise=promise)
+
+
+def _find_out(query: Query, notes: Known, way: Way) -> None:
+    """Batches against single calls on samples of the graph, and what to expect on all of it."""
+    graph = query.graph
+    notes.sound = False  # until it has been shown
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        few = replace(query, graph=graphs.part(graph, ball(graph, rng)), kind="node",
+                      centres=np.zeros(1, dtype=np.int64), memory=1 << 29)  # fmt: skip
+        area = fields.cut(few.graph, few.centres, notes.depth)
+        if not _agree(few, area, way, whole_stage(few.graph, area), rng):
+            return
+    if is_small(graph):
+        notes.whole = query.model(graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
+    notes.sound = True
 
 
 def _counts_in_edges_only(model: Callable[..., object]) -> bool:

@@ -1,0 +1,150 @@
+"""What is known of a model on a graph: found out once, kept as long as neither changes.
+
+Depth, kinds of layers, whether batches give what single calls give, and the prediction of every
+node on the whole graph depend on the model and the graph, not on the question. They are kept
+with a fingerprint of both. What a fingerprint cannot see (weights changed behind torch's back)
+does no harm: each explanation compares its own full coalition with the kept prediction, and
+where they differ everything is found out again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from graphsvx import graph as graphs
+from graphsvx.graph import Graph, Ids, outward
+from graphsvx.model import Model, count_rounds
+
+# Graphs with more numbers than this are not run through the model as a whole.
+_SMALL = 1 << 24
+_KEPT = 4
+_PLAIN = (int, float, bool, str, type(None))
+
+
+@dataclass(eq=False)
+class Known:
+    """Of one model on one graph; what has not been found out yet is None."""
+
+    model: tuple[Any, ...]
+    graph: tuple[Any, ...]
+    depth: int | None
+    sound: bool | None = None
+    """Whether batches with all shortcuts gave what single calls give, on samples of the graph."""
+    whole: Tensor | None = None
+    """Raw outputs on the whole graph, [nodes, outputs]; None too for large graphs."""
+
+
+_KNOWN: weakref.WeakKeyDictionary[nn.Module, list[Known]] = weakref.WeakKeyDictionary()
+
+
+def known(model: Model, graph: Graph) -> Known:
+    """The notes on a model and a graph; new ones if either has changed."""
+    module = model.call
+    if not isinstance(module, nn.Module):
+        return Known((), (), None)
+    notes = _KNOWN.setdefault(module, [])
+    prints = fingerprint(module), (model.takes, *_graph_print(graph))
+    for one in notes:
+        if one.model == prints[0] and one.graph[0] == prints[1][0] and _same(one.graph, prints[1]):
+            return one
+    found = Known(*prints, depth=count_rounds(model, graph))
+    # Notes on what the model was before are of no more use.
+    notes[:] = [found, *(one for one in notes if one.model == prints[0])][:_KEPT]
+    return found
+
+
+def forget(model: Model) -> None:
+    """Find everything out again."""
+    if isinstance(model.call, nn.Module):
+        _KNOWN.pop(model.call, None)
+
+
+def modules(module: nn.Module) -> list[nn.Module]:
+    """A module and all in it, each once; ten times faster than `Module.modules`."""
+    found = {id(module): module}
+    stack = [module]
+    while stack:
+        for child in stack.pop()._modules.values():
+            if child is not None and id(child) not in found:
+                found[id(child)] = child
+                stack.append(child)
+    return list(found.values())
+
+
+def fingerprint(module: nn.Module) -> tuple[Any, ...]:
+    """Changes with the weights, layers, hooks, plain attributes and code of a model."""
+    found: list[Any] = []
+    for one in modules(module):
+        kind = type(one)
+        found += (id(one), kind, kind.forward)
+        for name, value in one.__dict__.items():
+            if isinstance(value, _PLAIN):
+                found += (name, value)
+            elif isinstance(value, dict):
+                for key, item in value.items():
+                    found += (key, *_tensor_print(item)) if isinstance(item, Tensor) else (
+                        key, id(item))  # fmt: skip
+            elif isinstance(value, Tensor):
+                found += _tensor_print(value)
+            elif isinstance(value, (tuple, list)):
+                found += (name, *(x if isinstance(x, _PLAIN) else id(x) for x in value))
+            else:
+                found.append(id(value))
+    return tuple(found)
+
+
+def _tensor_print(tensor: Tensor) -> tuple[int, int, int]:
+    try:
+        return id(tensor), graphs._version(tensor), tensor.data_ptr()
+    except RuntimeError:  # lazily made, or without storage
+        return id(tensor), graphs._version(tensor), 0
+
+
+def _graph_print(graph: Graph) -> tuple[Any, ...]:
+    """The tensors (weakly) with their versions."""
+    parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
+    return tuple(None if p is None else (weakref.ref(p), graphs._version(p)) for p in parts)
+
+
+def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    for first, second in zip(a[1:], b[1:], strict=True):
+        if first is None or second is None:
+            if first is not second:
+                return False
+        elif first[1] != second[1] or first[0]() is None or first[0]() is not second[0]():
+            return False
+    return True
+
+
+def is_small(graph: Graph) -> bool:
+    """Whether the model may be run on all of the graph to know what to expect."""
+    return graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges) <= _SMALL
+
+
+def ball(graph: Graph, rng: np.random.Generator, most: int = 40, each: int = 12) -> Ids:
+    """A few nodes around a random one that hears another, whichever way edges point."""
+    starts = rng.integers(0, graph.num_nodes, 32)
+    heard = graph.index.start[starts + 1] - graph.index.start[starts]
+    found = [int(starts[np.argmax(heard > 0)])]
+    out = outward(graph)
+    sources, targets = (end.cpu().numpy() for end in graph.edge_index)
+    seen = set(found)
+    at = 0
+    while at < len(found) < most:
+        node = np.asarray(found[at : at + 1])
+        near = np.concatenate(
+            [
+                sources[graph.index.edges_into(node)[:each]],
+                targets[out.edges_into(node)[:each]],
+            ]
+        )
+        new = [one for one in dict.fromkeys(near.tolist()) if one not in seen]
+        found += new[: most - len(found)]
+        seen.update(new)
+        at += 1
+    return np.asarray(found, dtype=np.int64)

@@ -1,0 +1,127 @@
+"""What is kept of a model and a graph is found out again when either changes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, GraphConv
+
+from graphsvx import GraphSVX, convert, explain
+from graphsvx.model import Model
+from tests.worlds import node_truth, random_graph
+
+METHOD = GraphSVX(samples=4000)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([GraphConv(3, 8), GraphConv(8, 3)])
+        self.share = 0.0
+        self.double()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, edge_index).tanh()
+        return x + self.share * x.mean(0) if self.share else x
+
+
+def _in_place(model: Net, data: Data) -> None:
+    with torch.no_grad():
+        model.layers[0].lin_rel.weight.mul_(-2)
+
+
+def _behind_the_back(model: Net, data: Data) -> None:
+    model.layers[0].lin_rel.weight.data.mul_(-2)
+
+
+def _another_layer(model: Net, data: Data) -> None:
+    torch.manual_seed(1)
+    model.layers[1] = GCNConv(8, 3).double()
+
+
+def _one_more_layer(model: Net, data: Data) -> None:
+    torch.manual_seed(1)
+    model.layers.append(GraphConv(3, 3).double())
+
+
+def _attribute(model: Net, data: Data) -> None:
+    model.share = 0.5
+
+
+def _hook(model: Net, data: Data) -> None:
+    model.layers[1].register_forward_hook(lambda _layer, _given, out: out + out.mean(0))
+
+
+def _features(model: Net, data: Data) -> None:
+    data.x.mul_(-1)
+
+
+def _edges(model: Net, data: Data) -> None:
+    data.edge_index = data.edge_index[:, 2:]
+
+
+CHANGES = {
+    f.__name__[1:]: f
+    for f in (_in_place, _behind_the_back, _another_layer, _one_more_layer, _attribute, _hook,
+              _features, _edges)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_noticed(name: str) -> None:
+    change: Callable[[Net, Data], None] = CHANGES[name]
+    model, data = Net(), random_graph(3, nodes=8)
+    before = explain(model, data, node=1, method=METHOD)
+    change(model, data)
+    after = explain(model, data, node=1, method=METHOD)
+    assert after.nodes != before.nodes
+    # A copy has no past.
+    fresh = explain(copy.deepcopy(model), data, node=1, method=METHOD)
+    assert convert.same(after, fresh)
+    truth = node_truth(model, data, 1, after.target, after.node_ids.tolist())
+    assert after.nodes == pytest.approx(truth, abs=1e-9)
+    assert (after.certificate.fallback is not None) == (name in ("attribute", "hook"))
+
+
+def test_the_order_of_questions_changes_nothing() -> None:
+    model, data = Net(), random_graph(5, nodes=12)
+    first = {node: explain(model, data, node=node) for node in range(6)}
+    other = copy.deepcopy(model)
+    for node in reversed(range(6)):
+        assert convert.same(first[node], explain(other, data, node=node))
+
+
+def test_later_questions_cost_no_calls_but_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = Net(), random_graph(5, nodes=12)
+    explain(model, data, node=1)
+    calls, plain = [], Model.__call__
+
+    def counted(self: Model, *args, **kwargs) -> Tensor:
+        calls.append(args[0].shape[0])
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(Model, "__call__", counted)
+    e = explain(model, data, node=2, method=GraphSVX(players="nodes"))
+    assert len(calls) == 1, "one batch"
+    assert e.certificate.checks == (
+        "field = wider graph", "batch = single calls", "deterministic",
+    )  # fmt: skip
+
+
+def test_nothing_is_kept_alive() -> None:
+    import gc  # noqa: PLC0415  (only here)
+    import weakref  # noqa: PLC0415  (only here)
+
+    model, data = Net(), random_graph(5)
+    explain(model, data, node=1)
+    ends = [weakref.ref(model), weakref.ref(data.x)]
+    del model, data
+    gc.collect()
+    assert [end() for end in ends] == [None, None]
