@@ -298,8 +298,9 @@ def _why(found: dict[str, Found]) -> list[Part]:
         f"{TITLES[name]}, where SmarterSeparate is furthest from the paper's figure "
         f"({short[name]:+.2f}): its worst node of the paper's protocol, {smarter.centres[0]} "
         f"(accuracy {accuracy:.2f}). Left: SmarterSeparate; right: {kind} (between the two a "
-        f"relative squared error of {error:.2g}). Fill: class; ring: credit. The motif is {min(truth)} to {max(truth)}; of "
-        f"its other nodes the right-hand values put {hits['found']:.0%} into the top "
+        f"relative squared error of {error:.2g}). Fill: class; ring: credit. The motif is "
+        f"{min(truth)} to {max(truth)}; of its other nodes the right-hand values put "
+        f"{hits['found']:.0%} into the top "
         f"{len(truth) - 1}."
     )
     return [table, Picture("example", caption, lambda: _example(smarter, exact, kind))]

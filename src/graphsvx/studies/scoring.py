@@ -17,7 +17,7 @@ from graphsvx import metrics
 from graphsvx.data.base import generator
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation, Ranking
-from graphsvx.masks import Auto, Mask, Masks
+from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
 from graphsvx.masks.base import Game
 from graphsvx.methods import GraphSVX
 from graphsvx.metrics.truth import PAPER_PROTOCOLS
@@ -169,9 +169,14 @@ class Plan:
 
     def choice(self, dataset: str) -> Choice:
         """How the paper's method is asked on a data set, with the paper's number of samples."""
-        chosen = choice(dataset, "paper")
-        samples = GraphSVX.paper(dataset).samples // self.divisor
-        return replace(chosen, method=replace(chosen.method, samples=samples))
+        chosen, paper = choice(dataset, "paper"), GraphSVX.paper(dataset)
+        mask = chosen.method.mask
+        method = replace(
+            chosen.method,
+            samples=paper.samples // self.divisor,
+            mask=mask if isinstance(mask, SmarterSeparate) else paper.mask,
+        )
+        return replace(chosen, method=method)
 
     def asked(self, world: Trained) -> Asked:
         """The nodes that are explained."""

@@ -1,0 +1,374 @@
+"""The study `budget`: accuracy and error against the number of rows and against S."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isnan
+from typing import Any
+
+from graphsvx import baselines
+from graphsvx.masks import Auto, Mask, SmarterSeparate
+from graphsvx.studies import scoring
+from graphsvx.studies.chosen import NODE_SETS, TITLES
+from graphsvx.studies.desk import Desk
+from graphsvx.studies.estimate import Estimate
+from graphsvx.studies.page import Beside, Cell, Page, Part, Picture, Table
+from graphsvx.studies.scoring import Plan, Score
+from graphsvx.studies.study import Study
+
+SMARTER, OURS, ALL, FLOOR = "SmarterSeparate", "ours", "All", "Random explainer"
+# The paper's accuracies on Tree-Cycles by number of samples (appendix).
+PAPER: dict[int | str, float] = {500: 0.83, 1500: 0.95, 3000: 0.88, ALL: 0.87}
+PAPER_SET = "tree-cycles"
+
+Key = tuple[str, int]
+"""Estimator and number of samples, or ("S", S)."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is varied."""
+
+    samples: tuple[int, ...] = (50, 150, 500, 1500, 3000, 6000)
+    orders: tuple[int, ...] = (1, 2, 3, 4, 5)
+
+
+@dataclass(eq=False)
+class Found:
+    """What was measured on one data set: scores by setting, then by seed."""
+
+    scores: dict[Key, list[list[Score]]] = field(default_factory=dict)
+    bars: list[list[float]] = field(default_factory=list)
+    """What the reference expects its own error to be."""
+
+    def estimate(self, key: Key, what: str) -> Estimate:
+        """Mean over nodes and seeds; errors as medians over nodes."""
+        groups = [[float(getattr(one, what)) for one in seed] for seed in self.scores[key]]
+        return (scoring.middle if what == "error" else Estimate.of)(groups)
+
+    def change(self, before: Key, after: Key, what: str = "paper") -> Estimate:
+        """How much a figure grows from one setting to another, on the same nodes."""
+        return Estimate.of(
+            differences(self.scores[before], self.scores[after], lambda one: getattr(one, what))
+        )
+
+
+def differences(
+    before: Sequence[Sequence[Score]],
+    after: Sequence[Sequence[Score]],
+    figure: Callable[[Score], float],
+) -> list[list[float]]:
+    """After minus before, node by node, for the nodes that both have."""
+    found = []
+    for old, new in zip(before, after, strict=True):
+        known = {one.node: figure(one) for one in old}
+        found.append([figure(one) - known[one.node] for one in new if one.node in known])
+    return found
+
+
+def halves(found: Found, key: Key) -> tuple[Estimate, Estimate]:
+    """What a setting scores above `All` (protocol `paper`): on its better and worse half.
+
+    Better and worse by its error against the reference. Were biased values the ones that find the
+    motif, they would score above `All` where the error is large.
+    """
+    low, high = [], []
+    for mine, exact in zip(found.scores[key], found.scores[ALL, 0], strict=True):
+        known = {one.node: one.paper for one in exact}
+        both = [
+            (one.error, one.paper - known[one.node])
+            for one in mine
+            if one.node in known and not isnan(one.paper) and not isnan(one.error)
+        ]
+        both.sort()
+        cut = len(both) // 2
+        low.append([gain for _, gain in both[:cut]])
+        high.append([gain for _, gain in both[cut:]])
+    return Estimate.of(low), Estimate.of(high)
+
+
+def plan_of(desk: Desk) -> tuple[Plan, Steps]:
+    """All sets and seeds; one set, one seed and two steps for a quick look."""
+    if desk.quick:
+        plan = Plan((PAPER_SET,), (0,), strict=2, paper=2, divisor=10)
+        return plan, Steps((50, 150), (1, 2))
+    return Plan(NODE_SETS), Steps()
+
+
+def measure(desk: Desk, dataset: str, plan: Plan, steps: Steps) -> Found:
+    """Explain the same nodes with every budget and every S, and score them."""
+    found, chosen = Found(), plan.choice(dataset)
+    method = chosen.method
+    ways: dict[Key, tuple[Mask, int]] = {}
+    for count in steps.samples:
+        ways[SMARTER, count] = (method.mask, count)
+        ways[OURS, count] = (Auto(), count)
+    for order in steps.orders:
+        ways["S", order] = (SmarterSeparate(order=order), method.samples)
+    for seed in plan.seeds:
+        world = desk.world(dataset, seed)
+        asked = plan.asked(world)
+        known = scoring.references(desk, world, chosen, asked)
+        random = desk.explanations(
+            world, baselines.Random(), asked.nodes, label=FLOOR, scale=chosen.scale
+        )
+        made = {(ALL, 0): known, (FLOOR, 0): random}
+        for key, (mask, count) in ways.items():
+            name = f"{SMARTER}, S={key[1]}, {count}" if key[0] == "S" else f"{key[0]}, {count}"
+            made[key] = desk.explanations(
+                world, replace(method, mask=mask, samples=count), asked.nodes,
+                label=name, scale=chosen.scale,
+            )  # fmt: skip
+        for key, explanations in made.items():
+            against = None if key[0] == FLOOR else known
+            rows = scoring.scores(explanations, against, world, asked, chosen.by)
+            found.scores.setdefault(key, []).append(rows)
+        found.bars.append([scoring.own_error(one) for one in known])
+    return found
+
+
+def make(desk: Desk) -> Page:
+    """Measure, and put the page together."""
+    plan, steps = plan_of(desk)
+    found = {name: measure(desk, name, plan, steps) for name in plan.datasets}
+    parts: list[Part] = [
+        _INTRODUCTION,
+        Picture(
+            "samples",
+            "Accuracy under both protocols and relative squared error against the number of "
+            "samples; bands: 95 % over seeds. Dotted: the reference (`All`). Diamonds: the paper's "
+            "figures.",
+            lambda: draw(found, steps.samples, (SMARTER, OURS), "samples"),
+        ),
+        _answer(found, steps),
+        *_tables(found, steps),
+        "## Against S\n\nSmarterSeparate plays whole orders up to S before it draws others; the "
+        "number of samples is the paper's for each data set.",
+        Picture(
+            "order",
+            "The same against S, the largest order that SmarterSeparate favours, at the paper's "
+            "number of samples. Dotted: the reference (`All`).",
+            lambda: draw(found, steps.orders, ("S",), "S"),
+        ),
+        *_order_tables(found, steps),
+    ]
+    return Page(
+        "How many samples, and how large an order",
+        tuple(parts),
+        headline=headline(found, steps),
+        settings={
+            **plan.words(),
+            "S": {TITLES[n]: getattr(plan.choice(n).method.mask, "order", "-") for n in found},
+            "samples where S varies": {TITLES[n]: plan.choice(n).method.samples for n in found},
+        },
+    )
+
+
+_INTRODUCTION = f"""
+The paper says that more samples help until a point, after which accuracy falls towards that of all
+coalitions. Here the paper's estimator (SmarterSeparate and weighted least squares) and ours
+(`Auto()` and its regression) explain the same nodes in the same game with more and more samples.
+`{ALL}` is the reference of the error: exact where {scoring.REFERENCE} times the paper's samples are
+enough, our estimator with that many calls elsewhere. Accuracy says whether the motif is found; the
+relative squared error says how far the credit is from the Shapley values that it stands for.
+"""
+
+
+def _signed(change: Estimate) -> str:
+    reach = "" if isnan(change.reach) else f" ± {change.reach:.2f}"
+    return f"{change.mean:+.2f}{reach}"
+
+
+def moved(change: Estimate) -> str:
+    """A change in words that claim no more than its interval allows."""
+    if change.low > 0:
+        return f"rises ({_signed(change)})"
+    if change.high < 0:
+        return f"falls ({_signed(change)})"
+    return f"does not change measurably ({_signed(change)})"
+
+
+def _answer(found: dict[str, Found], steps: Steps) -> str:
+    """Does accuracy fall with more samples, and because exact values score lower?"""
+    few, most = _anchor(steps)
+    lines = [
+        "## Does accuracy fall with more samples because exact values score lower?",
+        "",
+        f"Differences on the same nodes, protocol `paper`, for the paper's estimator from {few:,} "
+        f"to {most:,} samples and from {few:,} samples to `{ALL}`:",
+        "",
+    ]
+    for name, one in found.items():
+        near, far = halves(one, (SMARTER, few))
+        lines.append(
+            f"- {TITLES[name]}: accuracy {moved(one.change((SMARTER, few), (SMARTER, most)))} with "
+            f"more samples, and {moved(one.change((SMARTER, few), (ALL, 0)))} with all coalitions. "
+            f"With {few:,} samples the half of the nodes with the smaller error scores "
+            f"{_signed(near)} above `{ALL}`, the half with the larger error {_signed(far)}."
+        )
+    fell = [n for n, f in found.items() if f.change((SMARTER, few), (SMARTER, most)).high < 0]
+    below = [n for n, f in found.items() if f.change((SMARTER, few), (ALL, 0)).high < 0]
+    said = (
+        f"Accuracy falls measurably with more samples on {len(fell)} of {len(found)} sets"
+        f"{_in_brackets(fell)}, and all coalitions score measurably lower than {few:,} samples on "
+        f"{len(below)}{_in_brackets(below)}."
+    )
+    return "\n".join([*lines, "", said])
+
+
+def _in_brackets(names: list[str]) -> str:
+    return f" ({', '.join(TITLES[name] for name in names)})" if names else ""
+
+
+def _anchor(steps: Steps) -> tuple[int, int]:
+    """The paper's best number of samples, where it is among the steps, and the most."""
+    few = 1500 if 1500 in steps.samples else steps.samples[0]
+    return few, steps.samples[-1]
+
+
+def _tables(found: dict[str, Found], steps: Steps) -> list[Part]:
+    keys: list[Key] = [(who, n) for who in (SMARTER, OURS) for n in steps.samples]
+    ends: list[Key] = [(ALL, 0), (FLOOR, 0)]
+    columns = ("estimator", "samples", *(TITLES[name] for name in found))
+
+    def cell(key: Key, name: str, what: str) -> Cell:
+        ours = found[name].estimate(key, what)
+        paper = PAPER.get(ALL if key[0] == ALL else key[1])
+        if what != "paper" or name != PAPER_SET or key[0] not in (SMARTER, ALL) or paper is None:
+            return ours
+        return Beside(ours, paper)
+
+    def table(title: str, what: str, rows: list[Key], note: str, digits: int = 2) -> Table:
+        lines = tuple(
+            (who, count or None, *(cell((who, count), name, what) for name in found))
+            for who, count in rows
+        )
+        return Table(title, columns, lines, note, digits)
+
+    counts = {
+        what: ", ".join(f"{TITLES[n]} {f.estimate(keys[0], what).count}" for n, f in found.items())
+        for what in ("paper", "strict", "error")
+    }
+    bars = ", ".join(f"{TITLES[n]} {scoring.middle(f.bars).mean:.1e}" for n, f in found.items())
+    return [
+        table("Accuracy, protocol `paper`", "paper", keys + ends,
+              f"In brackets the paper's figure, which it gives for Tree-Cycles only. Explanations "
+              f"in a row: {counts['paper']}."),
+        table("Accuracy, protocol `strict`", "strict", keys + ends,
+              f"Explanations in a row: {counts['strict']}."),
+        table("AUROC on the nodes of `strict`", "auroc", keys + ends, ""),
+        table("Relative squared error of the credit", "error", keys,
+              f"Against `{ALL}`, median over nodes, mean over seeds. Nodes in a row: "
+              f"{counts['error']}. By its error bars the reference's own error is, as the median "
+              f"over nodes, {bars} (0: exact); errors of that size are not told apart from 0.", 4),
+    ]  # fmt: skip
+
+
+def _order_tables(found: dict[str, Found], steps: Steps) -> list[Part]:
+    columns = ("S", *(TITLES[name] for name in found))
+    kinds = (
+        ("Accuracy against S, protocol `paper`", "paper", 2),
+        ("Accuracy against S, protocol `strict`", "strict", 2),
+        ("Relative squared error against S", "error", 4),
+    )
+    tables: list[Part] = []
+    for title, what, digits in kinds:
+        rows: list[tuple[Cell, ...]] = [
+            (s, *(one.estimate(("S", s), what) for one in found.values())) for s in steps.orders
+        ]
+        if what != "error":
+            rows.append((FLOOR, *(one.estimate((FLOOR, 0), what) for one in found.values())))
+        tables.append(Table(title, columns, tuple(rows), "", digits))
+    return tables
+
+
+def draw(found: dict[str, Found], steps: Sequence[int], lines: Sequence[str], along: str) -> Any:
+    """Curves with bands: protocols and error below each other, data sets side by side."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  (an extra)
+    from matplotlib.ticker import NullFormatter, NullLocator  # noqa: PLC0415  (the same)
+
+    from graphsvx.plot import canvas  # noqa: PLC0415  (the same)
+    from graphsvx.plot.study import INKS, STYLES  # noqa: PLC0415  (the same)
+
+    kinds = (("paper", "accuracy (paper)"), ("strict", "accuracy (strict)"),
+             ("error", "relative squared error"))  # fmt: skip
+    names = {SMARTER: "SmarterSeparate + WLS", OURS: "ours", "S": "SmarterSeparate + WLS"}
+    figure = Figure(figsize=(2.5 * len(found) + 1.0, 6.6), layout="constrained")
+    grid = figure.subplots(3, len(found), squeeze=False, sharex=True, sharey="row")
+    for line, (what, words) in zip(grid, kinds, strict=True):
+        for ax, (name, one) in zip(line, found.items(), strict=True):
+            canvas.quiet(ax, "both")
+            for i, who in enumerate(lines):
+                points = [one.estimate((who, step), what) for step in steps]
+                least = LEAST_ERROR if what == "error" else -1.0
+                mean = [max(least, p.mean) for p in points]
+                low = [max(least, p.mean if isnan(p.low) else p.low) for p in points]
+                high = [max(least, p.mean if isnan(p.high) else p.high) for p in points]
+                ax.fill_between(list(steps), low, high, color=INKS[i], alpha=0.15, lw=0)
+                ax.plot(list(steps), mean, color=INKS[i], marker="o", ms=3.5, lw=1.6,
+                        linestyle=STYLES[i], label=names[who])  # fmt: skip
+            if what != "error":
+                level = one.estimate((ALL, 0), what).mean
+                ax.axhline(level, color=INKS[7], lw=1.1, linestyle=":", label=ALL)
+                ax.set_ylim(0, 1.22)
+            else:
+                ax.set_yscale("log")
+                ax.yaxis.set_minor_formatter(NullFormatter())
+            if what == "paper":
+                canvas.heading(ax, TITLES[name])
+                if name == PAPER_SET and along == "samples":
+                    told = [n for n in PAPER if isinstance(n, int) and n in steps]
+                    ax.plot(told, [PAPER[n] for n in told], "D", mfc="none", mec=INKS[7], ms=6,
+                            label="the paper")  # fmt: skip
+            if along == "samples":
+                ax.set_xscale("log")
+                ax.xaxis.set_minor_locator(NullLocator())
+                ax.set_xticks(list(steps), [f"{n:,}" for n in steps], rotation=45)
+            else:
+                ax.set_xticks(list(steps))
+        line[0].set_ylabel(words, fontsize=canvas.SMALL)
+    for ax in grid[-1]:
+        ax.set_xlabel(along, fontsize=canvas.SMALL)
+    shown = grid[0, list(found).index(PAPER_SET) if PAPER_SET in found else 0]
+    shown.legend(frameon=False, fontsize=canvas.TINY, loc="lower right")
+    return figure
+
+
+LEAST_ERROR = 1e-6
+"""The picture's axis begins here; what is smaller is drawn at its lower end."""
+
+
+def headline(found: dict[str, Found], steps: Steps) -> str:
+    """What of the paper's remarks on P and S holds."""
+    few, most = _anchor(steps)
+    told = found.get(PAPER_SET) or next(iter(found.values()))
+    title = TITLES[PAPER_SET if PAPER_SET in found else next(iter(found))]
+    points = [n for n in steps.samples if n in PAPER] or list(steps.samples)
+    measured = ", ".join(
+        f"{told.estimate((SMARTER, n), 'paper').mean:.2f} with {n:,}" for n in points
+    )
+    paper = ", ".join(f"{value:.2f}" for value in PAPER.values())
+    low, high = steps.orders[0], min(4, steps.orders[-1])
+    helped = [n for n, f in found.items() if f.change(("S", low), ("S", high)).low > 0]
+    errors = ", ".join(
+        f"{f.estimate((SMARTER, most), 'error').mean:.2g} against "
+        f"{f.estimate((OURS, most), 'error').mean:.2g}"
+        for f in found.values()
+    )
+    return (
+        f"On {title} the paper's estimator scores {measured} samples and all coalitions "
+        f"{told.estimate((ALL, 0), 'paper').mean:.2f} (paper: {paper}): from {few:,} to {most:,} "
+        f"samples accuracy {moved(told.change((SMARTER, few), (SMARTER, most)))}, from there to "
+        f"all coalitions it {moved(told.change((SMARTER, most), (ALL, 0)))}. S = {high} in place "
+        f"of {low} helps measurably on {len(helped)} of {len(found)} sets{_in_brackets(helped)} "
+        f"(paper: on the tree sets). With {most:,} samples the relative squared error is, "
+        f"SmarterSeparate against ours, {errors} ({', '.join(TITLES[n] for n in found)})."
+    )
+
+
+STUDY = Study(
+    "budget",
+    "accuracy and error against the number of samples and against S",
+    make,
+)
