@@ -12,8 +12,10 @@ from typing import Literal
 from graphsvx.baselines import GNNExplainer, PGExplainer, PGMExplainer
 from graphsvx.errors import InputError
 from graphsvx.explanation import Ranking
+from graphsvx.masks import SmarterSeparate
 from graphsvx.methods import GraphSVX
 from graphsvx.model import Scale
+from graphsvx.zoo import Settings
 
 Kind = Literal["paper", "default"]
 """The paper's own method (SmarterSeparate, its budgets), or what `GraphSVX()` does."""
@@ -72,3 +74,40 @@ def pgm(_dataset: str) -> PGMExplainer:
 def pgexplainer(_dataset: str) -> PGExplainer:
     """PGExplainer before it is trained."""
     return PGExplainer()
+
+
+# --- in words -----------------------------------------------------------------------------
+
+
+def words(one: Choice) -> str:
+    """The settings of GraphSVX, in one line of a table."""
+    method = one.method
+    mask = method.mask
+    rows = f"S = {mask.order}, " if isinstance(mask, SmarterSeparate) else ""
+    reach = "all hops" if method.hops is None else f"{method.hops} hops"
+    joined = f"indirect effect ({method.indirect})" if method.indirect else "no indirect effect"
+    erased = ", nodes erased" if method.erase else ""
+    ranked = "signed" if one.by == "value" else "absolute"
+    score = one.scale.replace("_", "-")
+    return f"{rows}{method.samples} calls, {reach}, {joined}{erased}, {score}, {ranked}"
+
+
+def rival_words(dataset: str) -> str:
+    """The settings of the other explainers, in one line of a table."""
+    gnn, bayes, edges = gnnexplainer(dataset), pgm(dataset), pgexplainer(dataset)
+    return (
+        f"GNNExplainer {gnn.epochs} epochs, rate {gnn.lr:g}; PGM-Explainer {bayes.samples} "
+        f"samples, features to {bayes.by}; PGExplainer {edges.epochs} epochs, rate {edges.lr:g}, "
+        f"size {edges.size:g}"
+    )
+
+
+def model_words(settings: Settings) -> str:
+    """What differs from the paper's model, in one line of a table."""
+    usual = Settings().to_json()
+    changed = [
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.to_json().items()
+        if value != usual[name] and name != "model"
+    ]
+    return ", ".join([settings.model, *changed])
