@@ -111,13 +111,13 @@ def measure(desk: Desk, dataset: str, plan: Plan, steps: Steps) -> Found:
         asked = plan.asked(world)
         known = scoring.references(desk, world, chosen, asked)
         random = desk.explanations(
-            world, baselines.Random(), asked.nodes, label=FLOOR, scale=chosen.scale
+            world, baselines.Random(), asked.all, label=FLOOR, scale=chosen.scale
         )
         made = {(ALL, 0): known, (FLOOR, 0): random}
         for key, (mask, count) in ways.items():
             name = f"{SMARTER}, S={key[1]}, {count}" if key[0] == "S" else f"{key[0]}, {count}"
             made[key] = desk.explanations(
-                world, replace(method, mask=mask, samples=count), asked.nodes,
+                world, replace(method, mask=mask, samples=count), asked.all,
                 label=name, scale=chosen.scale,
             )  # fmt: skip
         for key, explanations in made.items():

@@ -15,8 +15,9 @@ from graphsvx.studies import scoring
 from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
+from graphsvx.studies.motifs import Asked
 from graphsvx.studies.page import Beside, Cell, Page, Part, Picture, Table
-from graphsvx.studies.scoring import Asked, Plan, Score
+from graphsvx.studies.scoring import Plan, Score
 from graphsvx.studies.study import Study
 from graphsvx.zoo import Trained
 
@@ -104,11 +105,11 @@ def measure(desk: Desk, dataset: str, plan: Plan) -> Found:
         if any(one.feature_credit.players for one in known):
             joint = scoring.references(desk, world, chosen, asked, separate=False)
         made = {FLOOR: desk.explanations(
-            world, baselines.Random(), asked.nodes, label=FLOOR, scale=chosen.scale
+            world, baselines.Random(), asked.all, label=FLOOR, scale=chosen.scale
         )}  # fmt: skip
         for row, mask in masks.items():
             made[row] = desk.explanations(
-                world, replace(method, mask=mask), asked.nodes,
+                world, replace(method, mask=mask), asked.all,
                 label=f"{row}, {method.samples}", scale=chosen.scale,
             )  # fmt: skip
         made[ALL], made[MOST] = joint, known

@@ -10,20 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from statistics import median
+from typing import Literal
 
 import torch
 
-from graphsvx import metrics
-from graphsvx.data.base import generator
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
 from graphsvx.masks.base import Game
 from graphsvx.methods import GraphSVX
-from graphsvx.metrics.truth import PAPER_PROTOCOLS
 from graphsvx.studies.chosen import TITLES, Choice, choice
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
+from graphsvx.studies.motifs import Asked, Measure
 from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -50,36 +49,6 @@ class Elsewhere:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Nodes that are explained: those of the paper's protocol, and a sample for the strict one."""
-
-    paper: tuple[int, ...]
-    strict: tuple[int, ...]
-
-    @property
-    def nodes(self) -> list[int]:
-        """All of them, each once."""
-        return sorted({*self.paper, *self.strict})
-
-    @classmethod
-    def of(cls, world: Trained, strict: int, paper: int | None = None) -> Asked:
-        """All nodes of the paper's protocol (or the first `paper`), and `strict` that are drawn.
-
-        The draw is fixed by the seed of the data; it is from the motif nodes that the model
-        classifies right.
-        """
-        data = world.dataset
-        with torch.no_grad():
-            predicted = world.model(data.graph.x, data.graph.edge_index).argmax(-1)
-        right = metrics.scored_nodes(
-            "strict", candidates=data.node_truth.nodes(), predicted=predicted, labels=data.labels
-        )
-        order = torch.randperm(len(right), generator=generator(data.seed, "strict", data.name))
-        drawn = sorted(right[i] for i in order[:strict].tolist())
-        return cls(PAPER_PROTOCOLS[data.name].scored[:paper], tuple(drawn))
-
-
-@dataclass(frozen=True)
 class Score:
     """How good one explanation is; NaN where a figure does not apply."""
 
@@ -99,15 +68,17 @@ def score(
     found: Explanation, reference: Explanation | None, world: Trained, asked: Asked, by: Ranking
 ) -> Score:
     """All figures of one explanation of a node."""
-    node, truth = query_of(found), world.dataset.node_truth
-    strict = node in asked.strict
+    node = query_of(found)
+
+    def figure(what: Literal["paper", "strict", "auroc"]) -> float:
+        scored = asked.paper if what == "paper" else asked.strict
+        return Measure(what, by)(world, found) if node in scored else nan
+
     return Score(
         node,
-        paper=metrics.accuracy(found, protocol="paper", dataset=world.dataset.name)
-        if node in asked.paper
-        else nan,
-        strict=metrics.accuracy(found, truth, by=by) if strict else nan,
-        auroc=metrics.auroc(found, truth, by=by) if strict else nan,
+        paper=figure("paper"),
+        strict=figure("strict"),
+        auroc=figure("auroc"),
         error=nan if reference is None else relative_error(found, reference),
         calls=found.certificate.calls,
         exact=found.certificate.exact,
@@ -203,7 +174,7 @@ def references(
 ) -> list[Explanation]:
     """The reference of every node, in the two separate games or in the joint one."""
     return desk.explanations(
-        world, reference_method(chosen.method, separate), asked.nodes,
+        world, reference_method(chosen.method, separate), asked.all,
         label="reference" if separate else "reference, joint", scale=chosen.scale,
     )  # fmt: skip
 
@@ -214,4 +185,4 @@ def game_words(chosen: Choice) -> str:
     hops = "as far as the model looks" if method.hops is None else f"{method.hops} hops"
     joined = f"indirect effect ({method.indirect})" if method.indirect else "no indirect effect"
     ranked = "signed value" if chosen.by == "value" else "magnitude"
-    return f"{hops}, {joined}, {chosen.scale}, strict ranking by {ranked}"
+    return f"{hops}, {joined}, {chosen.scale}, ranked by {ranked}"
