@@ -76,6 +76,13 @@ def pgexplainer(_dataset: str) -> PGExplainer:
     return PGExplainer()
 
 
+def rival(name: str, dataset: str) -> GNNExplainer | PGMExplainer | PGExplainer:
+    """One of the three by its name in the tables."""
+    if name == "GNNExplainer":
+        return gnnexplainer(dataset)
+    return pgm(dataset) if name == "PGM-Explainer" else pgexplainer(dataset)
+
+
 # --- in words -----------------------------------------------------------------------------
 
 
@@ -94,12 +101,19 @@ def words(one: Choice) -> str:
 
 def rival_words(dataset: str) -> str:
     """The settings of the other explainers, in one line of a table."""
-    gnn, bayes, edges = gnnexplainer(dataset), pgm(dataset), pgexplainer(dataset)
     return (
-        f"GNNExplainer {gnn.epochs} epochs, rate {gnn.lr:g}; PGM-Explainer {bayes.samples} "
-        f"samples, features to {bayes.by}; PGExplainer {edges.epochs} epochs, rate {edges.lr:g}, "
-        f"size {edges.size:g}"
+        f"GNNExplainer {rival_setting(gnnexplainer(dataset))}; "
+        f"PGM-Explainer {rival_setting(pgm(dataset))}; "
+        f"PGExplainer {rival_setting(pgexplainer(dataset))}"
     )
+
+
+def rival_setting(method: GNNExplainer | PGMExplainer | PGExplainer) -> str:
+    """What was varied of another explainer."""
+    if isinstance(method, PGMExplainer):
+        return f"{method.samples} samples, features to {method.by}"
+    size = f", size {method.size:g}" if isinstance(method, PGExplainer) else ""
+    return f"{method.epochs} epochs, rate {method.lr:g}{size}"
 
 
 def model_words(settings: Settings) -> str:
