@@ -24,11 +24,11 @@ from torch_geometric.nn import (
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import rows as lazy
+from graphsvx.engine.prefix import PrefixRows
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.rows import MixedRows, SharedRows
 from graphsvx.engine.states import States, distances
 from graphsvx.engine.survey import survey
-from graphsvx.engine.trim import PrefixRows
 from graphsvx.query import ask
 
 WIDE = 300

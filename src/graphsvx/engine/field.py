@@ -46,6 +46,18 @@ class Field:
         """Edges that start inside the field."""
         return np.flatnonzero(self.source < self.size)
 
+    @cached_property
+    def by_target(self) -> Ids:
+        """All edges, in the order of the nodes that they end in."""
+        if (self.target[1:] >= self.target[:-1]).all():
+            return np.arange(len(self.target))
+        return np.argsort(self.target, kind="stable")
+
+    @cached_property
+    def loops(self) -> bool:
+        """Whether an edge ends where it begins."""
+        return bool((self.source == self.target).any())
+
 
 def cut(graph: Graph, centres: Ids, depth: int | None) -> Field:
     """Walk `depth` hops against the edges from the centres (None: until nothing is new)."""

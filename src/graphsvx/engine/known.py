@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from graphsvx import graph as graphs
 from graphsvx.graph import Graph, Ids, outward
-from graphsvx.model import Model, count_rounds
+from graphsvx.model import Model, count_rounds, modules
 
 # Graphs with more numbers than this are not run through the model as a whole.
 _SMALL = 1 << 24
@@ -62,18 +62,6 @@ def forget(model: Model) -> None:
     """Find everything out again."""
     if isinstance(model.call, nn.Module):
         _KNOWN.pop(model.call, None)
-
-
-def modules(module: nn.Module) -> list[nn.Module]:
-    """A module and all in it, each once; ten times faster than `Module.modules`."""
-    found = {id(module): module}
-    stack = [module]
-    while stack:
-        for child in stack.pop()._modules.values():
-            if child is not None and id(child) not in found:
-                found[id(child)] = child
-                stack.append(child)
-    return list(found.values())
 
 
 def fingerprint(module: nn.Module) -> tuple[Any, ...]:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
+from graphsvx.engine.layers import Edges
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.rows import SharedRows
-from graphsvx.engine.states import FAR, Bools, Hops, States
+from graphsvx.engine.states import FAR, Hops, States
 from graphsvx.engine.trim import trimmed
 from graphsvx.graph import Graph, Ids, outward
 from graphsvx.model import Model
@@ -27,7 +28,7 @@ class Way:
     rounds: int | None = None
     """Rounds of message passing, each of which is trimmed; None: they are not."""
     shared: bool = True
-    """Feature rows are shared between replicas instead of copied."""
+    """Feature rows are shared between replicas instead of copied, known layers computed fast."""
     whole: bool = False
     """All nodes stay (graph-level questions)."""
 
@@ -58,39 +59,41 @@ class Replicas:
         `hops` are distances in the perturbed graphs, FAR where a node cannot matter.
         """
         edges = self._edges(states)
-        kept = self._kept(states, hops, edges)
-        items = np.count_nonzero(kept, axis=1) + np.count_nonzero(hops < FAR, axis=1)
+        levels = self._levels(states, hops, edges)
+        items = np.count_nonzero(levels >= 0, axis=1) + np.count_nonzero(hops < FAR, axis=1)
         outputs = [
-            self._chunk(states.take(part), hops[part], kept[part], edges)
+            self._chunk(states.take(part), hops[part], levels[part], edges)
             for part in self._chunks(items)
         ]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def _edges(self, states: States) -> Ids:
-        """Edges of the field that can matter in any state."""
+        """Edges of the field that can matter in any state, in the order of where they end."""
         field, reach = self.field, self.way.reach
+        edges = field.by_target
         if reach is None or states.joined is not None:
-            return np.arange(len(field.edges))
+            return edges
         # No perturbed graph brings a node nearer than the full one.
-        return np.flatnonzero(field.hops[field.target] < reach)
+        return edges[field.hops[field.target[edges]] < reach]
 
-    def _kept(self, states: States, hops: Hops, edges: Ids) -> Bools:
-        """The edges that matter in each state, [states, edges]."""
+    def _levels(self, states: States, hops: Hops, edges: Ids) -> Hops:
+        """How far away each edge ends in each state, [states, edges]; -1: it does not matter."""
         field, reach = self.field, self.way.reach
         source, target = self.field.source[edges], self.field.target[edges]
         if self.way.whole:
-            return np.ascontiguousarray(states.edges(field)[:, edges])
-        live = hops < FAR
-        near = live if reach is None else hops < reach
+            return states.edges(field)[:, edges].astype(np.int16) - 1
         # Rows are gathered, not columns: several times faster. Rim nodes are always on.
-        live_rows = np.ones((len(field.ids), len(live)), dtype=bool)
-        live_rows[: field.size] = live.T
-        by_edge = np.ascontiguousarray(near.T)[target]
-        by_edge &= live_rows[source]
-        kept = np.ascontiguousarray(by_edge.T)
+        across = np.ascontiguousarray(hops.T)
+        live = np.ones((len(field.ids), len(hops)), dtype=bool)
+        np.less(across, FAR, out=live[: field.size])
+        kept = live[source]
+        by_edge = across[target]
+        kept &= by_edge < (FAR if reach is None else reach)
+        by_edge[~kept] = -1
+        levels = np.ascontiguousarray(by_edge.T)
         if states.joined is not None or states.cut is not None:
-            kept &= states.edges(field)[:, edges]
-        return kept
+            levels[~states.edges(field)[:, edges]] = -1
+        return levels
 
     def _chunks(self, items: Ids) -> list[slice]:
         """Runs of states whose nodes and edges together stay below the limit."""
@@ -115,11 +118,15 @@ class Replicas:
             widest = max([widest, *outs])
         return max(widest, 16)
 
-    def _chunk(self, states: States, hops: Hops, kept: Bools, edges: Ids) -> Tensor:
+    def _chunk(self, states: States, hops: Hops, levels: Hops, edges: Ids) -> Tensor:
         field, way, count = self.field, self.way, len(states)
         device = self.graph.x.device
         place = _Places.by_state(hops) if way.whole else _Places.by_hops(hops)
-        flat = np.flatnonzero(kept)
+        # By hops, states and nodes, as the nodes of the batch: so edges are in their ends' order.
+        flat = levels.reshape(-1)
+        flat = np.concatenate(
+            [np.flatnonzero(flat == hop) for hop in range(int(flat.max(initial=0)) + 1)]
+        )
         state = flat // max(1, len(edges))
         edge = edges[flat - state * len(edges)]
         # Batch ids: the nodes of all states, then the rim, which they share.
@@ -153,14 +160,16 @@ class Replicas:
             # The two ends are the centres of a state, which come first.
             pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
         rounds = way.rounds if len(rows) > self._few(1) else None
-        with trimmed(self.model.call, place.within(rounds)):
+        edge_index = tensor(ends, device)
+        weights = None if weight is None else weight[where]
+        known = None
+        if way.shared:
+            starts = np.zeros(len(rows) + 1, dtype=np.int64)
+            np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
+            known = Edges(edge_index, weights, ends[0], ends[1], starts, field.loops)
+        with trimmed(self.model.call, place.within(rounds), known):
             out = self.model(
-                x,
-                tensor(ends, device),
-                None if weight is None else weight[where],
-                None if attr is None else attr[where],
-                batch,
-                pairs,
+                x, edge_index, weights, None if attr is None else attr[where], batch, pairs
             )
         if way.whole or pairs is not None:
             return plain(out)[:, None, :]
