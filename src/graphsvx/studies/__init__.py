@@ -11,6 +11,7 @@ where it was stopped) and returns a `Page` of tables, pictures and words.
 from __future__ import annotations
 
 from graphsvx.errors import InputError
+from graphsvx.studies import ground_truth, settings
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.page import Page, Picture, Table
@@ -18,7 +19,7 @@ from graphsvx.studies.study import Study
 
 __all__ = ["Desk", "Estimate", "Page", "Picture", "Study", "Table", "get", "names"]
 
-_ALL: tuple[Study, ...] = ()
+_ALL: tuple[Study, ...] = (ground_truth.STUDY, settings.STUDY)
 
 
 def names() -> tuple[str, ...]:
