@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.engine.field import restricted
-from graphsvx.engine.states import FAR, Bools, Hops, States, keys, reachable
+from graphsvx.engine.numbers import Numbers, keys
+from graphsvx.engine.states import FAR, Bools, Hops, States, reachable
 from graphsvx.engine.survey import Survey
 from graphsvx.generators.base import Generator, Scene
 from graphsvx.graph import Ids
@@ -78,7 +79,7 @@ class GraphGame:
     side: Side
     rest_on: bool
     """Whether the players of the other side are on (relative efficiency) or off."""
-    _known: dict[bytes, int] = field(default_factory=dict)
+    _known: Numbers = field(default_factory=Numbers)
     _blocks: list[tuple[int, States | Bools, Hops]] = field(default_factory=list)
     """First state, the states (coalitions, in a game of features), their live nodes."""
     _values: Tensor | None = None
@@ -155,18 +156,15 @@ class GraphGame:
 
     def _number(self, parts: list[Bools], played: States | Bools, hops: Hops) -> Ids:
         """Numbers by content; what has none yet is kept, to be played."""
-        found = np.empty(len(played), dtype=np.int64)
-        new: list[int] = []
         start = len(self._known)
-        for position, key in enumerate(keys(*parts)):
-            number = self._known.setdefault(key, start + len(new))
-            if number == start + len(new):
-                new.append(position)
-            found[position] = number
-        if new:
-            chosen = np.asarray(new)
-            kept = played.take(chosen) if isinstance(played, States) else played[chosen]
-            self._blocks.append((start, kept, hops[chosen]))
+        found, new = self._known.add(*parts)
+        if len(new):
+            whole = len(new) == len(found)
+            if isinstance(played, States):
+                kept: States | Bools = played if whole else played.take(new)
+            else:
+                kept = played[new]
+            self._blocks.append((start, kept, hops if whole else hops[new]))
             self._done = np.concatenate([self._done, np.zeros(len(new), dtype=bool)])
         return found
 

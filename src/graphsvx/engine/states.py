@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,18 +167,3 @@ def _adjacency(source: Ids, target: Ids, size: int) -> Callable[[Bools, int], Bo
         return np.ascontiguousarray((part @ front.T.astype(np.float32)).T > 0)
 
     return spread
-
-
-def keys(*parts: NDArray[Any]) -> list[bytes]:
-    """One hashable key a row; equal rows, equal keys."""
-    packed = [
-        np.packbits(part, axis=1)
-        if part.dtype == bool
-        else np.ascontiguousarray(part).view(np.uint8)
-        for part in parts
-    ]
-    joined = np.ascontiguousarray(np.concatenate(packed, axis=1))
-    width = joined.shape[1]
-    if width == 0:
-        return [b""] * len(joined)
-    return joined.view(np.dtype((np.void, width)))[:, 0].tolist()

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from graphsvx.engine.field import tensor
-from graphsvx.engine.states import Bools, States, keys
+from graphsvx.engine.numbers import keys
+from graphsvx.engine.states import Bools, States
 from graphsvx.generators.base import Scene
 
 

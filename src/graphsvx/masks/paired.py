@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from scipy.special import gammaln
 
-from graphsvx.engine.states import Bools, keys
+from graphsvx.engine.numbers import keys
+from graphsvx.engine.states import Bools
 from graphsvx.graph import Ids
 from graphsvx.masks.base import Floats, Game, Masks
 
