@@ -11,7 +11,7 @@ where it was stopped) and returns a `Page` of tables, pictures and words.
 from __future__ import annotations
 
 from graphsvx.errors import InputError
-from graphsvx.studies import ground_truth, settings
+from graphsvx.studies import budget, ground_truth, mask_generators, running_time, settings
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.page import Page, Picture, Table
@@ -19,7 +19,13 @@ from graphsvx.studies.study import Study
 
 __all__ = ["Desk", "Estimate", "Page", "Picture", "Study", "Table", "get", "names"]
 
-_ALL: tuple[Study, ...] = (ground_truth.STUDY, settings.STUDY)
+_ALL: tuple[Study, ...] = (
+    ground_truth.STUDY,
+    mask_generators.STUDY,
+    budget.STUDY,
+    running_time.STUDY,
+    settings.STUDY,
+)
 
 
 def names() -> tuple[str, ...]:
