@@ -47,7 +47,6 @@ class Found:
     bars: list[list[float]] = field(default_factory=list)
     """What the reference expects its own error to be."""
     missed: dict[str, list[list[float]]] = field(default_factory=lambda: {why: [] for why in WHY})
-    players: list[int] = field(default_factory=list)
     worst: tuple[float, Explanation, Explanation, frozenset[int]] | None = None
     """Accuracy, SmarterSeparate's and the reference's explanation of its worst node, the truth."""
 
@@ -119,7 +118,6 @@ def measure(desk: Desk, dataset: str, plan: Plan) -> Found:
                 against = None
             found.scores[row].append(scoring.scores(explanations, against, world, asked, chosen.by))
         found.bars.append([scoring.own_error(one) for one in known])
-        found.players += [one.node_credit.players for one in known]
         _account(found, world, asked, known, chosen.by)
         _worst(found, world, asked, made[SMARTER], known)
     return found
@@ -315,7 +313,11 @@ def _example(smarter: Explanation, exact: Explanation, kind: str) -> Any:
 
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    largest = max(float(one.node_values.abs().max()) for one in (smarter, exact))
+    largest = max(
+        float(abs(values).max(initial=0.0))
+        for one in (smarter, exact)
+        for values in (one.node_values.numpy(), one.edge_values.numpy())
+    )
     for ax, one, words in ((left, smarter, SMARTER), (right, exact, kind)):
         plot.graph(one, ax, title=False, largest=largest, legend=False, colorbar=ax is right)
         canvas.heading(ax, words)

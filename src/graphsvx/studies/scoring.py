@@ -13,6 +13,7 @@ from statistics import median
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation, Ranking
@@ -99,23 +100,29 @@ def scores(
 
 def relative_error(found: Explanation, reference: Explanation) -> float:
     """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere."""
-    players = (found.feature_ids.tolist(), found.node_ids.tolist())
-    if players != (reference.feature_ids.tolist(), reference.node_ids.tolist()):
+    if _players(found) != _players(reference):
         raise InputError(
             f"an error needs the same players on both sides, got {found.title} with "
             f"{found.method} and {reference.title} with {reference.method}"
         )
-    credit = torch.cat([found.feature_values, found.node_values])
-    known = torch.cat([reference.feature_values, reference.node_values])
+    credit, known = _credit(found), _credit(reference)
     size = float((known**2).sum())
     return float(((credit - known) ** 2).sum()) / size if size > 0 else nan
 
 
 def own_error(explanation: Explanation) -> float:
     """The relative squared error that an estimate expects of itself, from its error bars."""
-    credit = torch.cat([explanation.feature_values, explanation.node_values])
-    size = float((credit**2).sum())
+    size = float((_credit(explanation) ** 2).sum())
     return float((explanation.errors**2).sum()) / size if size > 0 else nan
+
+
+def _players(one: Explanation) -> list[list[int]]:
+    return [ids.flatten().tolist() for ids in (one.feature_ids, one.node_ids, one.edge_ids)]
+
+
+def _credit(one: Explanation) -> Tensor:
+    """In the order of `Explanation.errors`."""
+    return torch.cat([one.feature_values, one.node_values, one.edge_values])
 
 
 def middle(groups: Sequence[Sequence[float]]) -> Estimate:
@@ -185,4 +192,5 @@ def game_words(chosen: Choice) -> str:
     hops = "as far as the model looks" if method.hops is None else f"{method.hops} hops"
     joined = f"indirect effect ({method.indirect})" if method.indirect else "no indirect effect"
     ranked = "signed value" if chosen.by == "value" else "magnitude"
+    hops += ", edges play" if method.players == "edges" else ""
     return f"{hops}, {joined}, {chosen.scale}, ranked by {ranked}"
