@@ -17,8 +17,9 @@ from graphsvx.methods import GraphSVX
 from graphsvx.model import Scale
 from graphsvx.zoo import Settings
 
-Kind = Literal["paper", "default"]
-"""The paper's own method (SmarterSeparate, its budgets), or what `GraphSVX()` does."""
+Kind = Literal["paper", "default", "edges"]
+"""The paper's own method (SmarterSeparate, its budgets), what `GraphSVX()` does, or the same with
+edges as players."""
 
 TRUTH_SETS = ("ba-shapes", "ba-community", "tree-cycles", "tree-grid", "ba-2motifs", "mutag")
 """The data sets with a known explanation, in the paper's order."""
@@ -50,15 +51,17 @@ class Choice:
 
 _PAPER: dict[str, Choice] = {name: Choice(GraphSVX.paper(name)) for name in TRUTH_SETS}
 _DEFAULT: dict[str, Choice] = {name: Choice(GraphSVX()) for name in TRUTH_SETS}
+_EDGES: dict[str, Choice] = {name: Choice(GraphSVX(players="edges")) for name in TRUTH_SETS}
+_ALL: dict[Kind, dict[str, Choice]] = {"paper": _PAPER, "default": _DEFAULT, "edges": _EDGES}
 
 
 def choice(dataset: str, kind: Kind = "paper") -> Choice:
     """The settings for a data set with ground truth."""
-    if kind not in ("paper", "default"):
-        raise InputError(f'kind must be "paper" or "default", got {kind!r}')
+    if kind not in _ALL:
+        raise InputError(f"kind must be one of {', '.join(_ALL)}, got {kind!r}")
     if dataset not in TRUTH_SETS:
         raise InputError(f"dataset must be one of {', '.join(TRUTH_SETS)}, got {dataset!r}")
-    return (_PAPER if kind == "paper" else _DEFAULT)[dataset]
+    return _ALL[kind][dataset]
 
 
 def gnnexplainer(_dataset: str) -> GNNExplainer:

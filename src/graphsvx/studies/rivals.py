@@ -12,14 +12,17 @@ from graphsvx.data.base import generator
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.studies import chosen
+from graphsvx.studies.chosen import Kind
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.motifs import without_credit
 from graphsvx.zoo import Trained
 
 OURS = "GraphSVX, the paper's method"
 DEFAULT = "GraphSVX, our default"
-NAMES = (OURS, DEFAULT, "GNNExplainer", "PGM-Explainer", "PGExplainer", "Random")
-EDGE_EXPLAINERS = ("GNNExplainer", "PGExplainer")
+EDGES = "GraphSVX, edges play"
+KINDS: dict[str, Kind] = {OURS: "paper", DEFAULT: "default", EDGES: "edges"}
+"""The rows that are GraphSVX, and the settings that they take."""
+NAMES = (*KINDS, "GNNExplainer", "PGM-Explainer", "PGExplainer", "Random")
 QUESTIONS = 30
 """PGExplainer is trained on this many nodes or graphs of the training part."""
 
@@ -39,8 +42,8 @@ class Found:
 def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> Found:
     """Explanations of one method; kept, so that the next time they are only read."""
     dataset = world.dataset.name
-    if name in (OURS, DEFAULT):
-        choice = chosen.choice(dataset, "paper" if name == OURS else "default")
+    if name in KINDS:
+        choice = chosen.choice(dataset, KINDS[name])
         found = desk.explanations(world, choice.method, queries, label=name, scale=choice.scale)
         return Found(name, choice.by, found, found)
     if name == "Random":

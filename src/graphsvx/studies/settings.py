@@ -16,6 +16,7 @@ from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import Asked, Measure, over_seeds
 from graphsvx.studies.page import Cell, Page, Part, Table
+from graphsvx.studies.rivals import KINDS
 from graphsvx.studies.study import Study
 
 SEEDS = (100, 101, 102)
@@ -44,7 +45,9 @@ class Candidate:
 
 def candidates(dataset: str, kind: Kind) -> list[Candidate]:
     """What is tried for the paper's method, or for ours."""
-    if kind == "default":
+    if kind == "edges":
+        methods = [GraphSVX(players="edges")]
+    elif kind == "default":
         methods = [GraphSVX()]
         if dataset in GRAPH_SETS:
             methods.append(GraphSVX(erase=True))
@@ -120,7 +123,7 @@ def make(desk: Desk) -> Page:
         if reason is not None:
             absent[name] = reason
             continue
-        for kind in ("paper", "default"):
+        for kind in KINDS.values():
             ours[name, kind] = gauged(desk, name, kind)
         for rival, methods in rival_candidates(name).items():
             taken = chosen.rival(rival, name)
@@ -196,9 +199,9 @@ def page(
         f"{CLOSE} do not decide, then the plainer setting or the one of the paper is taken. The "
         "chosen line is marked with its ranking.",
     ]
-    names = {"paper": "the paper's method", "default": "our default"}
+    names = {kind: name for name, kind in KINDS.items()}
     for key, lines in ours.items():
-        title = f"{TITLES[key[0]]}: GraphSVX, {names[key[1]]}"
+        title = f"{TITLES[key[0]]}: {names[key[1]]}"
         parts.append(grid(title, lines, notes[key]))
     parts.append(
         f"## Other explainers\n\n{RIVAL_STRICT} nodes or graphs of `strict` and {RIVAL_PAPER} of "
