@@ -17,8 +17,18 @@ from graphsvx import data, explain
 from graphsvx.baselines import PGExplainer, Random
 from graphsvx.metrics import accuracy, auroc
 from graphsvx.studies import Desk, chosen, ground_truth, rivals, why
-from graphsvx.studies.ground_truth import OURS, PAPER_BY, STRICT_BY, One, figure
+from graphsvx.studies.ground_truth_figures import (
+    MEASURES,
+    PAPER_BY,
+    STRICT_BY,
+    One,
+    best,
+    figure,
+    ranked,
+    short_of_the_paper,
+)
 from graphsvx.studies.motifs import Asked, Measure, classified_right, true_edges, without_credit
+from graphsvx.studies.rivals import OURS
 from graphsvx.zoo import Trained
 
 
@@ -184,9 +194,7 @@ def test_pgexplainer_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def ones(scores: dict[str, float], world: Trained) -> list[One]:
     """Results in which every explainer has one score, under every protocol."""
     samples = {
-        (name, measure): {0: scores.get(name, 0.1)}
-        for name in rivals.NAMES
-        for measure in ground_truth.MEASURES
+        (name, measure): {0: scores.get(name, 0.1)} for name in rivals.NAMES for measure in MEASURES
     }
     nothing: Any = None
     return [One(world.card, samples, {}, {}, {}, {}, {}, nothing, nothing)] * 2
@@ -199,8 +207,8 @@ def test_the_headline_says_what_is_short_and_who_is_first(tmp_path: Path):
         "tree-grid": ones({OURS: 0.90, "PGM-Explainer": 0.95}, world),
     }
     # 0.966 is the paper's 0.97 to two digits.
-    assert list(ground_truth.short_of_the_paper(results)) == ["tree-grid"]
-    assert ground_truth.best(results, "tree-cycles") == OURS
+    assert list(short_of_the_paper(results)) == ["tree-grid"]
+    assert best(results, "tree-cycles") == OURS
     text = ground_truth.headline(results)
     assert "on 1 of 2 data sets (short: Tree-Grid 0.90 against 0.93)" in text
     assert "PGM-Explainer on Tree-Grid" in text
@@ -211,5 +219,5 @@ def test_the_headline_says_what_is_short_and_who_is_first(tmp_path: Path):
 def test_a_row_is_ranked_as_it_was_chosen(monkeypatch: pytest.MonkeyPatch):
     other = replace(chosen.choice("tree-grid"), by="absolute")
     monkeypatch.setitem(chosen._PAPER, "tree-grid", other)
-    assert ground_truth.ranked("tree-grid", OURS, PAPER_BY).by == "absolute"
-    assert ground_truth.ranked("tree-grid", "PGExplainer", PAPER_BY).by == "value"
+    assert ranked("tree-grid", OURS, PAPER_BY).by == "absolute"
+    assert ranked("tree-grid", "PGExplainer", PAPER_BY).by == "value"

@@ -2,67 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
-from math import isnan
 
 from graphsvx.explanation import Explanation
 from graphsvx.studies import chosen, rivals, why
 from graphsvx.studies.chosen import TITLES, TRUTH_SETS
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
+from graphsvx.studies.ground_truth_figures import (
+    AUROC_BY,
+    EDGES,
+    EDGES_AUROC,
+    MEASURES,
+    PAPER_BY,
+    STRICT_BY,
+    One,
+    Results,
+    best,
+    figure,
+    papers_figure,
+    ranked,
+    short_of_the_paper,
+)
 from graphsvx.studies.ground_truth_pictures import Example, chart, panels
-from graphsvx.studies.motifs import Asked, Measure, over_seeds
+from graphsvx.studies.ground_truth_reasons import reasons
+from graphsvx.studies.motifs import Asked, Measure
 from graphsvx.studies.page import Beside, Cell, Page, Part, Picture, Table
 from graphsvx.studies.rivals import DEFAULT, KINDS, NAMES, OURS
 from graphsvx.studies.study import Study
-from graphsvx.zoo import Card
 
 SEEDS: Mapping[str, tuple[int, ...]] = dict.fromkeys(TRUTH_SETS, (0, 1, 2, 3, 4))
 MUTAG_SEEDS = (0, 1, 2)
 """MUTAG takes a minute and a half to train."""
 STRICT, QUICK = 40, 2
 """Nodes or graphs of the strict protocol, a seed; and in a quick study."""
-
-PAPER: Mapping[str, Mapping[str, float]] = {
-    name: dict(zip(TRUTH_SETS, figures, strict=True))
-    for name, figures in {
-        "GraphSVX": (0.99, 0.93, 0.97, 0.93, 0.99, 0.77),
-        "GNNExplainer": (0.83, 0.75, 0.86, 0.84, 0.68, 0.65),
-        "PGM-Explainer": (0.96, 0.92, 0.95, 0.87, 0.91, 0.72),
-        "PGExplainer": (0.92, 0.81, 0.96, 0.88, 0.85, 0.79),
-    }.items()
-}
-"""The paper's table of accuracies."""
-
-PAPER_BY, STRICT_BY, AUROC_BY = (
-    {by: Measure(what, by) for by in ("value", "absolute")} for what in ("paper", "strict", "auroc")
-)
-EDGES, EDGES_AUROC = Measure("strict", level="edges"), Measure("auroc", level="edges")
-MEASURES = (
-    *PAPER_BY.values(), *STRICT_BY.values(), *AUROC_BY.values(), EDGES, EDGES_AUROC,
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class One:
-    """All figures of one data set and seed."""
-
-    card: Card
-    samples: Mapping[tuple[str, Measure], Mapping[int, float]]
-    """By explainer and measure, then by node or graph."""
-    roles: Mapping[int, str]
-    disturbed: Mapping[int, bool]
-    reach: Mapping[int, float]
-    use: Mapping[int, why.Use]
-    exact: Mapping[str, float]
-    """Share of explanations that are exact, by explainer."""
-    first: Example
-    worst: Example
-
-
-Results = Mapping[str, list[One]]
 
 
 def make(desk: Desk) -> Page:
@@ -111,35 +85,6 @@ def measured(desk: Desk, name: str, seed: int) -> One:
         first=Example.of(world, kept[0], scores, by),
         worst=Example.of(world, worst, scores, by),
     )
-
-
-# --- figures ------------------------------------------------------------------------------
-
-
-def figure(ones: Iterable[One], explainer: str, measure: Measure) -> Estimate:
-    """One explainer, one measure, over seeds."""
-    return over_seeds(one.samples[explainer, measure].values() for one in ones)
-
-
-def ranked(dataset: str, explainer: str, measures: Mapping[str, Measure]) -> Measure:
-    """The measure with the explainer's own ranking."""
-    by = chosen.choice(dataset, KINDS[explainer]).by if explainer in KINDS else "value"
-    return measures[by]
-
-
-def papers_figure(explainer: str, dataset: str) -> float | None:
-    """What the paper's table says; its GraphSVX is beside all of ours."""
-    row = "GraphSVX" if explainer in KINDS else explainer
-    return PAPER.get(row, {}).get(dataset)
-
-
-def best(results: Results, dataset: str) -> str:
-    """The explainer with the highest mean under the strict protocol."""
-    means = {
-        name: figure(results[dataset], name, ranked(dataset, name, STRICT_BY)).mean
-        for name in NAMES
-    }
-    return max(means, key=lambda name: -1.0 if isnan(means[name]) else means[name])
 
 
 # --- the page -----------------------------------------------------------------------------
@@ -194,9 +139,9 @@ def page(desk: Desk, results: Results, absent: Mapping[str, str]) -> Page:
         headline=headline(results),
         settings={
             "seeds": {name: [one.card.data_seed for one in ones] for name, ones in results.items()},
-            "scored": f"all that the paper's script scores; for `strict` "
-            f"{desk.pick(STRICT, QUICK)} a seed, drawn from all motif nodes (graphs with a motif) that "
-            "are classified right",
+            "scored": "all that the paper's script scores; for `strict` "
+            f"{desk.pick(STRICT, QUICK)} a seed, drawn from all motif nodes (graphs with a motif) "
+            "that are classified right",
             "PGExplainer": f"trained on {rivals.QUESTIONS} nodes or graphs of the training part "
             "that are not scored: it is given more than the others",
         },
@@ -287,160 +232,6 @@ def chart_rows(results: Results) -> dict[str, dict[str, list[tuple[str, Estimate
         }
         for label, measures in (("paper", PAPER_BY), ("strict", STRICT_BY))
     }  # fmt: skip
-
-
-# --- what is short ------------------------------------------------------------------------
-
-
-def short_of_the_paper(results: Results) -> dict[str, tuple[float, float]]:
-    """Data sets where GraphSVX's mean, to two digits, is below the paper's: (ours, paper's)."""
-    found = {}
-    for name, ones in results.items():
-        ours = figure(ones, OURS, ranked(name, OURS, PAPER_BY)).mean
-        paper = PAPER["GraphSVX"][name]
-        if round(ours, 2) < paper:
-            found[name] = (ours, paper)
-    return found
-
-
-def reasons(results: Results) -> list[Part]:
-    """The facts about every set, in tables; and a paragraph and a picture for what is short."""
-    parts: list[Part] = [use_table(results), role_table(results)]
-    disturbed = disturbed_table(results)
-    if disturbed.rows:
-        parts.append(disturbed)
-    short = short_of_the_paper(results)
-    for name, ones in results.items():
-        lines = []
-        if name in short:
-            ours, paper = short[name]
-            lines.append(f"{ours:.2f} under `paper`, where the paper has {paper:.2f}.")
-        first = best(results, name)
-        if first not in KINDS:
-            leader, mine = (
-                figure(ones, one, ranked(name, one, STRICT_BY)).mean for one in (first, OURS)
-            )
-            lines.append(f"Under `strict` {first} is first: {leader:.2f} against {mine:.2f}.")
-        if lines:
-            lines.append(account(name, ones))
-            parts.append(f"**{TITLES[name]}.** " + " ".join(lines))
-    worst = [min((one.worst for one in ones), key=lambda e: e.score) for ones in results.values()]
-    parts.append(
-        Picture(
-            "short",
-            "The worst explanation of each set under `strict` (GraphSVX, the paper's "
-            "method), drawn as above.",
-            partial(panels, worst),
-        )
-    )
-    return parts
-
-
-def account(name: str, ones: list[One]) -> str:
-    """What was measured about the reasons, in sentences."""
-
-    def mean(of: Callable[[One], Iterable[float]]) -> float:
-        return over_seeds(of(one) for one in ones).mean
-
-    seen = mean(lambda one: one.reach.values())
-    idle = mean(lambda one: [u.idle for u in one.use.values()])
-    against = mean(lambda one: [u.against for u in one.use.values()])
-    strangers = mean(lambda one: [u.strangers for u in one.use.values()])
-    alone = mean(lambda one: [u.alone for u in one.use.values()])
-    exact = mean(lambda one: [one.exact[DEFAULT]])
-    default = figure(ones, DEFAULT, ranked(name, DEFAULT, STRICT_BY)).mean
-    return (
-        f"{seen:.0%} of the motif's nodes are among the players. Cut off one by one, {idle:.0%} of "
-        f"them change the score by less than {why.MATTERS} and {against:.0%} raise it, while "
-        f"{strangers:.0%} of the other nodes change it by at least that much. Alone, the explained "
-        f"prediction still has a score of {alone:.2f} on average. Our default, {exact:.0%} of "
-        f"whose explanations are exact Shapley values, has {default:.2f}."
-    )
-
-
-def use_table(results: Results) -> Table:
-    """What the model sees and uses of the motifs."""
-
-    def row(name: str, ones: list[One]) -> tuple[Cell, ...]:
-        def spread(of: Callable[[why.Use], float]) -> Estimate:
-            return over_seeds([of(u) for u in one.use.values()] for one in ones)
-
-        return (
-            TITLES[name],
-            over_seeds(one.reach.values() for one in ones),
-            spread(lambda u: u.whole),
-            spread(lambda u: u.alone),
-            over_seeds([fall for u in one.use.values() for fall in u.motif] for one in ones),
-            over_seeds([fall for u in one.use.values() for fall in u.others] for one in ones),
-            spread(lambda u: u.idle),
-            spread(lambda u: u.against),
-            spread(lambda u: u.strangers),
-        )
-
-    return Table(
-        "What the models see and use of the motifs (nodes and graphs of `strict`)",
-        ("data set", "motif nodes among the players", "score", "score alone",
-         "fall without a motif node", "fall without another node",
-         f"motif nodes that change it by < {why.MATTERS}", "motif nodes that lower the score",
-         f"other nodes that change it by >= {why.MATTERS}"),
-        tuple(row(name, ones) for name, ones in results.items()),
-        note="Score: probability of the predicted class. A node is cut off from everything; "
-        f"up to {why.OTHERS} other players are drawn for each explanation. The first column is "
-        "the most that any ranking of GraphSVX's players could find.",
-    )  # fmt: skip
-
-
-def role_table(results: Results) -> Table:
-    """Accuracy by the place of the explained node in its motif."""
-    rows: list[tuple[Cell, ...]] = []
-    for name, ones in results.items():
-        for role in sorted({role for one in ones for role in one.roles.values()}):
-            cells = [_where(name, ones, explainer, role) for explainer in NAMES]
-            bound = over_seeds(
-                [reach for query, reach in one.reach.items() if one.roles[query] == role]
-                for one in ones
-            )
-            rows.append((TITLES[name], role, bound.count, bound, *cells))
-    return Table(
-        "Accuracy by place in the motif, protocol `strict`",
-        ("data set", "explained", "count", "within reach", *NAMES),
-        tuple(rows),
-        note='"tied": the node with the edge to the base graph, the only one that `paper` scores.',
-    )
-
-
-def _where(name: str, ones: list[One], explainer: str, role: str) -> Estimate:
-    measure = ranked(name, explainer, STRICT_BY)
-    return over_seeds(
-        [s for query, s in one.samples[explainer, measure].items() if one.roles.get(query) == role]
-        for one in ones
-    )
-
-
-def disturbed_table(results: Results) -> Table:
-    """Accuracy where a random edge touches the motif, and where none does."""
-    rows: list[tuple[Cell, ...]] = []
-    for name, ones in results.items():
-        if name == "mutag":
-            continue  # nothing random there
-        for state, label in ((False, "no"), (True, "yes")):
-            cells = []
-            for explainer in NAMES:
-                measure = ranked(name, explainer, STRICT_BY)
-                cells.append(
-                    over_seeds(
-                        [s for q, s in one.samples[explainer, measure].items()
-                         if one.disturbed.get(q) is state]
-                        for one in ones
-                    )
-                )  # fmt: skip
-            if cells[0].count:
-                rows.append((TITLES[name], label, cells[0].count, *cells))
-    return Table(
-        "Motifs that a random edge touches, protocol `strict`",
-        ("data set", "random edge", "count", *NAMES),
-        tuple(rows),
-    )
 
 
 def headline(results: Results) -> str:

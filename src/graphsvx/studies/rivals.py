@@ -85,38 +85,16 @@ def trained(
     folder = desk.folder(world, "pgexplainer trained", (method, questions))
     path = folder / "weights.safetensors"
     if path.exists():
-        ready = PGExplainer.load(path)
+        return PGExplainer.load(path)
+    what = "nodes" if world.dataset.task == "node" else "graphs"
+    desk.say(f"{world.card.name}: training PGExplainer on {len(questions)} {what}")
+    if world.dataset.task == "node":
+        ready = method.fit(world.model, world.dataset.graph, nodes=questions)
     else:
-        what = "nodes" if world.dataset.task == "node" else "graphs"
-        desk.say(f"{world.card.name}: training PGExplainer on {len(questions)} {what}")
-        ready = _fitted(world, method, _trainable(world, method, questions))
-        folder.mkdir(parents=True, exist_ok=True)
-        ready.save(path)
-    used = 0 if ready.trained is None else ready.trained.questions
-    if used < len(questions):
-        desk.failures[f"{world.card.name}, training PGExplainer"] = (
-            f"{len(questions) - used} of {len(questions)} questions could not be trained on"
-        )
+        ready = method.fit(world.model, [world.dataset.graphs[graph] for graph in questions])
+    folder.mkdir(parents=True, exist_ok=True)
+    ready.save(path)
     return ready
-
-
-def _fitted(world: Trained, method: PGExplainer, questions: Sequence[int]) -> PGExplainer:
-    data = world.dataset
-    if data.task == "node":
-        return method.fit(world.model, data.graph, nodes=questions)
-    return method.fit(world.model, [data.graphs[graph] for graph in questions])
-
-
-def _trainable(world: Trained, method: PGExplainer, questions: Sequence[int]) -> list[int]:
-    """The questions that can be asked at all: one that fails would take the training with it."""
-    usable = []
-    for question in questions:
-        try:
-            _fitted(world, replace(method, epochs=1), [question])
-        except ValueError:
-            continue
-        usable.append(question)
-    return usable
 
 
 def training_questions(world: Trained, scored: Collection[int], count: int) -> list[int]:
