@@ -1,4 +1,4 @@
-"""Pictures of tables: stacked parts of a whole, and estimates side by side (needs matplotlib)."""
+"""Pictures for pages: parts of a whole, estimates and graphs side by side (needs matplotlib)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from graphsvx import palette
+from graphsvx import palette, plot
+from graphsvx.explanation import Explanation
 from graphsvx.plot import canvas
 from graphsvx.plot.study import INKS
 from graphsvx.studies.estimate import Estimate
@@ -58,7 +59,9 @@ def grouped(
 ) -> Figure:
     """Groups of bars with their intervals; the paper's figure of a group as a dashed line."""
     names = list(dict.fromkeys(name for row in values.values() for name in row))
-    figure = Figure(figsize=(max(4.6, 1.7 * len(values) + 0.8), 3.3), layout="constrained")
+    figure = Figure(
+        figsize=(min(7.6, max(4.6, 1.7 * len(values) + 0.8)), 3.3), layout="constrained"
+    )
     ax = figure.add_subplot()
     canvas.quiet(ax, "y")
     width = 0.8 / len(names)
@@ -86,4 +89,18 @@ def grouped(
         loc="outside upper center", ncols=min(len(names) + bool(paper), 4), frameon=False,
         fontsize=canvas.SMALL,
     )  # fmt: skip
+    return figure
+
+
+def side_by_side(explanations: Mapping[str, Explanation]) -> Figure:
+    """Explanation graphs with one colour scale."""
+    figure = Figure(figsize=(5 * len(explanations), 4.4), layout="constrained")
+    largest = max(float(one.node_values.abs().max()) for one in explanations.values())
+    places = figure.subplots(1, len(explanations), squeeze=False)[0]
+    for ax, (words, one) in zip(places, explanations.items(), strict=True):
+        last = ax is places[-1]
+        plot.graph(one, ax, title=False, largest=largest, legend=False, colorbar=last)
+        canvas.heading(ax, words)
+    # Twice: where the graphs' boxes end is known only after they have been laid out once.
+    figure.draw_without_rendering()
     return figure
