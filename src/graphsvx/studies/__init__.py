@@ -11,7 +11,15 @@ where it was stopped) and returns a `Page` of tables, pictures and words.
 from __future__ import annotations
 
 from graphsvx.errors import InputError
-from graphsvx.studies import budget, ground_truth, mask_generators, running_time, settings
+from graphsvx.studies import (
+    ablation,
+    budget,
+    ground_truth,
+    mask_generators,
+    properties,
+    running_time,
+    settings,
+)
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.page import Page, Picture, Table
@@ -23,7 +31,9 @@ _ALL: tuple[Study, ...] = (
     ground_truth.STUDY,
     mask_generators.STUDY,
     budget.STUDY,
+    ablation.STUDY,
     running_time.STUDY,
+    properties.STUDY,
     settings.STUDY,
 )
 

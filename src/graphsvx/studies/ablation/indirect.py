@@ -25,6 +25,7 @@ WAYS: dict[Indirect, str] = {
 }
 ON: tuple[Indirect, ...] = ("mean", "target")
 ROWS = ("the paper's rows", "our default")
+NEAR = "direct neighbours"
 GAIN = {"tree": 0.19, "ba": 0.0}
 """What the paper gains by the indirect effect on the tree sets and on the BA sets."""
 Protocol = Literal["paper", "strict"]
@@ -57,6 +58,13 @@ def gain(scores: Scores, rows: str, on: Indirect, protocol: str, sets: Sequence[
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def near(explanation: Explanation) -> float:
+    """Credit of the direct neighbours of the explained node, summed."""
+    area = explanation.neighbourhood
+    away = dict(zip(area.ids.tolist(), area.hops.tolist(), strict=True))
+    return sum(credit for node, credit in explanation.nodes.items() if away[node] == 1)
 
 
 @dataclass
@@ -121,7 +129,7 @@ def _measure(desk: Desk, world: Trained, found: Found) -> None:
                 found.scores.setdefault((rows, on, name, what), []).append(list(samples.values()))
             strict = [one for one in some if query_of(one) in asked.strict]
             found.parts.setdefault((rows, on, name), []).append(
-                [split(world, one) for one in strict]
+                [{**split(world, one), NEAR: near(one)} for one in strict]
             )
             told[on] = {query_of(e): (measures["strict"](world, e), e) for e in strict}
         if rows == ROWS[0]:
@@ -146,28 +154,30 @@ def _keep_worst(
 
 def _shares(found: Found, sets: Sequence[str]) -> Table:
     body: list[tuple[Cell, ...]] = [
-        (rows, WAYS[on], *(share(found.parts[rows, on, name], "own motif") for name in sets))
+        (rows, WAYS[on], *(share(found.parts[rows, on, name], part)
+                           for name in sets for part in ("own motif", NEAR)))
         for rows in ROWS
         for on in WAYS
-    ]
+    ]  # fmt: skip
     return Table(
-        "Indirect effect: the motif's part of the explainable part",
-        ("coalitions", "indirect effect", *(TITLES[name] for name in sets)),
+        "Indirect effect: where the explainable part goes",
+        ("coalitions", "indirect effect", *(f"{TITLES[name]}, {part}" for name in sets
+                                            for part in ("motif", NEAR))),
         tuple(body),
-        note="Credit of the other nodes of the motif over prediction - base, sums over the nodes "
-        "of the strict protocol. What is missing to 1 goes to nodes outside the motif (and to "
-        "features on BA-Community).",
-    )
+        note="Credit of the other nodes of the motif, and of the nodes next to the explained one, "
+        "over prediction - base; sums over the nodes of the strict protocol.",
+    )  # fmt: skip
 
 
 def _why(found: Found, sets: Sequence[str]) -> str:
     said = []
     for name in sets:
-        off, on = (share(found.parts[ROWS[0], way, name], "own motif") for way in (False, "mean"))
+        off, on = (share(found.parts[ROWS[0], way, name], NEAR) for way in (False, ON[0]))
         said.append(f"{100 * off.mean:.0f} to {100 * on.mean:.0f} % on {TITLES[name]}")
     return (
-        f"With the effect on, a node outside the motif that was cut off acts through the path that "
-        f"is put back: the motif's part of the explainable part goes from {', '.join(said)}."
+        f"Where all nodes have the same features, a node that is put back with mean features is "
+        f"the node itself: a direct neighbour is then there whenever a farther node needs it. The "
+        f"direct neighbours' part of the explainable part goes from {', '.join(said)}."
     )
 
 
