@@ -97,6 +97,14 @@ def test_random_does_not_find_what_matters(known):
     assert 0.35 < auroc(found, NODES) < 0.65
 
 
+def test_random_draws_anew_for_every_question(known):
+    model, data = known
+    method = Random(features="all")
+    one, other = (graphsvx.explain(model, data, node=node, method=method) for node in (0, 5))
+    assert set(one.features) == set(other.features)
+    assert one.features != other.features
+
+
 def test_a_group_is_explained_together(known):
     model, data = known
     for method in (GNNExplainer(), Saliency(), IntegratedGradients()):

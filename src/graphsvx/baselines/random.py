@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +22,15 @@ from graphsvx.query import Query
 def uniform(players: int, rng: torch.Generator) -> torch.Tensor:
     """A mask with every entry uniform in [0, 1]."""
     return torch.rand(players, generator=rng, dtype=torch.float64)
+
+
+def _stream(query: Query, seed: int) -> torch.Generator:
+    """A stream of its own for every question: with one for all, the players in the same place
+    would be lucky everywhere, and a mean over many questions would be no mean over many draws."""
+    asked = hashlib.sha256(f"{seed} {query.kind} {query.centres.tolist()}".encode())
+    if query.kind == "graph":
+        asked.update(query.graph.edge_index.cpu().numpy().tobytes())
+    return torch.Generator().manual_seed(int.from_bytes(asked.digest()[:7], "little"))
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Random:
         stage = prepare(query, seed)
         predictions = stage.scores()
         outputs, target = query.choose(predictions)
-        rng = torch.Generator().manual_seed(seed % 2**63)
+        rng = _stream(query, seed)
         area = stage.found.field
         here = choosing.find(query.graph, area, None, self.features, self.players)
         node_ids = torch.from_numpy(area.ids[here.node_members])
