@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphsvx import baselines
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.masks import Auto, Mask, Random, Smart, SmartSeparate
 from graphsvx.metrics.select import scores as credit_of
@@ -34,7 +33,7 @@ ROWS = (FLOOR, "Random", "Smart", "SmartSeparate", "SmarterSeparate", OURS, ALL,
 SMARTER = "SmarterSeparate"
 WHY: tuple[str, ...] = ("found", "beyond reach", "no credit, or credit against", "outranked")
 """What becomes of a node of the truth."""
-LEAST_ERROR = 1e-6
+LEAST_ERROR = 1e-4
 """The picture's axis begins here; what is smaller is drawn at its left end."""
 
 
@@ -103,9 +102,7 @@ def measure(desk: Desk, dataset: str, plan: Plan) -> Found:
         joint = known
         if any(one.feature_credit.players for one in known):
             joint = scoring.references(desk, world, chosen, asked, separate=False)
-        made = {FLOOR: desk.explanations(
-            world, baselines.Random(), asked.all, label=FLOOR, scale=chosen.scale
-        )}  # fmt: skip
+        made = {FLOOR: scoring.at_random(desk, world, asked)}
         for row, mask in masks.items():
             made[row] = desk.explanations(
                 world, replace(method, mask=mask), asked.all,
@@ -172,7 +169,8 @@ others play the two separate games of relative efficiency. Only BA-Community has
 
 `All` stands for all coalitions: exact where {scoring.REFERENCE} times the samples are enough (every
 coalition, or every connected one, is played), and our estimator with that many calls elsewhere.
-`{MOST}` is the same in the separate games. `{FLOOR}` draws its credit and looks at nothing.
+`{MOST}` is the same in the separate games. `{FLOOR}` is the
+average over all rankings of the nodes in the model's reach.
 """
 
 
@@ -311,7 +309,7 @@ def _example(smarter: Explanation, exact: Explanation, kind: str) -> Any:
     from graphsvx import plot  # noqa: PLC0415  (the same)
     from graphsvx.plot import canvas  # noqa: PLC0415  (the same)
 
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    figure = Figure(figsize=(10, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     largest = max(
         float(abs(values).max(initial=0.0))

@@ -102,11 +102,15 @@ def measure(desk: Desk, dataset: str, effort: Effort) -> Found:
     for seed in plan.seeds:
         world = desk.world(dataset, seed)
         asked = plan.asked(world)
-        methods: dict[Key, Method] = {(FLOOR, 0): baselines.Random()}
+        methods: dict[Key, Method] = {}
         for hops in HOPS:
             told = paper_method(dataset, hops, plan.divisor)
             methods[RIGHT, hops] = told
             methods[OURS, hops] = GraphSVX(samples=told.samples, hops=hops)
+        chance = scoring.at_random(desk, world, asked)
+        found.scores.setdefault((FLOOR, 0), []).append(
+            scoring.scores(chance, None, world, asked, "value")
+        )
         for key, method in methods.items():
             made = desk.explanations(
                 world, method, asked.all,

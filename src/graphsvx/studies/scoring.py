@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from graphsvx import baselines
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
@@ -23,7 +24,7 @@ from graphsvx.methods import GraphSVX
 from graphsvx.studies.chosen import TITLES, Choice, choice
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
-from graphsvx.studies.motifs import Asked, Measure
+from graphsvx.studies.motifs import Asked, Measure, without_credit
 from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -184,6 +185,12 @@ def references(
         world, reference_method(chosen.method, separate), asked.all,
         label="reference" if separate else "reference, joint", scale=chosen.scale,
     )  # fmt: skip
+
+
+def at_random(desk: Desk, world: Trained, asked: Asked) -> list[Explanation]:
+    """The random explainer without its luck: scored as the average over all its draws."""
+    drawn = desk.explanations(world, baselines.Random(), asked.all, label="Random explainer")
+    return [without_credit(one) for one in drawn]
 
 
 def game_words(chosen: Choice) -> str:
