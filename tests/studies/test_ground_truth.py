@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from graphsvx import data, explain
 from graphsvx.baselines import PGExplainer, Random
+from graphsvx.explanation import Credit
 from graphsvx.metrics import accuracy, auroc
 from graphsvx.studies import Desk, chosen, ground_truth, rivals, why
 from graphsvx.studies.ground_truth_figures import (
@@ -126,6 +127,15 @@ def test_cutting_off_a_node_takes_what_it_gave():
     assert falls[:2] == pytest.approx([score(degree) - score(degree - 1)] * 2, abs=1e-6)
     assert falls[2:] == pytest.approx([0, 0, 0], abs=1e-6)
     assert use.idle == pytest.approx(3 / 5)
+    # Both neighbours in the ring are in the motif; the best-ranked here is one of them.
+    assert why.motif_fall(world, found) == pytest.approx(
+        score(degree) - score(degree - 2), abs=1e-6
+    )
+    ids = torch.tensor([node - 1, node + 1, node + 2])
+    values = torch.tensor([[1.0, 0.0, -5.0]], dtype=torch.float64)
+    mine = replace(found, node_credit=Credit(ids, values, values))
+    one_less = pytest.approx(score(degree) - score(degree - 1), abs=1e-6)
+    assert why.fall(world, mine, "value") == one_less
 
 
 def test_shares_of_a_motif_that_is_used():
@@ -197,7 +207,7 @@ def ones(scores: dict[str, float], world: Trained) -> list[One]:
         (name, measure): {0: scores.get(name, 0.1)} for name in rivals.NAMES for measure in MEASURES
     }
     nothing: Any = None
-    return [One(world.card, samples, {}, {}, {}, {}, {}, nothing, nothing)] * 2
+    return [One(world.card, samples, {}, {}, {}, {}, {}, {}, nothing, nothing)] * 2
 
 
 def test_the_headline_says_what_is_short_and_who_is_first(tmp_path: Path):

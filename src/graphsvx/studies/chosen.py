@@ -18,8 +18,8 @@ from graphsvx.model import Scale
 from graphsvx.zoo import Settings
 
 Kind = Literal["paper", "default", "edges"]
-"""The paper's own method (SmarterSeparate, its budgets), what `GraphSVX()` does, or the same with
-edges as players."""
+"""The paper's own method (SmarterSeparate, its budgets), the default estimator (`GraphSVX()`), or
+that one with edges as players."""
 
 TRUTH_SETS = ("ba-shapes", "ba-community", "tree-cycles", "tree-grid", "ba-2motifs", "mutag")
 """The data sets with a known explanation, in the paper's order."""
@@ -40,7 +40,7 @@ class Choice:
     """How GraphSVX is asked, and how its answer is ranked.
 
     method: with all its settings.
-    scale: the explained score: probability, logit or log-odds.
+    scale: the explained score: probability or log-odds.
     by: rank nodes by signed value or by magnitude.
     """
 

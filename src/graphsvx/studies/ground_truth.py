@@ -59,6 +59,7 @@ def measured(desk: Desk, name: str, seed: int) -> One:
     asked = Asked.of(world, desk.pick(STRICT, QUICK), desk.pick(None, 1))
     samples: dict[tuple[str, Measure], Mapping[int, float]] = {}
     exact: dict[str, float] = {}
+    falls: dict[str, dict[int, float]] = {}
     kept: list[Explanation] = []
     for explainer in NAMES:
         found = rivals.explained(desk, world, explainer, asked.all)
@@ -68,8 +69,11 @@ def measured(desk: Desk, name: str, seed: int) -> One:
         exact[explainer] = sum(one.certificate.exact for one in found.explanations) / max(
             1, len(found.explanations)
         )
+        strict = [one for one in found.drawn if query_of(one) in set(asked.strict)]
+        falls[explainer] = {query_of(one): why.fall(world, one, found.by) for one in strict}
         if explainer == OURS:
-            kept = [one for one in found.explanations if query_of(one) in set(asked.strict)]
+            falls[""] = {query_of(one): why.motif_fall(world, one) for one in strict}
+            kept = strict
     desk.say(f"{world.card.name}: cutting off the nodes of {len(kept)} motifs one by one")
     by = chosen.choice(name).by
     scores = samples[OURS, STRICT_BY[by]]
@@ -81,6 +85,7 @@ def measured(desk: Desk, name: str, seed: int) -> One:
         disturbed={query_of(one): why.is_disturbed(world, query_of(one)) for one in kept},
         reach={query_of(one): why.reach(world, one) for one in kept},
         use={query_of(one): why.use(world, one) for one in kept},
+        falls=falls,
         exact=exact,
         first=Example.of(world, kept[0], scores, by),
         worst=Example.of(world, worst, scores, by),
@@ -190,10 +195,10 @@ def models(results: Results) -> Table:
     return Table(
         "Models and settings, chosen on validation seeds (100 and up)",
         ("data set", "test accuracy", "model", *KINDS, "other explainers",
-         "share of our default's explanations that are exact"),
+         "share of our estimator's explanations that are exact"),
         tuple(row(name, ones) for name, ones in results.items()),
         note="The candidates are in [settings.md](settings.md). Edges play: an edge's two "
-        "directions are one player, by our default estimator.",
+        "directions are one player, by our estimator.",
     )  # fmt: skip
 
 

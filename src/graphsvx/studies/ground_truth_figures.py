@@ -45,6 +45,8 @@ class One:
     disturbed: Mapping[int, bool]
     reach: Mapping[int, float]
     use: Mapping[int, why.Use]
+    falls: Mapping[str, Mapping[int, float]]
+    """By explainer: how much the score falls without its k best-ranked nodes; "" is the motif."""
     exact: Mapping[str, float]
     """Share of explanations that are exact, by explainer."""
     first: Example

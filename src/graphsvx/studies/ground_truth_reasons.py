@@ -25,7 +25,7 @@ from graphsvx.studies.rivals import DEFAULT, KINDS, NAMES, OURS
 
 def reasons(results: Results) -> list[Part]:
     """The facts about every set, in tables; and a paragraph and a picture for what is short."""
-    parts: list[Part] = [use_table(results), role_table(results)]
+    parts: list[Part] = [fall_table(results), use_table(results), role_table(results)]
     disturbed = disturbed_table(results)
     if disturbed.rows:
         parts.append(disturbed)
@@ -73,8 +73,26 @@ def account(name: str, ones: list[One]) -> str:
         f"{seen:.0%} of the motif's nodes are among the players. Cut off one by one, {idle:.0%} of "
         f"them change the score by less than {why.MATTERS} and {against:.0%} raise it, while "
         f"{strangers:.0%} of the other nodes change it by at least that much. Alone, the explained "
-        f"prediction still has a score of {alone:.2f} on average. Our default, {exact:.0%} of "
+        f"prediction still has a score of {alone:.2f} on average. Our estimator, {exact:.0%} of "
         f"whose explanations are exact Shapley values, has {default:.2f}."
+    )
+
+
+def fall_table(results: Results) -> Table:
+    """Whether what an explainer points at is what the model needs."""
+
+    def row(words: str, explainer: str) -> tuple[Cell, ...]:
+        found = (over_seeds(one.falls[explainer].values() for one in ones)
+                 for ones in results.values())  # fmt: skip
+        return (words, *found)
+
+    return Table(
+        "How much the score falls without the k best-ranked nodes (fidelity+)",
+        ("explainer", *(TITLES[name] for name in results)),
+        (*(row(name, name) for name in NAMES), row("the motif itself", "")),
+        note="Probability of the predicted class, all k cut off together; k is the size of the "
+        "motif, and nodes with value 0 are left. An explainer with a higher accuracy but a smaller "
+        "fall finds nodes that the model can do without.",
     )
 
 

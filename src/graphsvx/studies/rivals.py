@@ -18,7 +18,7 @@ from graphsvx.studies.motifs import without_credit
 from graphsvx.zoo import Trained
 
 OURS = "GraphSVX, the paper's method"
-DEFAULT = "GraphSVX, our default"
+DEFAULT = "GraphSVX, our estimator"
 EDGES = "GraphSVX, edges play"
 KINDS: dict[str, Kind] = {OURS: "paper", DEFAULT: "default", EDGES: "edges"}
 """The rows that are GraphSVX, and the settings that they take."""
@@ -37,6 +37,8 @@ class Found:
     explanations: Sequence[Explanation]
     on_edges: Sequence[Explanation]
     """What edges are scored on: the same, but for Random, which is asked about edges then."""
+    drawn: Sequence[Explanation]
+    """Explanations with a ranking: the same, but for Random, which has one draw here."""
 
 
 def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> Found:
@@ -45,7 +47,7 @@ def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> 
     if name in KINDS:
         choice = chosen.choice(dataset, KINDS[name])
         found = desk.explanations(world, choice.method, queries, label=name, scale=choice.scale)
-        return Found(name, choice.by, found, found)
+        return Found(name, choice.by, found, found, found)
     if name == "Random":
         return _at_random(desk, world, queries)
     method: GNNExplainer | PGMExplainer | PGExplainer
@@ -62,7 +64,7 @@ def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> 
     else:
         raise InputError(f"name must be one of {NAMES}, got {name!r}")
     found = desk.explanations(world, method, queries, label=name)
-    return Found(name, "value", found, found)
+    return Found(name, "value", found, found, found)
 
 
 def _at_random(desk: Desk, world: Trained, queries: Sequence[int]) -> Found:
@@ -74,6 +76,7 @@ def _at_random(desk: Desk, world: Trained, queries: Sequence[int]) -> Found:
         "value",
         [without_credit(one) for one in nodes],
         [without_credit(one) for one in edges],
+        nodes,
     )
 
 

@@ -29,6 +29,7 @@ RIVAL_STRICT, RIVAL_PAPER = 10, 6
 """The same for the others, which take longer."""
 CLOSE = 0.01
 """A plainer setting is taken if it is no further than this from the best."""
+HOPS = (None, 2)
 BYS: tuple[Ranking, Ranking] = ("value", "absolute")
 
 Samples = Mapping[Measure, Sequence[Sequence[float]]]
@@ -44,27 +45,29 @@ class Candidate:
 
 
 def candidates(dataset: str, kind: Kind) -> list[Candidate]:
-    """What is tried for the paper's method, or for ours."""
+    """What is tried for one row of GraphSVX; the chosen setting is always among it."""
+    whole = dataset in GRAPH_SETS
     if kind == "edges":
-        methods = [GraphSVX(players="edges")]
+        methods = [GraphSVX(players="edges", hops=hops) for hops in ((None,) if whole else HOPS)]
+    elif whole:
+        usual = GraphSVX() if kind == "default" else GraphSVX.paper(dataset)
+        methods = [replace(usual, erase=erase) for erase in (False, True)]
     elif kind == "default":
-        methods = [GraphSVX()]
-        if dataset in GRAPH_SETS:
-            methods.append(GraphSVX(erase=True))
-    elif dataset in GRAPH_SETS:
-        methods = [GraphSVX.paper(dataset, erase=erase) for erase in (False, True)]
+        methods = [GraphSVX(hops=hops) for hops in HOPS]
     else:
         methods = [
             GraphSVX.paper(dataset, indirect=indirect, hops=hops)
             for indirect in ("mean", "target", False)
-            for hops in (None, 2)
+            for hops in HOPS
         ]
-    found = [Candidate(method) for method in methods]
-    taken = chosen.choice(dataset, kind).method
-    for method in methods if len(methods) <= 2 else [taken]:
-        found += [Candidate(method, scale) for scale in ("logit", "log_odds")]
-    mine = Candidate(taken, chosen.choice(dataset, kind).scale)
-    return list(dict.fromkeys([*found, mine]))
+    plain = [method for method in methods if not method.indirect]
+    taken = chosen.choice(dataset, kind)
+    found = [
+        *(Candidate(method) for method in methods),
+        *(Candidate(method, "log_odds") for method in plain),
+        Candidate(taken.method, taken.scale),
+    ]
+    return list(dict.fromkeys(found))
 
 
 def rival_candidates(dataset: str) -> dict[str, list[GNNExplainer | PGMExplainer | PGExplainer]]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.data.base import generator
-from graphsvx.explanation import Explanation
+from graphsvx.explanation import Explanation, Ranking
+from graphsvx.metrics.select import top_keys
 from graphsvx.studies.desk import query_of
 from graphsvx.studies.motifs import true_nodes
 from graphsvx.zoo import Trained
@@ -112,6 +113,27 @@ def use(world: Trained, explanation: Explanation) -> Use:
         motif=tuple(whole - score((node,)) for node in truth),
         others=tuple(whole - score((strangers[i],)) for i in picked),
     )
+
+
+def fall(world: Trained, explanation: Explanation, by: Ranking) -> float:
+    """How much the score falls when the k best-ranked nodes are cut off together (fidelity+).
+
+    k is the size of the motif; a node with value 0 is not taken.
+    """
+    query = query_of(explanation)
+    count = len(true_nodes(world, query))
+    taken = top_keys(explanation, count, by, "nodes")
+    return _fall(world, explanation, [node for node in taken if isinstance(node, int)])
+
+
+def motif_fall(world: Trained, explanation: Explanation) -> float:
+    """The same for the motif itself."""
+    return _fall(world, explanation, sorted(true_nodes(world, query_of(explanation))))
+
+
+def _fall(world: Trained, explanation: Explanation, nodes: Sequence[int]) -> float:
+    query, target = query_of(explanation), explanation.target
+    return _score(world, query, target, ()) - _score(world, query, target, nodes)
 
 
 @torch.no_grad()
