@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from graphsvx.studies import Desk, Estimate, budget
-from graphsvx.studies.budget import ALL, OURS, PAPER, SMARTER, Found, differences, halves, moved
+from graphsvx.studies.budget import moved
+from graphsvx.studies.budget_figures import (
+    ALL,
+    OURS,
+    PAPER,
+    SMARTER,
+    Found,
+    Steps,
+    differences,
+    halves,
+)
 from graphsvx.studies.scoring import Score
 
 
@@ -65,6 +75,6 @@ def test_the_page_has_both_estimators_and_the_paper_s_figures(tmp_path: Path):
 
 
 def test_the_paper_s_numbers_of_samples_are_among_the_steps():
-    steps = budget.Steps()
+    steps = Steps()
     assert {n for n in PAPER if isinstance(n, int)} <= set(steps.samples)
     assert steps.orders == (1, 2, 3, 4, 5)

@@ -259,6 +259,7 @@ def draw(found: dict[str, Found]) -> Any:
             if what == "error":
                 ax.set_xscale("log")
                 ax.xaxis.set_minor_formatter(NullFormatter())
+                ax.tick_params(which="minor", length=0)
             else:
                 ax.set_xlim(-0.03, 1.23)  # the paper's protocol can pass 1 on Tree-Grid
             ax.set_xlabel(words, fontsize=canvas.SMALL)

@@ -303,6 +303,7 @@ def draw(found: dict[str, Found]) -> Any:
                             mfc=INKS[7] if full else "none")  # fmt: skip
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.tick_params(which="minor", length=0)
         ax.set_xlabel("processor seconds", fontsize=canvas.SMALL)
         canvas.heading(ax, TITLES[name])
     canvas.plain_ticks(line[0], "y", list(range(len(rows))), list(reversed(rows)))
