@@ -61,7 +61,10 @@ def test_data_of_another_seed_gets_another_file(quick: Trained) -> None:
 
 def test_ensure_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = zoo.settings_for("tree-cycles")
-    monkeypatch.setattr("graphsvx.zoo.training.settings_for", lambda *_: replace(usual, epochs=5))
+    for module in ("training", "checkpoints"):
+        monkeypatch.setattr(
+            f"graphsvx.zoo.{module}.settings_for", lambda *_: replace(usual, epochs=5)
+        )
     steps: list[Step] = []
     first = zoo.ensure("tree-cycles", seed=2, progress=steps.append, root=tmp_path)
     assert len(steps) == 5
@@ -69,6 +72,19 @@ def test_ensure_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(steps) == 5
     assert first.card == again.card
     assert first.dataset.seed == 2
+    # Other settings are usual from now on: the old checkpoint is not passed off as the model.
+    for module in ("training", "checkpoints"):
+        monkeypatch.setattr(
+            f"graphsvx.zoo.{module}.settings_for", lambda *_: replace(usual, epochs=6)
+        )
+    newer = zoo.ensure("tree-cycles", seed=2, progress=steps.append, root=tmp_path)
+    assert (len(steps), newer.card.settings.epochs) == (5 + 6, 6)
+
+
+def test_a_card_from_before_a_setting_existed(kept: Path, quick: Trained) -> None:
+    changed(kept, lambda card: [card["settings"].pop(k) for k in ("normalise", "cut_edges")])
+    before = replace(quick.card.settings, normalise=False, cut_edges=False)
+    assert zoo.load(kept).card.settings == before
 
 
 def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -127,7 +143,7 @@ def test_a_card_with_wrong_entries(kept: Path, change: Callable[[dict[str, Any]]
         zoo.load(kept)
 
 
-@pytest.mark.parametrize("setting", [{"hidden": 21}, {"model": "resnet"}, {"concat": True}])
+@pytest.mark.parametrize("setting", [{"hidden": 21}, {"model": "resnet"}, {"concat": False}])
 def test_weights_that_do_not_fit_the_card(kept: Path, setting: dict[str, Any]) -> None:
     changed(kept, lambda card: card["settings"].update(setting))
     with pytest.raises(DataError, match="does not fit its card") as caught:

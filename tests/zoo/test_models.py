@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 
 from graphsvx import data, zoo
 from graphsvx.errors import InputError, UnsupportedError
-from graphsvx.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN
+from graphsvx.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN, NodeClassifier
 from graphsvx.zoo.packed import Packed
 from graphsvx.zoo.settings import BLOCK_MODELS
 
@@ -63,6 +63,18 @@ def test_weight_zero_is_no_edge_and_weight_one_is_an_edge(model: str, task: str)
     keep[[2, 8]] = 0
     cut = net(x, edges[:, keep > 0])
     assert torch.allclose(net(x, edges, edge_weight=keep), cut, atol=1e-6)
+
+
+def test_normalised_blocks_do_not_hear_how_loud_a_message_is() -> None:
+    net = made("graphconv", normalise=True, concat=True)
+    assert isinstance(net, NodeClassifier)
+    for name, parameter in net.blocks.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.zeros_(parameter)
+    edges, x = path_graph(7), torch.rand(7, 6)
+    assert torch.allclose(net(x, edges), net(9 * x, edges), atol=1e-6)
+    lengths = net.blocks(x, edges).view(7, 3, 20).norm(dim=-1)
+    assert bool((lengths <= 1 + 1e-6).all())
 
 
 @pytest.mark.parametrize("model", ["gin", "sage", "gat"])

@@ -14,6 +14,7 @@ from graphsvx import data, zoo
 from graphsvx.data import DataSet
 from graphsvx.errors import InputError
 from graphsvx.zoo import Step, Trained
+from graphsvx.zoo.training import some_edges
 
 
 def test_same_seed_same_weights_other_seed_others(shapes: DataSet, quick: Trained) -> None:
@@ -84,6 +85,35 @@ def test_a_degree_normalising_model_cannot_tell_constant_features_apart() -> Non
     shapes = data.load("ba-shapes")
     settings = replace(zoo.settings_for(shapes, "gcn"), epochs=300)
     assert zoo.train(shapes, settings=settings).card.accuracy["val"] < 0.9
+
+
+def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
+    whole = data.load("tree-cycles", seed=3).graph.edge_index
+    torch.manual_seed(0)
+    shares = []
+    for _ in range(40):
+        left = some_edges(whole, 871)
+        pairs = {(int(a), int(b)) for a, b in left.t()}
+        assert pairs == {(b, a) for a, b in pairs}
+        assert pairs <= {(int(a), int(b)) for a, b in whole.t()}
+        shares.append(left.shape[1] / whole.shape[1])
+    assert min(shares) < 0.1
+    assert max(shares) > 0.9
+    assert sum(shares) / 40 == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_model_that_saw_cut_edges_says_how_common_classes_are_about_an_isolated_node() -> None:
+    shapes = data.load("ba-shapes", seed=104)
+    usual = replace(zoo.Settings(), epochs=300, learning_rate=5e-3, normalise=True, concat=True)
+    common = shapes.labels.bincount() / shapes.labels.numel()
+    away = []
+    for cut in (False, True):
+        trained = zoo.train(shapes, seed=104, settings=replace(usual, cut_edges=cut))
+        with torch.no_grad():
+            alone = trained.model(shapes.graph.x[:1], torch.empty(2, 0, dtype=torch.long))
+        away.append(float((alone.softmax(-1)[0] - common).abs().max()))
+    assert away[0] > 0.4
+    assert away[1] < 0.3
 
 
 def test_graphs_are_learned_too() -> None:

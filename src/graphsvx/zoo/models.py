@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from torch_geometric.nn import (
     GATConv,
     GCNConv,
@@ -40,24 +41,35 @@ WEIGHTED = (GraphConv, GCNConv)
 class Blocks(nn.Module):
     """Message-passing blocks, ReLU after each: GNN(a, b, ReLU)-GNN(b, b, ReLU)-...
 
-    With `concat` the outputs of all blocks are handed on side by side, else the last one's.
+    With `concat` the outputs of all blocks are handed on side by side, else the last one's. With
+    `normalise` the output of each convolution is scaled to length 1 before its ReLU, so that a
+    hub's many messages do not drown the others.
     """
 
     def __init__(
-        self, features: int, *, hidden: int, layers: int, convolution: str, concat: bool
+        self,
+        features: int,
+        *,
+        hidden: int,
+        layers: int,
+        convolution: str,
+        concat: bool,
+        normalise: bool = False,
     ) -> None:
         super().__init__()
         make = CONVOLUTIONS[convolution]
         widths = [features, *[hidden] * layers]
         self.convolutions = nn.ModuleList(make(ins, outs) for ins, outs in pairwise(widths))
         self.concat = concat
+        self.normalise = normalise
         self.width = hidden * layers if concat else hidden
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Embeddings of all nodes."""
         outputs = []
         for convolution in self.convolutions:
-            x = _convolve(convolution, x, edge_index, edge_weight).relu()
+            x = _convolve(convolution, x, edge_index, edge_weight)
+            x = (normalize(x, dim=-1) if self.normalise else x).relu()
             outputs.append(x)
         return torch.cat(outputs, dim=-1) if self.concat else x
 

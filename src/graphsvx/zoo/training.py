@@ -67,6 +67,7 @@ def build(settings: Settings, *, features: int, classes: int, task: str) -> nn.M
         layers=settings.layers,
         convolution=settings.model,
         concat=settings.concat,
+        normalise=settings.normalise,
     )
     classifier = NodeClassifier if task == "node" else GraphClassifier
     return classifier(blocks, classes, settings.dropout)
@@ -186,8 +187,30 @@ class _Rounds:
 
     def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
         graph = self.dataset.graph
-        return self.net(graph.x, graph.edge_index)[part], graph.y[part]
+        shown = self._shown(graph.edge_index, len(graph.x))
+        logits = [self.net(graph.x, edges)[part] for edges in shown]
+        return torch.cat(logits), graph.y[part].repeat(len(shown))
 
     def _graphs(self, packed: Packed, chosen: Tensor) -> tuple[Tensor, Tensor]:
         x, edge_index, batch, labels = packed.batch(chosen)
-        return self.net(x, edge_index, batch), labels
+        shown = self._shown(edge_index, len(x))
+        logits = [self.net(x, edges, batch) for edges in shown]
+        return torch.cat(logits), labels.repeat(len(shown))
+
+    def _shown(self, edge_index: Tensor, nodes: int) -> list[Tensor]:
+        """The edges; in training with `cut_edges` also those that are left when some are cut."""
+        if not (self.settings.cut_edges and self.net.training):
+            return [edge_index]
+        return [edge_index, some_edges(edge_index, nodes)]
+
+
+def some_edges(edge_index: Tensor, nodes: int) -> Tensor:
+    """What is left when every edge, with both its directions, is cut with the same chance.
+
+    The chance is drawn anew each time, from 0 to 1: explainers show a model everything between the
+    whole graph and no edge at all, and what it says there should be an answer, not an accident.
+    """
+    low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
+    pairs, which = torch.unique(low * nodes + high, return_inverse=True)
+    kept = torch.rand(pairs.numel()) >= torch.rand(1)
+    return edge_index[:, kept[which]]
