@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.graph import Graph, Ids, outward
@@ -172,6 +174,6 @@ def whole(graph: Graph) -> Field:
     )
 
 
-def tensor(array: Ids, device: torch.device) -> Tensor:
+def tensor(array: NDArray[Any], device: torch.device) -> Tensor:
     """A numpy index as a tensor where the model lives."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -28,13 +28,15 @@ _PLAIN = (int, float, bool, str, type(None))
 
 @dataclass(eq=False)
 class Known:
-    """Of one model on one graph; what has not been found out yet is None."""
+    """Of one model on one graph."""
 
     model: tuple[Any, ...]
     graph: tuple[Any, ...]
     depth: int | None
-    sound: bool | None = None
-    """Whether batches with all shortcuts gave what single calls give, on samples of the graph."""
+    looked: bool = False
+    """Whether the rest has been found out."""
+    way: Any = None
+    """The fastest `Way` in which batches gave what single calls give, on samples of the graph."""
     whole: Tensor | None = None
     """Raw outputs on the whole graph, [nodes, outputs]; None too for large graphs."""
 

@@ -44,6 +44,8 @@ class Edges:
     """[rows + 1]: the edges into row i are from starts[i] to starts[i + 1]."""
     loops: bool
     """Whether an edge ends where it begins: self-loops cannot just be added then."""
+    degree: Tensor | None = None
+    """Edges into each row, where there are more than those that are listed."""
     _kept: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -122,7 +124,9 @@ def _gcn(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
 
 def _symmetric(edges: Edges, fill: float, limit: int, bags: Bags, dtype: torch.dtype) -> Tensor:
     """D^-1/2 (A + fill I) D^-1/2, a weight for each edge of the bags."""
-    if edges.weight is None:
+    if edges.degree is not None:
+        degree = edges.degree.to(dtype)
+    elif edges.weight is None:
         degree = _tensor(np.diff(edges.starts), edges.index).to(dtype)
     else:
         degree = torch.zeros(edges.rows, dtype=dtype, device=edges.index.device)
@@ -280,6 +284,14 @@ def quick(layer: nn.Module) -> Quick | None:
     if type(layer) in (GCNConv, GATConv) and type(layer.aggr_module) is not SumAggregation:
         return None
     return known[0]
+
+
+def all_quick(modules: list[nn.Module]) -> bool:
+    """Whether all layers are computed here, and those that read degrees are GCN layers."""
+    return all(
+        quick(layer) is not None and (type(layer) is not GCNConv or layer.normalize)
+        for layer in message_passing(modules)
+    )
 
 
 def usable(x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: Edges) -> bool:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.layers import Edges
+from graphsvx.engine.layers import Edges, all_quick
 from graphsvx.engine.lazy import plain
+from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.rows import SharedRows
 from graphsvx.engine.states import FAR, Hops, States
 from graphsvx.engine.trim import trimmed
+from graphsvx.errors import ModelError
 from graphsvx.graph import Graph, Ids, outward
-from graphsvx.model import Model
+from graphsvx.model import Model, modules
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Way:
     """Feature rows are shared between replicas instead of copied, known layers computed fast."""
     whole: bool = False
     """All nodes stay (graph-level questions)."""
+    lean: bool = False
+    """Edges that add to a degree and nothing else are counted, where all layers are known."""
 
 
 # Batches larger than this gain nothing: they leave the caches of a CPU core.
@@ -58,27 +63,71 @@ class Replicas:
 
         `hops` are distances in the perturbed graphs, FAR where a node cannot matter.
         """
-        edges = self._edges(states)
-        levels = self._levels(states, hops, edges)
+        if not self.way.shared:
+            states = replace(states, table=plain(states.table))
+        if not self._lean(states):
+            return self._evaluate(states, hops, None, self.way.reach)
+        rounds = self.way.rounds or 0
+        near = np.where(hops > rounds, np.int16(FAR), hops)
+        try:
+            return self._evaluate(states, near, self._degrees(hops), rounds)
+        except ModelError:
+            # A layer wants all edges after all.
+            return self._evaluate(states, hops, None, self.way.reach)
+
+    def _evaluate(
+        self, states: States, hops: Hops, degrees: NDArray[np.float32] | None, reach: int | None
+    ) -> Tensor:
+        edges = self._edges(states, reach)
+        levels = self._levels(states, hops, edges, reach)
         items = np.count_nonzero(levels >= 0, axis=1) + np.count_nonzero(hops < FAR, axis=1)
         outputs = [
-            self._chunk(states.take(part), hops[part], levels[part], edges)
+            self._chunk(
+                states.take(part), hops[part], levels[part], edges,
+                None if degrees is None else degrees[part],
+            )
             for part in self._chunks(items)
-        ]
+        ]  # fmt: skip
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _edges(self, states: States) -> Ids:
+    def _lean(self, states: States) -> bool:
+        """Whether all that lies beyond the last round are the degrees of GCN layers."""
+        way = self.way
+        if not way.lean or way.rounds is None or way.reach != way.rounds + 1:
+            return False
+        if self.field.loops or "edge_weight" in self.model.takes:
+            return False
+        if states.joined is not None or states.cut is not None:
+            return False
+        return isinstance(self.model.call, nn.Module) and all_quick(modules(self.model.call))
+
+    def _degrees(self, hops: Hops) -> NDArray[np.float32]:
+        """Edges into each node in each perturbed graph, [states, nodes]; all of the rim's count."""
+        field = self.field
+        inner = field.inner
+        beyond = field.source >= field.size
+        from_rim = np.bincount(field.target[beyond], minlength=field.size).astype(np.float32)
+        live = (hops < FAR).astype(np.float32)
+        source, target = field.source[inner], field.target[inner]
+        if field.size <= 512:
+            dense = np.zeros((field.size, field.size), dtype=np.float32)
+            np.add.at(dense, (source, target), 1)
+            return live @ dense + from_rim
+        ones = np.ones(len(inner), dtype=np.float32)
+        matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
+        return np.ascontiguousarray((matrix @ live.T).T) + from_rim
+
+    def _edges(self, states: States, reach: int | None) -> Ids:
         """Edges of the field that can matter in any state, in the order of where they end."""
-        field, reach = self.field, self.way.reach
-        edges = field.by_target
+        field, edges = self.field, self.field.by_target
         if reach is None or states.joined is not None:
             return edges
         # No perturbed graph brings a node nearer than the full one.
         return edges[field.hops[field.target[edges]] < reach]
 
-    def _levels(self, states: States, hops: Hops, edges: Ids) -> Hops:
+    def _levels(self, states: States, hops: Hops, edges: Ids, reach: int | None) -> Hops:
         """How far away each edge ends in each state, [states, edges]; -1: it does not matter."""
-        field, reach = self.field, self.way.reach
+        field = self.field
         source, target = self.field.source[edges], self.field.target[edges]
         if self.way.whole:
             return states.edges(field)[:, edges].astype(np.int16) - 1
@@ -114,11 +163,16 @@ class Replicas:
         """Numbers that a node or edge may take in the widest layer."""
         widest = 0 if self.way.shared else self.graph.num_features
         if isinstance(self.model.call, nn.Module):
-            outs = (p.shape[0] for p in self.model.call.parameters() if p.dim() > 1)
-            widest = max([widest, *outs])
+            for module in modules(self.model.call):
+                for weight in module._parameters.values():
+                    if weight is not None and weight.dim() > 1:
+                        widest = max(widest, weight.shape[0])
         return max(widest, 16)
 
-    def _chunk(self, states: States, hops: Hops, levels: Hops, edges: Ids) -> Tensor:
+    def _chunk(
+        self, states: States, hops: Hops, levels: Hops, edges: Ids,
+        degrees: NDArray[np.float32] | None,
+    ) -> Tensor:  # fmt: skip
         field, way, count = self.field, self.way, len(states)
         device = self.graph.x.device
         place = _Places.by_state(hops) if way.whole else _Places.by_hops(hops)
@@ -134,20 +188,24 @@ class Replicas:
         ends = np.empty((2, len(edge)), dtype=np.int64)
         source = field.source[edge]
         ends[1] = place.of[first + field.target[edge]]
-        if field.rim:
-            beyond = source >= field.size
+        beyond = source >= field.size
+        rim = field.rim if beyond.any() else 0
+        if rim:
             inside = place.of[np.where(beyond, 0, first + source)]
             ends[0] = np.where(beyond, source + (place.count - field.size), inside)
         else:
             ends[0] = place.of[first + source]
-        rows = np.empty(place.count + field.rim, dtype=np.int64)
+        rows = np.empty(place.count + rim, dtype=np.int64)
         rows[: place.count] = states.rows.reshape(-1)[place.nodes]
-        rows[place.count :] = np.arange(field.size, field.size + field.rim)
+        rows[place.count :] = np.arange(field.size, field.size + rim)
         index = tensor(rows, device)
         x = (
             SharedRows(states.table, index)
             if way.shared
-            and len(rows) > (max(self._few(16), len(states.table)) if self.eager else 0)
+            and (
+                isinstance(states.table, PatchedRows)
+                or len(rows) > (max(self._few(16), len(states.table)) if self.eager else 0)
+            )
             else states.table.index_select(0, index)
         )
         weight, attr = self.graph.edge_weight, self.graph.edge_attr
@@ -167,6 +225,8 @@ class Replicas:
             starts = np.zeros(len(rows) + 1, dtype=np.int64)
             np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
             known = Edges(edge_index, weights, ends[0], ends[1], starts, field.loops)
+            if degrees is not None:
+                known.degree = tensor(degrees.reshape(-1)[place.nodes], device)
         with trimmed(self.model.call, place.within(rounds), known):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[where], batch, pairs
@@ -217,6 +277,7 @@ def one_by_one(
     model: Model, graph: Graph, field: Field, stage: Stage, states: States, whole: bool
 ) -> Tensor:
     """The same outputs to the letter of Eq. 1-2: one call a state, nothing left out."""
+    states = replace(states, table=plain(states.table))
     outputs = [
         _single(model, graph, field, stage, states.take(slice(k, k + 1)), whole)
         for k in range(len(states))
@@ -261,10 +322,10 @@ def _some_out_edges(
     graph: Graph, field: Field, rng: np.random.Generator, most: int, each: int = 8
 ) -> Ids:
     """A few edges out of each of some nodes of the field, hubs or not; the centres' first."""
-    centres, others = np.split(field.ids[: field.size], [field.centres])
-    if len(others) > most:
-        others = rng.choice(others, most, replace=False)
-    nodes = np.concatenate([centres, others])
+    nodes = field.ids[: field.size]
+    if len(nodes) > most:
+        others = rng.choice(nodes[field.centres :], most, replace=False)
+        nodes = np.concatenate([nodes[: field.centres], others])
     out = outward(graph)
     first = out.start[nodes]
     count = np.minimum(out.start[nodes + 1] - first, each)

@@ -177,7 +177,7 @@ def _view(x: Any, *shape: Any) -> Any:
     if not isinstance(x, SharedRows) or isinstance(shape[0], torch.dtype):
         return NotImplemented
     sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
-    row = x.base[:1].numel()
+    row = x.shape[1:].numel()
     if sizes[0] == -1:
         known = 1
         for size in sizes[1:]:

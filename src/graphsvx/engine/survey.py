@@ -118,14 +118,13 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
         return _survey_around(query, depth, seed)
     if depth is None:
         depth = hops
-    ways = [Way(None)]
+    copied = "feature rows copied, sharing them changed the output"
+    far = f"all nodes that can reach the explained one, {depth} hops are not enough"
+    ways: list[tuple[Way, str | None]] = [(Way(None), None), (Way(None, shared=False), copied)]
     if depth is not None:
-        reach = depth if _hears_only_ends(query.model.call) else depth + 1
-        ways = [Way(reach, depth), Way(depth + 1, shared=False), *ways]
-    else:
-        ways = [*ways, Way(None, shared=False)]
-    reason = None
-    for way in ways:
+        ways = [*_ways(query.model.call, depth), (Way(depth + 1, shared=False), copied),
+                (Way(None), far)]  # fmt: skip
+    for tried, (way, reason) in enumerate(ways):
         area = fields.cut(query.graph, query.centres, None if way.reach is None else depth)
         fast = _replicas(query, way)
         rng = np.random.default_rng(seed)
@@ -133,14 +132,18 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
         if _agree(query, area, way, stage, rng):
             deep = None if way.reach is None else depth
             return Survey(area, deep, way.reach, fast, _CHECKS, reason)
-        if reason is None:
+        if not tried:
             _must_be_deterministic(query, area, stage)
-            reason = "feature rows copied, sharing them changed the output"
-        else:
-            reason = f"all nodes that can reach the explained one, {depth} hops are not enough"
     if depth is None:
         return _survey_slow(query, fields.around(query.graph, query.centres, None))
     return _survey_around(query, depth, seed)
+
+
+def _ways(model: Callable[..., object], depth: int) -> list[tuple[Way, str | None]]:
+    """The fastest ways first."""
+    if _hears_only_ends(model):
+        return [(Way(depth, depth), None)]
+    return [(Way(depth + 1, depth, lean=True), None), (Way(depth + 1, depth), None)]
 
 
 def promised(query: Query, hops: int | None) -> Survey | None:  # noqa: ARG001  (as `survey`)
@@ -156,10 +159,10 @@ def promised(query: Query, hops: int | None) -> Survey | None:  # noqa: ARG001  
     model, depth = query.model.call, notes.depth
     if depth is None or not _counts_in_edges_only(model):
         return None
-    way = Way(depth if _hears_only_ends(model) else depth + 1, depth)
-    if notes.sound is None:
-        _find_out(query, notes, way)
-    if not notes.sound:
+    if not notes.looked:
+        _find_out(query, notes, depth)
+    way = notes.way
+    if way is None:
         return None
     area = fields.cut(query.graph, query.centres, depth)
     if not _symmetric(area):  # more can go wrong where edges have a direction
@@ -175,20 +178,24 @@ def promised(query: Query, hops: int | None) -> Survey | None:  # noqa: ARG001  
     return Survey(area, depth, way.reach, fast, _CHECKS, promise=promise)
 
 
-def _find_out(query: Query, notes: Known, way: Way) -> None:
+def _find_out(query: Query, notes: Known, depth: int) -> None:
     """Batches against single calls on samples of the graph, and what to expect on all of it."""
-    graph = query.graph
-    notes.sound = False  # until it has been shown
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        few = replace(query, graph=graphs.part(graph, ball(graph, rng)), kind="node",
-                      centres=np.zeros(1, dtype=np.int64), memory=1 << 29)  # fmt: skip
-        area = fields.cut(few.graph, few.centres, notes.depth)
-        if not _agree(few, area, way, whole_stage(few.graph, area), rng):
+    graph, model = query.graph, query.model
+    notes.looked = True
+    for way, _ in _ways(model.call, depth):
+        if all(_holds(query, way, depth, seed) for seed in range(2)):
+            if is_small(graph):
+                notes.whole = model(graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
+            notes.way = way
             return
-    if is_small(graph):
-        notes.whole = query.model(graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
-    notes.sound = True
+
+
+def _holds(query: Query, way: Way, depth: int, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    few = replace(query, graph=graphs.part(query.graph, ball(query.graph, rng)), kind="node",
+                  centres=np.zeros(1, dtype=np.int64), memory=1 << 29)  # fmt: skip
+    area = fields.cut(few.graph, few.centres, depth)
+    return _agree(few, area, way, whole_stage(few.graph, area), rng)
 
 
 def _counts_in_edges_only(model: Callable[..., object]) -> bool:

@@ -93,6 +93,8 @@ class _Quick:
             if out is not None:
                 rounds.done += 1
                 return out if limit == edges.rows else PrefixRows(out, edges.rows)
+        if edges.degree is not None:
+            raise RuntimeError("a layer was called in a way that needs all edges of the batch")
         return type(layer).forward(layer, x, edge_index, *rest, **named)
 
 

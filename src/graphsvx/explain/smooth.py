@@ -29,6 +29,8 @@ from graphsvx.masks.base import Floats, Masks
 _LOWEST, _HIGHEST = -9.0, 2.0  # bounds of log theta
 _NODES = 12  # quadrature: exact up to 24 players, to rounding for more that each matter less
 
+_BLOCK = 1 << 13  # numbers that stay in the cache
+
 
 @dataclass(frozen=True)
 class Smooth:
@@ -120,7 +122,7 @@ def _interpolate(data: _Pairs, listed: Ids, drawn: Ids, phi: Floats) -> tuple[_P
         variance = np.sqrt(process.variance(half) * process.variance())
         return process, variance[:, None] * scale
     # Few pairs: theta fits them too well for that, and is learnt without those that are held out.
-    folds = 4
+    folds = 3
     thetas, left = [], []
     scale = np.zeros(data.odd.shape[1])
     for fold in range(folds):
@@ -162,12 +164,16 @@ def _corrected(data: _Pairs, masks: Masks, rest: Ids, process: _Process) -> tupl
 
 
 def _kernel(a: Floats, b: Floats, theta: Floats) -> Floats:
-    near = (a * (theta / 2)) @ b.T
+    near: Floats = (a * (theta / 2)) @ b.T
     total = theta.sum()
     near -= total / 2
     np.exp(near, out=near)
-    far: Floats = np.exp(-total) / near
-    return np.subtract(near, far, out=far)
+    # A few rows at a time: fresh memory for a large matrix costs more than filling it.
+    step = max(1, _BLOCK // max(1, len(b)))
+    for first in range(0, len(a), step):
+        rows = near[first : first + step]
+        rows -= np.exp(-total) / rows
+    return near
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,10 +259,10 @@ def _prior(theta: Floats) -> Floats:
     return 4 * drop * np.einsum("iqr,q,r->i", others, weight, weight)
 
 
-def _learn(pairs: _Pairs, start: Floats, steps: int = 5) -> Floats:
+def _learn(pairs: _Pairs, start: Floats, steps: int = 4) -> Floats:
     """theta by marginal likelihood, on an even selection of the pairs."""
     count = len(pairs.odd)
-    most = max(128, count // 3)
+    most = max(96, count // 4)
     if count > most:
         pairs = pairs.take(np.linspace(0, count - 1, most).astype(np.int64))
     size = np.sqrt((pairs.odd**2).mean(0))
@@ -267,7 +273,7 @@ def _learn(pairs: _Pairs, start: Floats, steps: int = 5) -> Floats:
     found = minimize(
         _loss, np.clip(np.log(start), _LOWEST, _HIGHEST), args=(pairs.signs, y), jac=True,
         method="L-BFGS-B", bounds=[(_LOWEST, _HIGHEST)] * len(start),
-        options={"maxiter": steps, "maxfun": steps + 6},
+        options={"maxiter": steps, "maxfun": steps + 2},
     )  # fmt: skip
     return np.exp(found.x)
 

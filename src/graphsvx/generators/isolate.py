@@ -8,9 +8,13 @@ import numpy as np
 import torch
 
 from graphsvx.engine.field import tensor
-from graphsvx.engine.numbers import keys
+from graphsvx.engine.numbers import Numbers
+from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.states import Bools, States
 from graphsvx.generators.base import Scene
+
+# Rows with fewer columns are as quickly written out as kept in mind.
+_WIDE = 128
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,14 @@ def with_features_off(scene: Scene, states: States, features_on: Bools) -> State
         return states
     players, table, count = scene.players, states.table, scene.bearing
     # Each distinct feature mask adds one row for each node that bears features.
-    numbers: dict[bytes, int] = {}
-    which = np.array([numbers.setdefault(key, len(numbers)) for key in keys(features_on)])
-    first = np.empty(len(numbers), dtype=np.int64)
-    first[which[::-1]] = np.arange(len(which))[::-1]
+    which, first = Numbers().add(features_on)
     device = table.device
     off = torch.from_numpy(~features_on[first][:, players.feature_owner]).to(device)
     columns = tensor(players.feature_members, device)
-    own = table[:count]
     other = scene.reference[columns].to(table.dtype)
-    # Wide rows are written once, into the table that they are for.
-    longer = table.new_empty(len(table) + len(first) * count, table.shape[1])
-    longer[: len(table)] = table
-    replaced = longer[len(table) :].view(len(first), count, -1)
-    replaced[:] = own
-    replaced[:, :, columns] = torch.where(off[:, None, :], other, own[:, columns])
+    patched = PatchedRows(table, count, columns, off, other)
+    wide = table.shape[1] >= _WIDE and 2 * len(columns) <= table.shape[1]
+    longer = patched if wide else patched.plain()
     rows = states.rows.copy()
     rows[:, :count] = len(table) + which[:, None] * count + np.arange(count)
     return replace(states, rows=rows, table=longer)

@@ -90,6 +90,11 @@ def connected_sets(
     if senders is None:
         return None
     players = senders.shape[1]
+    # Every set of nodes that send to the explained one is connected.
+    if 1 << min(int(senders[-1].sum()), 62) > most and reach != 0:
+        return None
+    if players <= 63:
+        return _connected_words(senders, most, reach)
     among = senders[:-1].astype(np.float32)
     sets, bounds = [], []
     inside = np.zeros((1, players), dtype=bool)
@@ -129,6 +134,52 @@ def connected_sets(
         heard = np.concatenate([heard, heard])
         rings = np.concatenate([rings[more], rings[more]])
     return np.concatenate(sets), np.concatenate(bounds)
+
+
+def _connected_words(
+    senders: Bools, most: int, reach: int | None
+) -> tuple[Bools, Bools] | None:  # fmt: skip
+    """The same for few players: a set is a word, player i its bit i."""
+    players = senders.shape[1]
+    bit = np.uint64(1) << np.arange(players, dtype=np.uint64)
+    by_player = (senders * bit).sum(1, dtype=np.uint64)
+    nothing = np.zeros(1, dtype=np.uint64)
+    inside, outside, following = nothing, nothing, nothing
+    heard = nothing | by_player[-1]
+    rings = np.ones(1, dtype=np.int64)
+    sets, bounds = [], []
+    leaves = 0
+    while len(inside):
+        open_ = heard & ~(inside | outside)
+        while True:  # where a ring is decided, go on to the one that sends to it
+            step = (open_ == 0) & (following != 0)
+            if reach is not None:
+                step &= rings < reach
+            if not step.any():
+                break
+            heard = np.where(step, following, heard)
+            following = np.where(step, 0, following).astype(np.uint64)
+            rings = rings + step
+            open_ = np.where(step, heard & ~(inside | outside), open_)
+        more = open_ != 0
+        done = ~more
+        sets.append(inside[done])
+        bounds.append(outside[done])
+        leaves += len(sets[-1])
+        # Each unfinished set has at least two descendants that are finished.
+        if leaves + 2 * (len(inside) - len(sets[-1])) > most:
+            return None
+        lowest = open_[more] & (~open_[more] + np.uint64(1))
+        sent = by_player[np.searchsorted(bit, lowest)]
+        inside, outside, following, heard, rings = (
+            part[more] for part in (inside, outside, following, heard, rings)
+        )
+        inside = np.concatenate([inside | lowest, inside])
+        outside = np.concatenate([outside, outside | lowest])
+        following = np.concatenate([following | sent, following])
+        heard = np.concatenate([heard, heard])
+        rings = np.concatenate([rings, rings])
+    return tuple((np.concatenate(some)[:, None] & bit) != 0 for some in (sets, bounds))
 
 
 def connected_masks(game: Game, sets: Bools, bounds: Bools) -> Masks:
