@@ -322,10 +322,10 @@ def _some_out_edges(
     graph: Graph, field: Field, rng: np.random.Generator, most: int, each: int = 8
 ) -> Ids:
     """A few edges out of each of some nodes of the field, hubs or not; the centres' first."""
-    nodes = field.ids[: field.size]
-    if len(nodes) > most:
-        others = rng.choice(nodes[field.centres :], most, replace=False)
-        nodes = np.concatenate([nodes[: field.centres], others])
+    centres, others = np.split(field.ids[: field.size], [field.centres])
+    if len(others) > most:
+        others = rng.choice(others, most, replace=False)
+    nodes = np.concatenate([centres, others])
     out = outward(graph)
     first = out.start[nodes]
     count = np.minimum(out.start[nodes + 1] - first, each)
