@@ -115,7 +115,9 @@ def _gcn(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     if not layer.normalize or (layer.add_self_loops and edges.loops):
         return None
     x = layer.lin(x)
-    fill = (2.0 if layer.improved else 1.0) if layer.add_self_loops else 0.0
+    # `improved` makes loops weigh 2, but PyG forgets it where edges have no weight.
+    heavy = layer.improved and edges.weight is not None
+    fill = (2.0 if heavy else 1.0) if layer.add_self_loops else 0.0
     bags = edges.bags_with_loops(limit) if fill else edges.bags(limit)
     weight = edges.once(("gcn", fill, limit), lambda: _symmetric(edges, fill, limit, bags, x.dtype))
     out = bags.add(x, weight)
@@ -143,8 +145,6 @@ def _symmetric(edges: Edges, fill: float, limit: int, bags: Bags, dtype: torch.d
         shift = edges.target[:stop] if fill else 0
         own[_tensor(np.arange(stop) + shift, edges.index)] = edges.weight[:stop]
         found *= own
-    elif fill not in (0.0, 1.0):
-        found[ends[1:] - 1] *= fill
     return found
 
 
