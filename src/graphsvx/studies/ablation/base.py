@@ -12,6 +12,7 @@ from torch import Tensor
 from graphsvx.explain.regression import WLS
 from graphsvx.methods import GraphSVX
 from graphsvx.studies.ablation.reduction import drawn_test_nodes
+from graphsvx.studies.chapters import Told
 from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
@@ -65,7 +66,7 @@ class Levels:
         )
 
 
-def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
+def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     """Class by class on Cora, and as one distance on the other sets."""
     sets: list[tuple[str, str, str | None]] = []
     if not desk.quick and desk.missing("cora") is None:
@@ -86,7 +87,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
             Picture("base", "Cora, GCN: base value and class balance", lambda: _draw(shown))
         )
     parts.append(_distances(found))
-    return tuple(parts), _sentence(found)
+    return Told(tuple(parts), _sentence(found), _brief(found))
 
 
 def _classes(title: str, over: list[Levels]) -> Table:
@@ -150,6 +151,16 @@ def _shown(over: list[Levels]) -> dict[str, dict[str, Estimate]]:
         f"class {i}": {row: _estimates(over, row)[i] for row in ROWS}
         for i in range(len(over[0].by_row[ROWS[0]]))
     }
+
+
+def _brief(found: dict[str, list[Levels]]) -> str:
+    title = next(iter(found))
+    away = _over(found[title], lambda one: distance(one.by_row[ROWS[2]], one.by_row[ROWS[0]]))
+    paper = distance(torch.tensor(PAPER_BASE), torch.tensor(PAPER_BALANCE))
+    return (
+        f"base value and class balance are {away.mean:.2f} apart on {title} (total variation; "
+        f"paper: {paper:.2f} on Cora)"
+    )
 
 
 def _sentence(found: dict[str, list[Levels]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 import torch
@@ -14,11 +14,12 @@ from graphsvx import players
 from graphsvx.data.base import generator
 from graphsvx.explanation import Explanation
 from graphsvx.methods import GraphSVX
+from graphsvx.studies.chapters import Told
 from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import Asked
-from graphsvx.studies.page import Beside, Cell, Part, Picture, Table
+from graphsvx.studies.page import Beside, Cell, Picture, Table
 from graphsvx.zoo import Trained
 
 LAMBDAS = (0.1, 0.25, 0.5, 1.0)
@@ -133,7 +134,7 @@ def drawn_test_nodes(world: Trained, count: int) -> list[int]:
     return sorted(test[order[:count]].tolist())
 
 
-def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
+def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     """The table, a picture and what they say."""
     features = _features(desk, seeds)
     by_hops = _nodes(desk, seeds)
@@ -160,7 +161,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
         "hops", "Absolute credit by distance from the explained node (mean over seeds)",
         lambda: _draw(shown),
     )  # fmt: skip
-    return (table, picture), _sentence(features, by_hops)
+    return Told((table, picture), _sentence(features, by_hops), _brief(features, by_hops))
 
 
 def _features(desk: Desk, seeds: Sequence[int]) -> dict[tuple[str, float], list[list[Left]]]:
@@ -223,7 +224,8 @@ def _counts(over: list[list[Left]]) -> tuple[Estimate, Estimate]:
 
 
 def _percent(found: Estimate) -> str:
-    return f"{100 * found.mean:.1f} ± {100 * found.reach:.1f} %"
+    reach = "" if isnan(found.reach) else f" ± {100 * found.reach:.1f}"
+    return f"{100 * found.mean:.1f}{reach} %"
 
 
 def _row(what: str, title: str, over: list[list[Left]], paper: str | None) -> tuple[Cell, ...]:
@@ -251,6 +253,22 @@ def _node_rows(by_hops: dict[tuple[str, int], list[list[Left]]]) -> list[tuple[C
         for (title, hops), over in by_hops.items()
         if hops
     ]  # fmt: skip
+
+
+def _brief(
+    features: dict[tuple[str, float], list[list[Left]]],
+    by_hops: dict[tuple[str, int], list[list[Left]]],
+) -> str:
+    def between(over: Iterable[list[list[Left]]]) -> str:
+        means = [100 * share(one).mean for one in over]
+        return f"{min(means):.0f} to {max(means):.0f} %"
+
+    near = between(over for (_, lam), over in features.items() if lam == 0.25)
+    far = between(over for (_, hops), over in by_hops.items() if hops == 2)
+    return (
+        f"features that are left out would have had {near} of the explainable part (paper: "
+        f"{PAPER_FEATURES}), nodes beyond 2 of 3 hops {far} ({PAPER_NODES})"
+    )
 
 
 def _sentence(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from graphsvx.studies import chapters
 from graphsvx.studies.desk import Desk
-from graphsvx.studies.page import Page, Part
+from graphsvx.studies.page import Page
 from graphsvx.studies.properties import consistent, shares, stable, surrogate
 from graphsvx.studies.study import Study
 
 SEEDS = (0, 1, 2, 3, 4)
-PARTS = {
+PARTS: chapters.Chapters = {
     "Faithful and decomposable": surrogate.measure,
     "Meaningful: the motif's share": shares.measure,
     "Stable": stable.measure,
@@ -19,18 +20,9 @@ PARTS = {
 def make(desk: Desk) -> Page:
     """Measure everything."""
     seeds = desk.pick(SEEDS, SEEDS[:1])
-    parts: list[Part] = []
-    found = []
-    for title, measure in PARTS.items():
-        desk.say(f"properties: {title.lower()}")
-        these, sentence = measure(desk, seeds)
-        parts += [f"## {title}\n\n{sentence}", *these]
-        found.append(sentence)
-    return Page(
-        "Properties: what the paper claims of its explanations",
-        tuple(parts),
-        headline=" ".join(found),
-        settings={"seeds": seeds, "scale": "probability of the predicted class"},
+    settings = {"seeds": seeds, "scale": "probability of the predicted class"}
+    return chapters.page(
+        "Properties: what the paper claims of its explanations", PARTS, desk, seeds, settings
     )
 
 

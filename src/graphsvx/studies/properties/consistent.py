@@ -12,10 +12,11 @@ from graphsvx.data.base import generator
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.methods import GraphSVX, Method
 from graphsvx.metrics.select import Key, scores, top_positions
+from graphsvx.studies.chapters import Told
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import predicted
-from graphsvx.studies.page import Beside, Cell, Part, Picture, Table
+from graphsvx.studies.page import Beside, Cell, Picture, Table
 from graphsvx.zoo import Trained
 
 PAPER = 0.76
@@ -67,10 +68,10 @@ def agreed(worlds: Sequence[Trained], count: int) -> list[int]:
     return sorted(same[i] for i in order[:count].tolist())
 
 
-def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
+def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     """The table, a picture and what they say."""
     if not desk.quick and (absent := desk.missing("cora")) is not None:
-        return (), f"Consistency was not measured: {absent}"
+        return Told((), f"Consistency was not measured: {absent}", "")
     # A quick look needs no files; that its two seeds are two graphs does not matter there.
     name = desk.pick("cora", "ba-community")
     methods: dict[str, Method] = {
@@ -121,7 +122,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
     picture = Picture(
         "consistency", f"{title}: overlap of the top 20 % of two models", lambda: _draw(shown)
     )
-    return (_table(found, tuple(methods), title), picture), _sentence(found, title)
+    return Told((_table(found, tuple(methods), title), picture), *_words(found, title))
 
 
 _PAIRS = {
@@ -156,19 +157,24 @@ def _table(
     )
 
 
-def _sentence(found: dict[tuple[str, str, str], list[list[float]]], title: str) -> str:
+def _words(found: dict[tuple[str, str, str], list[list[float]]], title: str) -> tuple[str, str]:
     def value(label: str, pair: str) -> Estimate:
         return Estimate.of(found[label, pair, "both, top 20 %"])
 
     ours = value("GraphSVX", ACROSS)
     best = Estimate.of(found["GraphSVX", ACROSS, "both, top 10"])
     bound = max(value("GraphSVX", pair).mean for pair in (SEEDS_OF_GCN, SEEDS_OF_GAT))
-    return (
+    brief = (
+        f"explanations of a GCN and a GAT on {title} overlap by {ours.mean:.2f} (paper: {PAPER}; "
+        f"two seeds of one model at most {bound:.2f}, random {value('Random', ACROSS).mean:.2f})"
+    )
+    sentence = (
         f"The top 20 % of the explanations of a GCN and a GAT on {title} overlap by "
         f"{ours.text()} (top 10: {best.text()}; paper: {PAPER}); two seeds of one kind of model by "
         f"{bound:.2f} at most, GNNExplainer's by {value('GNNExplainer', ACROSS).text()}, random "
         f"ones by {value('Random', ACROSS).text()}."
     )
+    return sentence, brief
 
 
 def _draw(shown: dict[str, dict[str, Estimate]]) -> Any:

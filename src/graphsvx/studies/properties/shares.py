@@ -8,11 +8,12 @@ from typing import Any
 
 from graphsvx.explain.direct import as_nodes
 from graphsvx.explanation import Explanation
+from graphsvx.studies.chapters import Told
 from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import true_nodes
-from graphsvx.studies.page import Beside, Cell, Part, Picture, Table
+from graphsvx.studies.page import Beside, Cell, Picture, Table
 from graphsvx.studies.properties.asked import questions
 from graphsvx.studies.properties.surrogate import EXPLAINERS, explained
 from graphsvx.zoo import Trained
@@ -54,7 +55,7 @@ def share(groups: Sequence[Sequence[Split]], part: str) -> Estimate:
     return replace(Estimate.of(ratios), count=sum(map(len, groups)))
 
 
-def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
+def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     """The table, a picture and what they say."""
     sets = desk.pick(NODE_SETS, ("tree-cycles",))
     found: dict[tuple[str, str], list[list[Split]]] = {}
@@ -96,7 +97,8 @@ def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
         "shares", "Where the explainable part goes: GraphSVX, our default (mean over seeds)",
         lambda: _draw(shown),
     )  # fmt: skip
-    return (table, picture), _sentence(found, sets)
+    sentence = _sentence(found, sets)
+    return Told((table, picture), sentence, f"{sentence[:1].lower()}{sentence[1:-1]}")
 
 
 def _sentence(found: dict[tuple[str, str], list[list[Split]]], sets: Sequence[str]) -> str:

@@ -12,11 +12,12 @@ import numpy as np
 
 from graphsvx.explain.direct import as_nodes
 from graphsvx.explanation import Explanation
+from graphsvx.studies.chapters import Told
 from graphsvx.studies.chosen import NODE_SETS, TITLES, choice
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import Measure, true_nodes, without_credit
-from graphsvx.studies.page import Beside, Cell, Part, Table
+from graphsvx.studies.page import Beside, Cell, Table
 from graphsvx.studies.properties.asked import questions
 from graphsvx.studies.properties.surrogate import EXPLAINERS, explained
 from graphsvx.zoo import Trained
@@ -74,7 +75,7 @@ def likeness(group: Sequence[Seen]) -> float:
     return float(np.mean(found)) if found else nan
 
 
-def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
+def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     """Both tables and what they say."""
     sets = desk.pick(NODE_SETS, ("tree-cycles",))
     found: dict[tuple[str, str], list[list[list[Seen]]]] = {}
@@ -88,7 +89,8 @@ def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
                 if explainer == "Random":
                     blank = [seen(world, without_credit(one)) for one in some]
                     found.setdefault((CHANCE, name), []).append(by_place(blank))
-    return (_accuracy(found, sets), _credit(found, sets)), _sentence(found, sets)
+    tables = _accuracy(found, sets), _credit(found, sets)
+    return Told(tables, *_words(found, sets))
 
 
 def _over(
@@ -154,7 +156,9 @@ def _credit(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequence
     )  # fmt: skip
 
 
-def _sentence(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequence[str]) -> str:
+def _words(
+    found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequence[str]
+) -> tuple[str, str]:
     def spread(explainer: str) -> list[Estimate]:
         return [_over(found[explainer, name], _variance_of_accuracy) for name in sets]
 
@@ -162,7 +166,12 @@ def _sentence(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequen
     alike = [_over(found[EXPLAINERS[0], name], likeness).mean for name in sets]
     other = [_over(found["GNNExplainer", name], likeness).mean for name in sets]
     held = sum(one.mean < 0.1 for one in ours)
-    return (
+    brief = (
+        f"the variance of accuracy within a place of the motif is at most "
+        f"{max(one.mean for one in ours):.3f} (paper: below 0.1; random credit: "
+        f"{max(one.mean for one in chance):.3f})"
+    )
+    sentence = (
         f"The variance of accuracy within a place of the motif is below 0.1 on {held} of "
         f"{len(sets)} sets (at most {max(one.mean for one in ours):.3f}; paper: below 0.1), but so "
         f"it is for random credit on {sum(one.mean < 0.1 for one in chance)} of {len(sets)} (at "
@@ -170,3 +179,4 @@ def _sentence(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequen
         f"{min(alike):.2f} to {max(alike):.2f} between nodes in the same place (GNNExplainer "
         f"{min(other):.2f} to {max(other):.2f})."
     )
+    return sentence, brief

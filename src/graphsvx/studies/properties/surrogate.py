@@ -16,10 +16,11 @@ from graphsvx.masks import Paired
 from graphsvx.masks.base import Masks
 from graphsvx.methods import GraphSVX
 from graphsvx.studies import rivals
+from graphsvx.studies.chapters import Told
 from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
-from graphsvx.studies.page import Beside, Cell, Part, Table
+from graphsvx.studies.page import Beside, Cell, Table
 from graphsvx.studies.properties.asked import cora_worlds, questions
 from graphsvx.studies.scoring import middle
 from graphsvx.zoo import Trained
@@ -81,7 +82,7 @@ def of_games(explanation: Explanation) -> dict[str, float]:
     return {one.name: one.r2 for one in games if one.r2 is not None and one.players > 1}
 
 
-def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
+def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     """R² of g, and the residual of the efficiency axiom."""
     fits: dict[tuple[str, str, str], list[list[float]]] = {}
     for title, name, model in _sets(desk):
@@ -99,7 +100,8 @@ def measure(desk: Desk, seeds: Sequence[int]) -> tuple[tuple[Part, ...], str]:
                     if samples:
                         fits.setdefault((title, game, way), []).append(samples)
     residuals = _residuals(desk, seeds)
-    return (_table(fits), residuals[0]), f"{_sentence(fits)} {residuals[1]}"
+    sentence, brief = _words(fits)
+    return Told((_table(fits), residuals[0]), f"{sentence} {residuals[1]}", brief)
 
 
 def _sets(desk: Desk) -> list[tuple[str, str, str | None]]:
@@ -137,7 +139,7 @@ def _table(fits: dict[tuple[str, str, str], list[list[float]]]) -> Table:
     )
 
 
-def _sentence(fits: dict[tuple[str, str, str], list[list[float]]]) -> str:
+def _words(fits: dict[tuple[str, str, str], list[list[float]]]) -> tuple[str, str]:
     keys = list(dict.fromkeys((title, game) for title, game, _ in fits))
 
     def over(way: str) -> tuple[int, str]:
@@ -145,11 +147,16 @@ def _sentence(fits: dict[tuple[str, str, str], list[list[float]]]) -> str:
         return sum(one > 0.9 for one in medians), f"{min(medians):.2f} to {max(medians):.2f}"
 
     rows, ends = over(WAYS[0]), over(WAYS[2])
-    return (
+    brief = (
+        f"R² of the surrogate passes 0.90 in {rows[0]} of {len(keys)} games, in {ends[0]} if the "
+        f"empty and the full row count with their weight of 1,000 (paper: in all)"
+    )
+    sentence = (
         f"The surrogate's R² on the rows (medians {rows[1]}) passes 0.90 in {rows[0]} of "
         f"{len(keys)} games; with the empty and the full row counted at their weight of 1,000 in "
         f"{ends[0]} of {len(keys)} (medians {ends[1]}; paper: above 0.90 everywhere)."
     )
+    return sentence, brief
 
 
 # --- efficiency -------------------------------------------------------------------------
