@@ -14,8 +14,11 @@ from graphsvx.errors import InputError
 from graphsvx.studies import (
     ablation,
     budget,
+    cut_edges,
     ground_truth,
     mask_generators,
+    noisy_features,
+    noisy_nodes,
     properties,
     running_time,
     settings,
@@ -29,12 +32,15 @@ __all__ = ["Desk", "Estimate", "Page", "Picture", "Study", "Table", "get", "name
 
 _ALL: tuple[Study, ...] = (
     ground_truth.STUDY,
+    noisy_features.STUDY,
+    noisy_nodes.STUDY,
     mask_generators.STUDY,
     budget.STUDY,
     ablation.STUDY,
     running_time.STUDY,
     properties.STUDY,
     settings.STUDY,
+    cut_edges.STUDY,
 )
 
 

@@ -16,7 +16,7 @@ from graphsvx.errors import DataError
 from graphsvx.explanation import Explanation
 from graphsvx.methods import Method
 from graphsvx.runs import identity
-from graphsvx.zoo import Trained
+from graphsvx.zoo import Settings, Trained
 from graphsvx.zoo.progress import training_bar
 
 QUICK_EPOCHS = 10
@@ -53,7 +53,12 @@ class Desk:
     def world(self, dataset: str, seed: int = 0, model: str | None = None) -> Trained:
         """A data set and its trained model; trained the first time, loaded afterwards."""
         root = self.runs / "models" if self.quick else None
-        return _world(dataset, seed, model, root)
+        return _world(dataset, seed, zoo.settings_for(dataset, model), root, self.quick)
+
+    def variant(self, dataset: str, seed: int, settings: Settings) -> Trained:
+        """The same with settings of its own, kept beside the explanations."""
+        digest = hashlib.sha256(identity.words(settings).encode()).hexdigest()[:12]
+        return _world(dataset, seed, settings, self.runs / f"models-{digest}", self.quick)
 
     def missing(self, dataset: str) -> str | None:
         """Why a data set cannot be had here (its raw files are not there), or None."""
@@ -114,18 +119,18 @@ def query_of(explanation: Explanation) -> int:
 
 
 @lru_cache(maxsize=6)
-def _world(dataset: str, seed: int, model: str | None, root: Path | None) -> Trained:
-    """A model with exactly the usual settings; one that was kept with others is replaced."""
-    wanted = zoo.settings_for(dataset, model)
-    if root is not None:
-        wanted = replace(wanted, epochs=max(1, wanted.epochs // QUICK_EPOCHS))
+def _world(dataset: str, seed: int, settings: Settings, root: Path | None, quick: bool) -> Trained:
+    """A model with exactly these settings; one that was kept with others is replaced."""
+    model = settings.model
+    if quick:
+        settings = replace(settings, epochs=max(1, settings.epochs // QUICK_EPOCHS))
     if zoo.checkpoint_path(dataset, model, seed, root).exists():
         kept = zoo.load(dataset, model, seed, root)
-        if kept.card.settings == wanted:
+        if kept.card.settings == settings:
             return kept
     loaded = data.load(dataset, seed)
     with training_bar(f"training {dataset}, seed {seed}") as progress:
-        trained = zoo.train(loaded, model, seed, progress, settings=wanted)
+        trained = zoo.train(loaded, model, seed, progress, settings=settings)
     zoo.save(trained, root=root)
     # As it is read again: a study that goes on sees the same bits.
     return zoo.load(dataset, model, seed, root, dataset=loaded)
