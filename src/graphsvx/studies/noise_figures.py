@@ -30,6 +30,11 @@ def places(datasets: Sequence[str]) -> list[Place]:
     return [(dataset, model) for dataset in datasets for model in MODELS]
 
 
+def with_attention(here: Sequence[Place]) -> Place:
+    """The first GAT, which the paper's pictures are about, else the first model."""
+    return next((place for place in here if place[1] == "gat"), here[0])
+
+
 def place_title(place: Place) -> str:
     """`Cora, GAT`."""
     return ", ".join(TITLES[one] for one in place)
@@ -180,7 +185,7 @@ def _one_legend(figure: Figure, axes: Sequence[Any]) -> None:
 
 def percent(share: float) -> str:
     """`7 %`, with a decimal below 10."""
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
+    return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else f"{100 * share:.1f} %"
 
 
 def span(shares: Sequence[float]) -> str:
@@ -190,3 +195,31 @@ def span(shares: Sequence[float]) -> str:
         return "none"
     low, high = percent(min(known)), percent(max(known))
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def wins(
+    tally: Tally,
+    where: Sequence[Place],
+    method: str,
+    rivals: Sequence[str],
+    by: By = "value",
+    or_equal: bool = False,
+) -> tuple[int, int]:
+    """Comparisons with a baseline in which a method lets in less noise, and how many there are."""
+    pairs = [
+        (tally.share(*place, method, by=by).mean, tally.share(*place, other, by=by).mean)
+        for place in where
+        for other in rivals
+        if tally.groups(*place, other)
+    ]
+    return sum(a < b or (or_equal and a == b) for a, b in pairs), len(pairs)
+
+
+def lower(tally: Tally, where: Sequence[Place], by: By, rivals: Sequence[str]) -> str:
+    """Which baselines let in less noise than the paper's method, in words."""
+    less = []
+    for place in where:
+        mine = tally.share(*place, PAPER, by=by).mean
+        names = [one for one in rivals if tally.share(*place, one, by=by).mean < mine]
+        less.append(f"{place_title(place)}: {', '.join(names) or 'none'}")
+    return f"Baselines with less noise than GraphSVX as in the paper: {'; '.join(less)}."

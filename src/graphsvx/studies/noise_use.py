@@ -32,6 +32,7 @@ class Use:
     moved: mean |change| of the probability of the predicted class without the noisy columns.
     moved_by_words: the same without as many other columns, drawn at random (mean of `draws`).
     flipped: share of test nodes whose class changes without the noisy columns.
+    helps_train, helps_test: mean that noise adds to the probability of the true class.
     """
 
     accuracy: float
@@ -41,6 +42,8 @@ class Use:
     moved: float
     moved_by_words: float
     flipped: float
+    helps_train: float
+    helps_test: float
 
 
 @torch.no_grad()
@@ -51,9 +54,12 @@ def use_of_features(world: Trained, draws: int = 5) -> Use:
     noisy = noisy_columns(world)
     rng = generator(dataset.seed, dataset.name, "use of noise")
 
-    def probabilities(features: Tensor) -> Tensor:
-        out: Tensor = world.model(features, dataset.graph.edge_index)[test].softmax(1)
+    def everybody(features: Tensor) -> Tensor:
+        out: Tensor = world.model(features, dataset.graph.edge_index).softmax(1)
         return out
+
+    def probabilities(features: Tensor) -> Tensor:
+        return everybody(features)[test]
 
     def zeroed(columns: Tensor) -> Tensor:
         features = x.clone()
@@ -72,6 +78,7 @@ def use_of_features(world: Trained, draws: int = 5) -> Use:
     shuffled = x.clone()
     shuffled[:, noisy] = x[torch.randperm(len(x), generator=rng)][:, noisy]
     without = probabilities(zeroed(noisy))
+    gained = (everybody(x) - everybody(zeroed(noisy))).gather(1, labels[:, None])[:, 0]
     words = (~noisy).nonzero()[:, 0]
     others = [
         moved(
@@ -88,6 +95,8 @@ def use_of_features(world: Trained, draws: int = 5) -> Use:
         moved=moved(without),
         moved_by_words=float(np.mean(others)),
         flipped=float((without.argmax(1) != said).double().mean()),
+        helps_train=float(gained[dataset.split.train].mean()),
+        helps_test=float(gained[test].mean()),
     )
 
 
@@ -113,6 +122,45 @@ def deaf_to_noise(world: Trained) -> Trained:
     with torch.no_grad():
         first_weights(model)[:, noisy_columns(world)] = 0
     return replace(world, model=model)
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """What taking all noisy nodes away does: accuracy before and after, classes that change,
+    mean |change| of the probability of the predicted class; on test nodes."""
+
+    accuracy: float
+    without: float
+    flipped: float
+    moved: float
+
+
+@torch.no_grad()
+def use_of_nodes(world: Trained) -> NodeUse:
+    """Measure it on the test nodes."""
+    dataset = world.dataset
+    graph, labels, test = dataset.graph, dataset.labels, dataset.split.test
+    noisy = noisy_nodes(world)
+    kept = ~noisy[graph.edge_index].any(0)
+    full, less = (
+        world.model(graph.x, edges)[test].softmax(1)
+        for edges in (graph.edge_index, graph.edge_index[:, kept])
+    )
+    said = full.argmax(1)
+    return NodeUse(
+        accuracy=float((said == labels[test]).double().mean()),
+        without=float((less.argmax(1) == labels[test]).double().mean()),
+        flipped=float((less.argmax(1) != said).double().mean()),
+        moved=float((full - less).gather(1, said[:, None]).abs().mean()),
+    )
+
+
+def noisy_nodes(world: Trained) -> Tensor:
+    """A mask over the nodes."""
+    mask = torch.zeros(int(world.dataset.graph.num_nodes), dtype=torch.bool)
+    if world.dataset.noise is not None:
+        mask[world.dataset.noise.nodes] = True
+    return mask
 
 
 # --- single deletions -----------------------------------------------------------------------
@@ -141,6 +189,11 @@ class Effects:
             if top and one == noisy
         ]
         return float(np.mean(chosen)) if chosen else nan
+
+    def harming(self, noisy: bool) -> float:
+        """Share of the candidates (noisy, or others) without which the score rises."""
+        signs = [e < 0 for e, one in zip(self.effect, self.noisy, strict=True) if one == noisy]
+        return float(np.mean(signs)) if signs else nan
 
     def size(self, noisy: bool) -> float:
         """Mean |effect| of deleting a noisy candidate, or another one."""
@@ -210,10 +263,7 @@ def attention(world: Trained, loops: bool) -> Attention:
     if not torch.equal(edges, same):
         raise InputError("expected both layers to see the same edges, got others in the second")
     mean = (one.mean(1) + two.mean(1)) / 2
-    noise = world.dataset.noise
-    noisy = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    if noise is not None:
-        noisy[noise.nodes] = True
+    noisy = noisy_nodes(world)
     incoming = torch.bincount(edges[1], minlength=graph.num_nodes)
     spread = 1 / incoming[edges[1]].to(mean)
     if not loops:

@@ -47,16 +47,17 @@ class Size:
 
     seeds: tuple[int, ...] = (0, 1, 2)
     datasets: tuple[str, ...] = DATASETS
-    nodes: tuple[tuple[str, int], ...] = (("cora", 50), ("citeseer", 20), ("pubmed", 20))
-    deaf: int = 20
+    nodes: tuple[tuple[str, int], ...] = (("cora", 50), ("citeseer", 12), ("pubmed", 12))
+    deaf: int = 10
     """Nodes for the models that cannot use noise (Cora)."""
-    around: int = 15
+    around: int = 10
     """Nodes for the features of the whole neighbourhood (Cora)."""
-    wide: int = 10
+    wide: int = 5
     """Nodes where all features play (Cora, GAT)."""
+    models: tuple[str, ...] = MODELS
 
 
-QUICK = Size((0,), ("cora", "pubmed"), (("cora", 2), ("pubmed", 2)), 1, 1, 1)
+QUICK = Size((0,), ("cora", "pubmed"), (("cora", 2), ("pubmed", 2)), 1, 1, 1, ("gat",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +221,7 @@ def measure(desk: Desk, size: Size) -> Found:
         if desk.missing(name):
             desk.say(f"{name}: files missing")
             continue
-        for model in MODELS:
+        for model in size.models:
             for seed in size.seeds:
                 _measure_world(desk, desk.world(name, seed, model), (dataset, model), found)
     return found
