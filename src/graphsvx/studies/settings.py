@@ -19,13 +19,13 @@ from graphsvx.studies.page import Cell, Page, Part, Table
 from graphsvx.studies.rivals import KINDS
 from graphsvx.studies.study import Study
 
-SEEDS = (100, 101, 102)
+SEEDS = (100, 101)
 MUTAG_SEEDS = (100,)
 """MUTAG takes a minute and a half to train."""
 STRICT, PAPER = 15, 10
 """Nodes or graphs a seed for GraphSVX: drawn for `strict`, the first ones of `paper`."""
-RIVAL_SEEDS = (100, 101)
-RIVAL_STRICT, RIVAL_PAPER = 10, 5
+RIVAL_SEEDS = (100,)
+RIVAL_STRICT, RIVAL_PAPER = 8, 4
 """The same for the others, which take longer."""
 CLOSE = 0.01
 """A plainer setting is taken if it is no further than this from the best."""
@@ -212,7 +212,7 @@ def page(
         parts.append(grid(title, lines, notes[key]))
     parts.append(
         f"## Other explainers\n\n{RIVAL_STRICT} nodes or graphs of `strict` and {RIVAL_PAPER} of "
-        f"`paper` on each of {len(RIVAL_SEEDS)} seeds (one for MUTAG)."
+        f"`paper`, on seed {RIVAL_SEEDS[0]} only: they take longer."
     )
     for name in dict.fromkeys(dataset for dataset, _ in others):
         lines = [
