@@ -77,7 +77,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     for title, name, model in sets:
         for seed in seeds:
             world = desk.world(name, seed, model)
-            nodes = drawn_test_nodes(world, desk.pick(100, 5))
+            nodes = drawn_test_nodes(world, desk.pick(40, 5))
             found.setdefault(title, []).append(Levels.of(desk, world, nodes))
     parts: list[Part] = []
     if "Cora, GCN" in found:

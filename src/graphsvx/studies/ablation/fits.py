@@ -57,7 +57,7 @@ FITS: dict[str, Regression] = {
     "Smooth": Smooth(),
 }
 ROWS = ("the paper's rows", "our rows")
-EXACT = 20_000
+EXACT = 5_000
 """Model calls within which a game may be enumerated for the exact values."""
 
 
@@ -94,13 +94,13 @@ def _top_nodes(explanation: Explanation, top: int) -> list[int]:
 
 def method(dataset: str, rows: str, regression: Regression) -> GraphSVX:
     """The game without the indirect effect (its exact values are known), fitted in some way."""
-    usual = replace(choice(dataset).method, indirect=False, regression=regression)
+    usual = GraphSVX.paper(dataset, indirect=False, regression=regression)
     return usual if rows == ROWS[0] else replace(usual, mask=Paired())
 
 
 def exact_method(dataset: str, samples: int) -> GraphSVX:
     """The same game, enumerated where it fits."""
-    return replace(choice(dataset).method, indirect=False, mask=Auto(), samples=samples)
+    return GraphSVX.paper(dataset, indirect=False, mask=Auto(), samples=samples)
 
 
 def combinations() -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
         chosen = choice(name)
         for seed in seeds:
             world = desk.world(name, seed)
-            asked = Asked.of(world, desk.pick(30, 3), desk.pick(None, 2))
+            asked = Asked.of(world, desk.pick(20, 3), desk.pick(10, 2))
             exact = {
                 query_of(one): one
                 for one in desk.explanations(

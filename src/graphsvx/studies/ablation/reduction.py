@@ -82,7 +82,7 @@ def everybody(world: Trained, node: int) -> GraphSVX:
         for lam, members in bands(world, node).items()
         for number, group in enumerate(dealt(members, node))
     )
-    return GraphSVX(features=max(LAMBDAS), feature_groups=groups, samples=3000, r=0.85)
+    return GraphSVX(features=max(LAMBDAS), feature_groups=groups, samples=2000, r=0.85)
 
 
 def left_out_groups(explanation: Explanation, lam: float, dropped: int, features: int) -> Left:
@@ -168,7 +168,7 @@ def _features(desk: Desk, seeds: Sequence[int]) -> dict[tuple[str, float], list[
     found: dict[tuple[str, float], list[list[Left]]] = {}
     for seed in seeds:
         world = desk.world("ba-community", seed)
-        nodes = Asked.of(world, desk.pick(30, 3)).strict
+        nodes = Asked.of(world, desk.pick(20, 3)).strict
         some = desk.explanations(world, GraphSVX(features="all"), nodes, label="all features")
         for lam in LAMBDAS:
             found.setdefault(("BA-Community", lam), []).append(
@@ -179,7 +179,7 @@ def _features(desk: Desk, seeds: Sequence[int]) -> dict[tuple[str, float], list[
     for model in ("gcn", "gat"):
         for seed in seeds:
             world = desk.world("cora", seed, model)
-            for node in drawn_test_nodes(world, 15):
+            for node in drawn_test_nodes(world, 10):
                 # Each node leaves other features out, so each has groups of its own.
                 one = desk.explanations(
                     world, everybody(world, node), [node], label="all features, in groups"
@@ -205,8 +205,8 @@ def _nodes(desk: Desk, seeds: Sequence[int]) -> dict[tuple[str, int], list[list[
         for seed in seeds:
             world = desk.world(name, seed, model)
             nodes = (
-                drawn_test_nodes(world, 30) if name == "cora"
-                else Asked.of(world, desk.pick(30, 3)).strict
+                drawn_test_nodes(world, 20) if name == "cora"
+                else Asked.of(world, desk.pick(20, 3)).strict
             )  # fmt: skip
             some = desk.explanations(world, GraphSVX(), nodes, label="default")
             for hops in range(world.card.settings.layers):

@@ -49,7 +49,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     cells: dict[tuple[str, str], list[list[float]]] = {}
     for seed in seeds:
         world = desk.world("ba-community", seed)
-        asked = Asked.of(world, desk.pick(60, 4), desk.pick(None, 3))
+        asked = Asked.of(world, desk.pick(30, 4), desk.pick(None, 3))
         for name, method in METHODS.items():
             some = desk.explanations(world, method, asked.all, label=f"features {name}")
             if name == "Random":
