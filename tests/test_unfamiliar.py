@@ -10,6 +10,7 @@ from torch_geometric.nn import GCN, ChebConv, DirGNNConv, GCNConv, GraphConv, Me
 from torch_geometric.utils import degree, to_undirected
 
 from graphsvx import GraphSVX, explain
+from graphsvx.engine import survey as surveying
 from tests.worlds import node_truth, prediction, random_graph
 
 
@@ -96,3 +97,50 @@ def test_layers_that_remember_their_graph(filled: bool) -> None:
     assert all(layer.cached for layer in cached.convs)
     assert [layer._cached_edge_index for layer in cached.convs] == before
     torch.testing.assert_close(cached(data.x, data.edge_index), plain(data.x, data.edge_index))
+
+
+class Centred(MessagePassing):
+    """Messages without the mean over all nodes: copies in a batch disturb each other."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x - x.mean(0)) + x
+
+    def message(self, x_j):
+        return x_j
+
+
+@pytest.mark.parametrize(("name", "how"), [("chebyshev", "whole copies"), ("centred", "one call")])
+def test_unknown_layers_are_batched_where_that_changes_nothing(name: str, how: str) -> None:
+    torch.manual_seed(0)
+    model = (MODELS[name]() if name in MODELS else Net(Centred())).double().eval()
+    data = random_graph(2, nodes=8)
+    e = explain(model, data, node=1, method=GraphSVX(samples=4000))
+    assert how in str(e.certificate.fallback)
+    assert ("batch = single calls" in e.certificate.checks) == (how == "whole copies")
+    truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
+    assert e.nodes == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("wide", [3, 100])
+def test_copies_with_edges_and_features_as_players(wide: int) -> None:
+    torch.manual_seed(0)
+    model = Net(ChebConv(wide, 8, K=3), ChebConv(8, 3, K=2)).double().eval()
+    data = random_graph(2, nodes=8)
+    data.x = torch.randn(8, wide, dtype=torch.float64)
+    for method in (
+        GraphSVX(players="edges", samples=100),
+        GraphSVX(players="features", samples=60),
+        GraphSVX(indirect="mean", samples=100),
+    ):
+        quick = explain(model, data, node=1, method=method)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(surveying, "_copies_agree", lambda *_: False)
+            slow = explain(model, data, node=1, method=method)
+        assert "whole copies" in str(quick.certificate.fallback)
+        assert "one call" in str(slow.certificate.fallback)
+        assert quick.nodes == pytest.approx(slow.nodes, abs=1e-9)
+        assert quick.features == pytest.approx(slow.features, abs=1e-9)
+        torch.testing.assert_close(quick.edge_credit.values, slow.edge_credit.values)

@@ -148,7 +148,7 @@ def test_unknown_operations_fall_back_to_plain_tensors() -> None:
     model, data = OddModel().eval(), make_graph(12)
     plain = outputs(model, data, Way(2, shared=False))
     torch.testing.assert_close(outputs(model, data, Way(2, rounds=1)), plain)
-    # A layer of one's own may do anything, so it is played one call a coalition.
+    # A layer of one's own may do anything, so nothing is left out.
     assert "not known" in str(explain(model, data, node=1).certificate.fallback)
 
 

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
-from graphsvx.engine.replicas import wider_stage
+from graphsvx.engine.stages import wider_stage
 
 
 @pytest.mark.parametrize("leaves", range(60, 68))

@@ -79,6 +79,7 @@ class MixedRows(Lazy):
 KINDS.extend([MixedRows, SharedRows])
 
 _func: Any
+_WIDE = 64  # columns from which on copies of rows cost more than keeping weights in mind
 
 
 # --- SharedRows: row-wise operations -----------------------------------------------------
@@ -219,6 +220,24 @@ for _func in (*_MULTIPLY, *_ADD, *_DIVIDE, torch.sub, Tensor.sub, Tensor.__sub__
     _SHARED[_func] = _binary(_func)
 
 
+def _multiply(func: Any) -> Handler:
+    plainly = _binary(func)
+
+    def handler(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+        done = plainly(x, y, *args, **kwargs)
+        rows, factor = (x, y) if isinstance(x, SharedRows) else (y, x)
+        # A weight for each row: a copy would be as wide as the rows are.
+        if done is not NotImplemented or rows.dim() != 2 or rows.shape[1] < _WIDE or kwargs:
+            return done
+        return _scaled(_as_mixed(rows), factor)
+
+    return handler
+
+
+for _func in _MULTIPLY:
+    _SHARED[_func] = _multiply(_func)
+
+
 # --- gathering and adding up rows -----------------------------------------------------------
 
 
@@ -245,11 +264,12 @@ def _expand_as(x: Any, other: Tensor) -> Any:
 
 
 @handles(_SHARED, Tensor.new_zeros)
-def _new_zeros(x: SharedRows, *shape: Any, **kwargs: Any) -> Any:
+@handles(_MIXED, Tensor.new_zeros)
+def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if len(sizes) != 2 or x.dim() != 2 or tuple(sizes[1:]) != tuple(x.shape[1:]) or kwargs:
         return x.base.new_zeros(*shape, **kwargs)
-    none = x.index[:0]
+    none = torch.zeros(0, dtype=torch.long, device=x.device)
     return MixedRows(sizes[0], none, none, x.base.new_zeros(0), x.base)
 
 
@@ -355,6 +375,34 @@ def _mixed_add(x: Any, y: Any) -> Any:
         torch.cat([first.column, second.column + shift]),
         torch.cat([first.weight, second.weight]),
         first.base if shared else torch.cat([first.base, second.base]),
+    )
+
+
+@handles(_MIXED, torch.sub, Tensor.sub, Tensor.__sub__)
+def _mixed_sub(x: Any, y: Any) -> Any:
+    second = _as_mixed(y)
+    if second is None:
+        return NotImplemented
+    return _mixed_add(x, _scaled(second, -1))
+
+
+@handles(_MIXED, Tensor.index_select, torch.index_select)
+def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
+    """Entries of the picked rows, each as often as it is picked."""
+    if not isinstance(x, MixedRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
+        return NotImplemented
+    order = torch.argsort(x.row, stable=True)
+    count = torch.bincount(x.row, minlength=x.shape[0])
+    start = count.cumsum(0) - count
+    each = count.index_select(0, index)
+    total = int(each.sum())
+    if total > 4 * max(len(index), len(x.row)):
+        return NotImplemented  # many entries a row: summed up once they are less
+    rows = torch.repeat_interleave(torch.arange(len(index), device=index.device), each)
+    first = torch.repeat_interleave(start.index_select(0, index) - (each.cumsum(0) - each), each)
+    entry = order[first + torch.arange(total, device=index.device)]
+    return MixedRows(
+        len(index), rows, x.column.index_select(0, entry), x.weight.index_select(0, entry), x.base
     )
 
 

@@ -46,11 +46,11 @@ from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
 from graphsvx.engine.known import Known, ball, is_small, known
-from graphsvx.engine.replicas import (
-    Replicas,
+from graphsvx.engine.replicas import Replicas, Way
+from graphsvx.engine.stages import (
     Stage,
-    Way,
     around_stage,
+    copies,
     one_by_one,
     whole_stage,
     wider_stage,
@@ -210,9 +210,10 @@ def _counts_in_edges_only(model: Callable[..., object]) -> bool:
 
 
 def _survey_around(query: Query, depth: int, seed: int) -> Survey:
-    """One call a coalition on all that is near, whichever way its edges point.
+    """Coalitions on all that is near, whichever way its edges point, with nothing left out.
 
-    Right for every model with `depth` rounds of message passing, known or not.
+    Right for every model with `depth` rounds of message passing, known or not. In batches of
+    copies where these give what single calls give, one call a coalition elsewhere.
     """
     graph, centres = query.graph, query.centres
     area = fields.around(graph, centres, depth)
@@ -228,15 +229,33 @@ def _survey_around(query: Query, depth: int, seed: int) -> Survey:
     if not all(close(outputs[0], other) for other in outputs[1:]):
         return _survey_slow(query, area)
 
+    batched = _copies_agree(query, area, near, states, outputs[0])
+
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
+        if batched:
+            return copies(query.model, graph, area, near, states, query.memory)
         return one_by_one(query.model, graph, area, near, states, False)
 
+    how = "whole copies of" if batched else "one call a coalition on"
     reason = (
-        "one call a coalition on the neighbourhood: the model has layers that are not known to "
-        "pass messages along the edges only"
+        f"{how} the neighbourhood: the model has layers that are not known to pass messages "
+        "along the edges only"
     )
-    checks = ("neighbourhood = wider graph", "deterministic")
+    checks: tuple[str, ...] = ("neighbourhood = wider graph", "deterministic")
+    if batched:
+        checks = ("neighbourhood = wider graph", "batch = single calls", "deterministic")
     return Survey(area, depth, None, evaluate, checks, reason, local=False)
+
+
+def _copies_agree(
+    query: Query, area: Field, stage: Stage, states: States, alone: Tensor
+) -> bool:  # fmt: skip
+    """Whether copies in one batch give what they gave one by one."""
+    try:
+        batch = copies(query.model, query.graph, area, stage, states, 1 << 29)
+    except ModelError:
+        return False
+    return batch.shape == alone.shape and close(batch, alone)
 
 
 def _hears_only_ends(model: Callable[..., object]) -> bool:

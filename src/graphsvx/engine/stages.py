@@ -1,0 +1,179 @@
+"""Perturbed graphs without shortcuts: one call each, or plain copies side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsvx.engine.field import Field, tensor
+from graphsvx.engine.lazy import plain
+from graphsvx.engine.rows import SharedRows
+from graphsvx.engine.states import States
+from graphsvx.graph import Graph, Ids, outward
+from graphsvx.model import Model
+
+
+def one_by_one(
+    model: Model, graph: Graph, field: Field, stage: Stage, states: States, whole: bool
+) -> Tensor:
+    """The same outputs to the letter of Eq. 1-2: one call a state, nothing left out."""
+    states = replace(states, table=plain(states.table))
+    outputs = [
+        _single(model, graph, field, stage, states.take(slice(k, k + 1)), whole)
+        for k in range(len(states))
+    ]
+    return torch.stack(outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The part of the graph on which states are played one by one."""
+
+    x: Tensor
+    edge_index: Tensor
+    edges: NDArray[np.int64]
+    """Position of each edge in the user's edge_index."""
+    position: NDArray[np.int64]
+    """Where the field's nodes (without the rim) are among the stage's."""
+
+
+def whole_stage(graph: Graph, field: Field) -> Stage:
+    """Everything."""
+    return Stage(graph.x, graph.edge_index, np.arange(graph.num_edges), field.ids[: field.size])
+
+
+def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int = 64) -> Stage:
+    """The field, nodes just beyond it and others from anywhere: none of them may matter."""
+    strangers = rng.integers(0, graph.num_nodes, most // 2)
+    ring = field.ids[field.size :]
+    if len(ring) > most // 2:
+        ring = rng.choice(ring, most // 2, replace=False)
+    new = np.concatenate([ring, strangers])
+    # A hub would bring its whole neighbourhood along; the others tell as much.
+    new = new[graph.index.start[new + 1] - graph.index.start[new] <= 16]
+    inside = np.union1d(field.ids[: field.size], new)
+    edges = graph.index.edges_into(inside)
+    # Nodes that the field sends to: a model that turns edges round would hear them.
+    sent = _some_out_edges(graph, field, rng, most)
+    return _stage(graph, field, np.concatenate([edges, sent[~np.isin(sent, edges)]]), inside)
+
+
+def _some_out_edges(
+    graph: Graph, field: Field, rng: np.random.Generator, most: int, each: int = 8
+) -> Ids:
+    """A few edges out of each of some nodes of the field, hubs or not; the centres' first."""
+    centres, others = np.split(field.ids[: field.size], [field.centres])
+    if len(others) > most:
+        others = rng.choice(others, most, replace=False)
+    nodes = np.concatenate([centres, others])
+    out = outward(graph)
+    first = out.start[nodes]
+    count = np.minimum(out.start[nodes + 1] - first, each)
+    steps = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return out.order[np.repeat(first, count) + steps].astype(np.int64)
+
+
+def around_stage(graph: Graph, field: Field, area: Field) -> Stage:
+    """All edges that begin or end in a wider area around the field."""
+    inside = area.ids[: area.size]
+    edges = np.union1d(graph.index.edges_into(inside), outward(graph).edges_into(inside))
+    return _stage(graph, field, edges, inside)
+
+
+def _stage(graph: Graph, field: Field, edges: NDArray[np.int64], inside: Ids) -> Stage:
+    sources = graph.edge_index[0].cpu().numpy()[edges]
+    targets = graph.edge_index[1].cpu().numpy()[edges]
+    ids = np.unique(np.concatenate([inside, sources, targets]))
+    local = np.stack([np.searchsorted(ids, sources), np.searchsorted(ids, targets)])
+    device = graph.x.device
+    return Stage(
+        graph.x.index_select(0, tensor(ids, device)),
+        tensor(local, device),
+        edges,
+        np.searchsorted(ids, field.ids[: field.size]),
+    )
+
+
+def _single(
+    model: Model, graph: Graph, field: Field, stage: Stage, state: States, whole: bool
+) -> Tensor:
+    device = graph.x.device
+    on = np.ones(len(stage.x), dtype=bool)
+    on[stage.position] = state.on[0]
+    ends = stage.edge_index.cpu().numpy()
+    kept = on[ends[0]] & on[ends[1]]
+    for change, value in ((state.joined, True), (state.cut, False)):
+        if change is not None:
+            kept[np.isin(stage.edges, field.edges[change[0]])] = value
+    changed = np.flatnonzero(state.rows[0] != np.arange(field.size))
+    x = stage.x
+    if len(changed):
+        x = x.clone()
+        x[tensor(stage.position[changed], device)] = state.table[
+            tensor(state.rows[0][changed], device)
+        ]
+    keep = tensor(np.flatnonzero(kept), device)
+    where = tensor(stage.edges[kept], device)
+    centres = tensor(stage.position[: field.centres], device)
+    out = model(
+        x,
+        stage.edge_index[:, keep],
+        None if graph.edge_weight is None else graph.edge_weight[where],
+        None if graph.edge_attr is None else graph.edge_attr[where],
+        torch.zeros(len(x), dtype=torch.long, device=device) if whole else None,
+        centres[:, None] if model.scores_pairs else None,
+    )
+    return out if whole or model.scores_pairs else out[centres]
+
+
+def copies(
+    model: Model, graph: Graph, field: Field, stage: Stage, states: States, memory: int
+) -> Tensor:
+    """What `one_by_one` gives, by calls on many copies of the stage: nothing else is left out."""
+    width = max(16, graph.num_features)
+    step = max(1, memory // (16 * width * (len(stage.x) + stage.edge_index.shape[1])))
+    states = replace(states, table=plain(states.table))
+    parts = [
+        _copied(model, graph, field, stage, states.take(slice(first, first + step)))
+        for first in range(0, len(states), step)
+    ]
+    return torch.cat(parts)
+
+
+def _copied(model: Model, graph: Graph, field: Field, stage: Stage, states: States) -> Tensor:
+    device, count, size = graph.x.device, len(states), len(stage.x)
+    on = np.ones((count, size), dtype=bool)
+    on[:, stage.position] = states.on
+    ends = stage.edge_index.cpu().numpy()
+    kept = on[:, ends[0]] & on[:, ends[1]]
+    if states.joined is not None or states.cut is not None:
+        order = np.argsort(stage.edges)
+        place = order[np.searchsorted(stage.edges, field.edges, sorter=order)]
+        if states.joined is not None:
+            kept[:, place] |= states.joined
+        if states.cut is not None:
+            kept[:, place] &= ~states.cut
+    copy, edge = np.nonzero(kept)
+    rows = np.tile(np.arange(size), (count, 1))
+    own = states.rows == np.arange(field.size)
+    rows[:, stage.position] = np.where(own, stage.position, size + states.rows)
+    index = tensor(rows.reshape(-1), device)
+    weight, attr = graph.edge_weight, graph.edge_attr
+    where = tensor(stage.edges[edge], device)
+    start = np.arange(count)[:, None] * size
+    centres = tensor((start + stage.position[: field.centres]).reshape(-1), device)
+    out = model(
+        SharedRows(torch.cat([stage.x, states.table]), index),
+        tensor(ends[:, edge] + copy * size, device),
+        None if weight is None else weight[where],
+        None if attr is None else attr[where],
+        None,
+        centres.reshape(count, -1).t() if model.scores_pairs else None,
+    )
+    if model.scores_pairs:
+        return plain(out)[:, None, :]
+    return plain(out).index_select(0, centres).reshape(count, field.centres, -1)
