@@ -136,7 +136,10 @@ class Tally:
         self._kept: dict[tuple[str, str, str], dict[int, list[Outcome]]] = {}
 
     def add(self, key: tuple[str, str, str], seed: int, outcomes: Iterable[Outcome]) -> None:
-        """Keep what a method did on the nodes of one seed."""
+        """Keep what a method did on the nodes of one seed; nothing is as if it had not come."""
+        outcomes = list(outcomes)
+        if not outcomes:
+            return
         self._kept.setdefault(key, {}).setdefault(seed, []).extend(outcomes)
 
     def groups(self, *key: str) -> list[list[Outcome]]:

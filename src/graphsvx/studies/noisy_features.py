@@ -325,7 +325,9 @@ def _deaf(found: Found, here: Sequence[Place]) -> list[Part]:
 
 def _around(found: Found, here: Sequence[Place]) -> list[Part]:
     where = [place for place in here if found.around.methods(*place)]
-    names = found.around.methods(*where[0]) if where else []
+    if not where:
+        return ["## Features of the neighbourhood\n\nNot measured: see the failures below."]
+    names = found.around.methods(*where[0])
     note = "; ".join(
         f"{place_title(p)}: GraphSVX {percent(found.around.share(*p, AROUND[1]).mean)}, chance "
         f"{percent(found.around.base(*p, AROUND[1]).mean)}"
