@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import isnan
 
 from graphsvx.masks import Auto, Mask, SmarterSeparate
-from graphsvx.methods import GraphSVX
 from graphsvx.studies import scoring
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
@@ -40,8 +39,14 @@ class Found:
 
     def estimate(self, key: Key, what: str) -> Estimate:
         """Mean over nodes and seeds; errors as medians over nodes."""
-        groups = [[float(getattr(one, what)) for one in seed] for seed in self.scores[key]]
+        made = self.scores.get(key, [])
+        groups = [[float(getattr(one, what)) for one in seed] for seed in made]
         return (scoring.middle if what == "error" else Estimate.of)(groups)
+
+    @property
+    def most(self) -> int:
+        """The largest number of samples that was tried."""
+        return max(count for who, count in self.scores if who == SMARTER)
 
     def change(self, before: Key, after: Key, what: str = "paper") -> Estimate:
         """How much a figure grows from one setting to another, on the same nodes."""
@@ -87,15 +92,14 @@ def halves(found: Found, key: Key) -> tuple[Estimate, Estimate]:
 def measure(desk: Desk, dataset: str, plan: Plan, steps: Steps, *, letter: bool = False) -> Found:
     """Explain the same nodes with every budget and every S, and score them.
 
-    `letter`: in the paper's own game, whatever was chosen for the data set.
+    `letter`: in the paper's own game, with the indirect effect.
     """
-    found, chosen = Found(), plan.choice(dataset)
+    found, chosen = Found(), plan.letter(dataset) if letter else plan.choice(dataset)
     method = chosen.method
-    if letter:
-        method = GraphSVX.paper(dataset, samples=method.samples)
-        chosen = replace(chosen, method=method)
     ways: dict[Key, tuple[Mask, int]] = {}
-    for count in steps.samples:
+    # A reference has to have far more calls than what it judges.
+    most = scoring.REFERENCE * method.samples // 2
+    for count in [n for n in steps.samples if n <= most]:
         ways[SMARTER, count] = (method.mask, count)
         ways[OURS, count] = (Auto(), count)
     for order in steps.orders:

@@ -92,7 +92,7 @@ def effort_of(desk: Desk) -> Effort:
     """All sets and seeds; one small set for a quick look."""
     if desk.quick:
         return Effort(Plan(("tree-cycles",), (0,), 2, 2, divisor=10), 1, 1, epochs=3)
-    return Effort(Plan(NODE_SETS))
+    return Effort(Plan(NODE_SETS, strict=20))
 
 
 def measure(desk: Desk, dataset: str, effort: Effort) -> Found:
