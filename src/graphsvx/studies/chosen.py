@@ -49,9 +49,30 @@ class Choice:
     by: Ranking = "value"
 
 
-_PAPER: dict[str, Choice] = {name: Choice(GraphSVX.paper(name)) for name in TRUTH_SETS}
-_DEFAULT: dict[str, Choice] = {name: Choice(GraphSVX()) for name in TRUTH_SETS}
-_EDGES: dict[str, Choice] = {name: Choice(GraphSVX(players="edges")) for name in TRUTH_SETS}
+_PAPER: dict[str, Choice] = {
+    "ba-shapes": Choice(GraphSVX.paper("ba-shapes", hops=2)),
+    "ba-community": Choice(GraphSVX.paper("ba-community", hops=2, indirect=False)),
+    "tree-cycles": Choice(GraphSVX.paper("tree-cycles", indirect=False), "log_odds"),
+    "tree-grid": Choice(GraphSVX.paper("tree-grid", indirect=False)),
+    "ba-2motifs": Choice(GraphSVX.paper("ba-2motifs")),
+    "mutag": Choice(GraphSVX.paper("mutag")),
+}
+_DEFAULT: dict[str, Choice] = {
+    "ba-shapes": Choice(GraphSVX(hops=2)),
+    "ba-community": Choice(GraphSVX(hops=2)),
+    "tree-cycles": Choice(GraphSVX(), "log_odds"),
+    "tree-grid": Choice(GraphSVX()),
+    "ba-2motifs": Choice(GraphSVX()),
+    "mutag": Choice(GraphSVX()),
+}
+_EDGES: dict[str, Choice] = {
+    "ba-shapes": Choice(GraphSVX(players="edges", hops=2), "log_odds", "absolute"),
+    "ba-community": Choice(GraphSVX(players="edges", hops=2), by="absolute"),
+    "tree-cycles": Choice(GraphSVX(players="edges")),
+    "tree-grid": Choice(GraphSVX(players="edges")),
+    "ba-2motifs": Choice(GraphSVX(players="edges")),
+    "mutag": Choice(GraphSVX(players="edges")),
+}
 _ALL: dict[Kind, dict[str, Choice]] = {"paper": _PAPER, "default": _DEFAULT, "edges": _EDGES}
 
 
