@@ -136,53 +136,81 @@ def one_by_one(task: Task) -> dict[int | str, float]:
     return task.credit(values)
 
 
-@torch.no_grad()
 def replicated(task: Task, depth: int, room: int = 256 * 2**20) -> dict[int | str, float]:
-    """Batches of copies of the neighbourhood, each with all of its features.
+    """Batches of copies of the neighbourhood, each with all of its features."""
+    batches = Batches.of(task.model, task.graph, task.node, task.nodes, depth, room)
+    features = torch.from_numpy(task.features)
+    values = {}
+    for side, rows in task.coalitions():
+        given = torch.from_numpy(rows)
+        if side == "features":
+            own = torch.where(given, task.graph.x[task.node, features], task.mean[features])
+            out = batches(torch.zeros(len(rows), len(task.nodes), dtype=torch.bool), features, own)
+        else:
+            out = batches(given)
+        values[side] = out.softmax(-1)[:, task.target]
+    return task.credit(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Perturbed copies of a neighbourhood as one graph, as it is usually written for PyG.
 
     Nodes beyond the neighbourhood, which a GCN counts, are not copied: one set serves a batch.
     """
-    graph = task.graph
-    inside, _, place, _ = k_hop_subgraph(task.node, depth, graph.edge_index,
-                                         num_nodes=graph.num_nodes)  # fmt: skip
-    member = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    member[inside] = True
-    edges = graph.edge_index[:, member[graph.edge_index[1]]]
-    beyond = edges[0][~member[edges[0]]].unique()
-    size = len(inside)
-    local = torch.full((graph.num_nodes,), -1)
-    local[inside] = torch.arange(size)
-    local[beyond] = torch.arange(len(beyond)) + size
-    source, target = local[edges[0]], local[edges[1]]
-    near = source < size
-    own, centre = graph.x[inside], int(place)
-    players, features = local[torch.from_numpy(task.nodes)], torch.from_numpy(task.features)
-    step = max(1, room // (own.numel() * own.element_size()))
-    values = {}
-    for side, rows in task.coalitions():
-        scores = []
-        for chunk in torch.from_numpy(rows).split(step):
+
+    model: nn.Module
+    own: Tensor
+    beyond: Tensor
+    source: Tensor
+    target: Tensor
+    centre: int
+    players: Tensor
+    step: int
+
+    @staticmethod
+    def of(
+        model: nn.Module, graph: Data, node: int, nodes: np.ndarray, depth: int,
+        room: int = 256 * 2**20,
+    ) -> Batches:  # fmt: skip
+        inside, _, place, _ = k_hop_subgraph(node, depth, graph.edge_index,
+                                             num_nodes=graph.num_nodes)  # fmt: skip
+        member = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        member[inside] = True
+        edges = graph.edge_index[:, member[graph.edge_index[1]]]
+        beyond = edges[0][~member[edges[0]]].unique()
+        size = len(inside)
+        local = torch.full((graph.num_nodes,), -1)
+        local[inside] = torch.arange(size)
+        local[beyond] = torch.arange(len(beyond)) + size
+        own = graph.x[inside]
+        return Batches(
+            model, own, graph.x[beyond], local[edges[0]], local[edges[1]], int(place),
+            local[torch.from_numpy(nodes)], max(1, room // (own.numel() * own.element_size())),
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def __call__(
+        self, rows: Tensor, columns: Tensor | None = None, vectors: Tensor | None = None
+    ) -> Tensor:
+        """Outputs at the explained node; `vectors` replace some of its own features."""
+        size, near = len(self.own), self.source < len(self.own)
+        outputs = []
+        for first in range(0, len(rows), self.step):
+            chunk = rows[first : first + self.step]
             count = len(chunk)
-            x = own.repeat(count, 1)
-            on = torch.ones(count, size + len(beyond), dtype=torch.bool)
-            if side == "features":
-                at = torch.arange(count) * size + centre
-                x[at[:, None], features] = torch.where(
-                    chunk, own[centre, features], task.mean[features]
-                )
-                on[:, players] = False
-            else:
-                on[:, players] = chunk
-            kept = on[:, source] & on[:, target]
-            copy, edge = kept.nonzero(as_tuple=True)
-            start = torch.where(near[edge], source[edge] + copy * size,
-                                source[edge] - size + count * size)  # fmt: skip
-            ends = torch.stack([start, target[edge] + copy * size])
-            out = task.model(torch.cat([x, graph.x[beyond]]), ends)
-            picked = out[torch.arange(count) * size + centre]
-            scores.append(picked.softmax(-1)[:, task.target])
-        values[side] = torch.cat(scores)
-    return task.credit(values)
+            x = self.own.repeat(count, 1)
+            at = torch.arange(count) * size + self.centre
+            if columns is not None and vectors is not None:
+                x[at[:, None], columns] = vectors[first : first + self.step]
+            on = torch.ones(count, size + len(self.beyond), dtype=torch.bool)
+            on[:, self.players] = chunk
+            copy, edge = (on[:, self.source] & on[:, self.target]).nonzero(as_tuple=True)
+            start = torch.where(near[edge], self.source[edge] + copy * size,
+                                self.source[edge] - size + count * size)  # fmt: skip
+            ends = torch.stack([start, self.target[edge] + copy * size])
+            outputs.append(self.model(torch.cat([x, self.beyond]), ends)[at])
+        return torch.cat(outputs)
 
 
 def brute_force(model: nn.Module, graph: Data, node: int, depth: int) -> dict[int | str, float]:
@@ -207,15 +235,42 @@ def gnn_explainer(model: nn.Module, graph: Data, node: int) -> Tensor:
 
 
 def kernel_shap(game: Any, target: int, samples: int) -> np.ndarray:
-    """`shap.KernelExplainer` on the same game, its own sampling and regression."""
-    import shap  # noqa: PLC0415  (slow to import)
+    """`shap.KernelExplainer`, its own sampling and regression, the game played by our engine."""
 
     def value(z: np.ndarray) -> np.ndarray:
         with torch.no_grad():
             return game.values(game.states(z > 0.5))[:, target].numpy()
 
-    explainer = shap.KernelExplainer(value, np.zeros((1, game.players)))
-    found = explainer.shap_values(
-        np.ones((1, game.players)), nsamples=samples, l1_reg=False, silent=True
-    )
+    return _kernel_shap(value, game.players, samples)
+
+
+def plain_kernel_shap(
+    model: nn.Module, graph: Data, node: int, samples: int, depth: int
+) -> np.ndarray:
+    """The same, the game played as a user of shap would write it: plain batches of copies."""
+    with torch.no_grad():
+        target = int(model(graph.x, graph.edge_index)[node].argmax())
+    inside = k_hop_subgraph(node, depth, graph.edge_index, num_nodes=graph.num_nodes)[0]
+    hops = [k_hop_subgraph(node, hop, graph.edge_index, num_nodes=graph.num_nodes)[0]
+            for hop in range(depth)]  # fmt: skip
+    # In the order of our explanations: by hops, then by id.
+    rank = torch.full((graph.num_nodes,), depth)
+    for hop in reversed(range(depth)):
+        rank[hops[hop]] = hop
+    players = inside[rank[inside].argsort(stable=True)][1:].numpy()
+    batches = Batches.of(model, graph, node, players, depth)
+
+    def value(z: np.ndarray) -> np.ndarray:
+        found: np.ndarray = batches(torch.from_numpy(z > 0.5)).softmax(-1)[:, target].numpy()
+        return found
+
+    return _kernel_shap(value, len(players), samples)
+
+
+def _kernel_shap(value: Any, players: int, samples: int) -> np.ndarray:
+    import shap  # noqa: PLC0415  (slow to import)
+
+    explainer = shap.KernelExplainer(value, np.zeros((1, players)))
+    found = explainer.shap_values(np.ones((1, players)), nsamples=samples, l1_reg=False,
+                                  silent=True)  # fmt: skip
     return np.asarray(found)[0]

@@ -32,6 +32,24 @@ def _short(line: dict[str, Any]) -> str:
     return f"- {line['contender']}, {line['where']}: {_ratio(line)}, wanted {line['wanted']}.\n"
 
 
+def _parts(worlds: list[dict[str, Any]]) -> str:
+    """Milliseconds by part and world."""
+    parts = list(worlds[0]["parts"])
+    rows = [
+        "Milliseconds of an explanation by default, each part without the parts within it "
+        "(medians over nodes of medians over repeats, so that they need not add up): the field; "
+        "run-time checks; coalitions chosen; coalitions turned into distinct perturbed graphs; "
+        "batches of these built; the model on them, as the engine runs it; the regression; the "
+        "record; the rest. Last: the model alone on the same batches in plain PyG.\n\n",
+        f"| | {' | '.join(parts)} | all | plain PyG model |\n", "|---" * (len(parts) + 3) + "|\n",
+    ]  # fmt: skip
+    for world in worlds:
+        cells = [f"{1e3 * world['parts'][part]:.2f}" for part in parts]
+        cells += [f"{1e3 * world['total']:.1f}", f"{1e3 * world['plain']:.1f}"]
+        rows.append(f"| {world['where']} | {' | '.join(cells)} |\n")
+    return "".join(rows)
+
+
 def error_table(errors: dict[str, dict[str, dict[str, float]]]) -> str:
     """Median relative squared errors; the lowest of each budget in bold."""
     budgets = list(next(iter(errors.values())))
@@ -64,12 +82,24 @@ def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         f"A hub with {hub['leaves']:,} neighbours: the peak resident set grows by "
         f"{hub['MiB']:.0f} MiB (the setting allows {hub['allowed MiB']}), "
         f"in {hub['seconds']:.1f} s.\n",
+        "\n## Where the time goes\n\n", _parts(result["parts"]),
         "\n## Where it falls short\n\n",
         *(map(_short, missed) if missed else ["Nowhere in this run.\n"]),
     ]  # fmt: skip
     _write(folder / "speed.md", "".join(text))
     _write(folder / "speed.json", json.dumps({"machine": machine, **result}, indent=1) + "\n")
     _plot_speed(result["lines"], folder / "speed.png")
+
+
+def _verdict(sizes: dict[str, dict[str, dict[str, float]]]) -> str:
+    ours, *others = [row for name, row in sizes.items() if not name.endswith("WLS")]
+    wins = [sum(row[b]["median"] < ours[b]["median"] for b in ours) for row in others]
+    if max(wins) == len(ours):
+        return "\nAnother way is better at every budget.\n"
+    return (
+        f"\nNeither of the others is better at every budget (at {wins[0]} and {wins[1]} of "
+        f"{len(ours)}), so the kernel's mass stays.\n"
+    )
 
 
 def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -> None:
@@ -88,7 +118,13 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         f"pairs its parts see was set on the first 8 games of each source, which are left out "
         f"here.\n\n",
         error_table(result["errors"]),
-        "\n![Error against calls](error.png)\n",
+        "\n![Error against calls](error.png)\n\n## How sizes are drawn\n\n",
+        f"Coalitions are drawn with sizes by their kernel mass, 1 / (s (M - s)). Leverage-score "
+        f"sampling draws all sizes alike; the square root of the mass is in between. The same "
+        f"estimator with each, on the first {result['tuned on']} games of each source (tuned on, "
+        f"not those above), 3 seeds:\n\n",
+        error_table(result["sizes"]),
+        _verdict(result["sizes"]),
     ]  # fmt: skip
     _write(folder / "error.md", "".join(text))
     _write(folder / "error.json", json.dumps({"machine": machine, **result}, indent=1) + "\n")

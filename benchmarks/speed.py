@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,11 @@ import torch
 import graphsvx
 from benchmarks import contenders, worlds
 from benchmarks.contenders import Task
+from benchmarks.shares import Shares, shares
 from benchmarks.timing import take_turns
-from graphsvx import GraphSVX, methods
+from graphsvx import GraphSVX
+from graphsvx.engine import survey as surveying
 from graphsvx.explain import WLS, Regression, Smooth
-from graphsvx.model import Model
 from graphsvx.players import Sides
 
 
@@ -197,12 +199,13 @@ def _reference_error(here: worlds.World, node: int, e: Any, plan: Plan) -> float
 
 
 def kernel_explainer(plan: Plan) -> list[Line]:
-    """`shap.KernelExplainer` on our own (fast) game against all of ours."""
+    """`shap.KernelExplainer` on our own (fast) game and on plain batches, against all of ours."""
     here = worlds.world("cora", "gcn")
     samples = int(1000 * plan.scale)
     ways = {"WLS": WLS(), "default": Smooth()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    errors: dict[str, list[float]] = {name: [] for name in ("theirs", *ways)}
+    plainly: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    errors: dict[str, list[float]] = {name: [] for name in ("theirs", "plain", *ways)}
     equal: list[tuple[float, float]] = []
     needed: list[int] = []
     reached = 0
@@ -217,8 +220,11 @@ def kernel_explainer(plan: Plan) -> list[Line]:
             e = graphsvx.explain(here.model, here.graph, node=node, method=method)
             return e.node_values.numpy()
 
+        def plain(node: int = node) -> np.ndarray:
+            return contenders.plain_kernel_shap(here.model, here.graph, node, samples, depth=2)
+
         runs = {"theirs": theirs, **{name: partial(ours, how) for name, how in ways.items()}}
-        laps = take_turns(runs, plan.repeats)
+        laps = take_turns({**runs, "plain": plain}, plan.repeats, frozenset({"plain"}))
         best = ours(Smooth(), 20 * samples)
         for name, lap in laps.items():
             if lap.result.shape != best.shape:
@@ -226,6 +232,7 @@ def kernel_explainer(plan: Plan) -> list[Line]:
             errors[name].append(((lap.result - best) ** 2).sum() / (best**2).sum())
         for name in ways:
             times[name].append((laps["theirs"].median, laps[name].median))
+            plainly[name].append((laps["plain"].median, laps[name].median))
         # As many calls as they need for our default's error, or 16 times ours.
         goal = max(errors["default"][-1], 1e-12)
         for factor in (1, 2, 4, 8, 16):
@@ -240,12 +247,15 @@ def kernel_explainer(plan: Plan) -> list[Line]:
     lost = {name: median(some) for name, some in errors.items()}
     where = f"cora gcn nodes, {samples}"
     return [
-        _line("shap.KernelExplainer, same game", f"{where}, {name}", times[name], 3,
-              f"to the reference: ours {lost[name]:.0e}, theirs {lost['theirs']:.0e} "
+        _line(f"shap.KernelExplainer, same game, {how}", f"{where}, {name}", some[name], 3,
+              f"to the reference: ours {lost[name]:.0e}, theirs {lost[key]:.0e} "
               f"(median relative squared)")
+        for how, some, key in (("played by plain PyG batches", plainly, "plain"),
+                               ("played by our engine", times, "theirs"))
         for name in ways
     ] + [
-        _line("shap.KernelExplainer, until its error is ours", f"{where}, default", equal, 3,
+        _line("shap.KernelExplainer on our engine, until its error is ours", f"{where}, default",
+              equal, 3,
               f"theirs got there on {reached} of {len(equal)} nodes, with at most 16x the calls "
               f"(median {median(needed):g})")
     ]  # fmt: skip
@@ -276,61 +286,38 @@ def graph_size(plan: Plan) -> Line:
     )  # fmt: skip
 
 
-@dataclass
-class _Clock:
-    """Seconds in the model, split into checks and batches."""
+def forward_share(plan: Plan, name: str, model: str | None) -> tuple[list[Line], Shares]:
+    """All of an explanation against the model's own time; where the rest goes."""
+    found = shares(name, model, plan.nodes, plan.repeats, int(1000 * plan.scale))
+    check = f"checks: {100 * found.checks:.0f} % of the time"
+    where = f"{found.where}, default"
+    lines = [
+        Line("end to end against bare forward passes", where, found.total, found.parts["model"],
+             found.ratio, "at most 1.3x", found.ratio <= 1.3, check, found.nodes),
+        Line("end to end against the same batches in plain PyG", where, found.total, found.plain,
+             found.plain_ratio, "at most 1.3x", found.plain_ratio <= 1.3, check, found.nodes),
+    ]  # fmt: skip
+    return lines, found
 
-    checks: float = 0.0
-    batches: float = 0.0
-    survey: float = 0.0
-    checking: bool = False
 
-
-def forward_share(plan: Plan, name: str, model: str | None) -> tuple[Line, float]:
-    """All of an explanation against the model's own time on its batches; the checks' share."""
-    here = worlds.world(name, model)
+def unknown_layers(plan: Plan) -> Line:
+    """A layer that the engine does not know: copies in batches against one call a coalition."""
+    here = worlds.world("cora", "gcn")
+    model = worlds.chebyshev(here.graph.num_features, 7)
     method = GraphSVX(samples=int(1000 * plan.scale))
-    plain_call, plain_survey = Model.__call__, methods.survey
-    times, shares = [], []
-    for node in here.eligible[: plan.nodes].tolist():
-        graphsvx.explain(here.model, here.graph, node=node, method=method)
-        found = []
-        for _ in range(plan.repeats):
-            clock = _Clock()
+    times, far = [], 0.0
+    for node in here.eligible[: plan.slow_nodes].tolist():
 
-            def call(self: Model, *args: Any, clock: _Clock = clock, **kwargs: Any) -> Any:
-                start = time.process_time()
-                out = plain_call(self, *args, **kwargs)
-                spent = time.process_time() - start
-                if clock.checking:
-                    clock.checks += spent
-                else:
-                    clock.batches += spent
-                return out
+        def run(batched: bool, node: int = node) -> Any:
+            change = mock.patch.object(surveying, "_copies_agree", return_value=False)
+            with nullcontext() if batched else change:
+                return graphsvx.explain(model, here.graph, node=node, method=method)
 
-            def look(*args: Any, clock: _Clock = clock, **kwargs: Any) -> Any:
-                clock.checking, start = True, time.process_time()
-                out = plain_survey(*args, **kwargs)
-                clock.survey += time.process_time() - start
-                clock.checking = False
-                return out
-
-            with mock.patch.object(Model, "__call__", call), \
-                    mock.patch.object(methods, "survey", look):  # fmt: skip
-                start = time.process_time()
-                graphsvx.explain(here.model, here.graph, node=node, method=method)
-                total = time.process_time() - start
-            found.append((total, clock.batches, clock.survey))
-        total, batches, checks = (median(column) for column in zip(*found, strict=True))
-        times.append((total, batches))
-        shares.append(checks / total)
-    ratio = median(total / batches for total, batches in times)
-    line = Line(
-        "end to end against bare forward passes", f"{here.name}, default",
-        median(t for t, _ in times), median(b for _, b in times), ratio, "at most 1.3x",
-        ratio <= 1.3, f"field and checks: {100 * median(shares):.0f} % of the time", len(times),
-    )  # fmt: skip
-    return line, median(shares)
+        laps = take_turns({"theirs": partial(run, False), "ours": partial(run, True)}, 1)
+        far = max(far, _far(laps["ours"].result.nodes, laps["theirs"].result.nodes))
+        times.append((laps["theirs"].median, laps["ours"].median))
+    return _line("one call a coalition on the neighbourhood", "cora, untrained ChebConv, default",
+                 times, 1, f"same credit to {far:.0e}")  # fmt: skip
 
 
 def hub_memory(plan: Plan) -> dict[str, float]:
@@ -379,19 +366,20 @@ def measure(plan: Plan) -> dict[str, Any]:
     torch.set_num_threads(1)
     try:
         lines = [*same_rows(plan), *learned_masks(plan), *kernel_explainer(plan), graph_size(plan)]
-        shares = {}
+        lines.append(unknown_layers(plan))
+        parts = []
         for name, model in (
             ("cora", "gcn"),
             ("cora", "gat"),
             ("ba-shapes", None),
             ("tree-grid", None),
         ):
-            line, share = forward_share(plan, name, model)
-            lines.append(line)
-            shares[line.where] = share
+            more, found = forward_share(plan, name, model)
+            lines += more
+            parts.append(asdict(found))
         return {
             "lines": [line.to_json() for line in lines],
-            "checks": shares,
+            "parts": parts,
             "hub": hub_memory(plan),
         }
     finally:

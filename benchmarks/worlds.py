@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN
+from torch_geometric.nn import GCN, ChebConv
 
 import graphsvx
 from graphsvx import GraphSVX, zoo
@@ -135,6 +135,23 @@ def padded(nodes: int, seed: int = 0) -> tuple[nn.Module, Data]:
     x[:400] = torch.from_numpy(np.random.default_rng(1).normal(size=(400, 16)).astype(np.float32))
     torch.manual_seed(0)
     return GCN(16, 16, 2, 4).eval(), Data(x=x, edge_index=torch.from_numpy(ends))
+
+
+class _Chebyshev(nn.Module):
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first = ChebConv(features, 16, K=2)
+        self.second = ChebConv(16, classes, K=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        found: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
+        return found
+
+
+def chebyshev(features: int, classes: int) -> nn.Module:
+    """An untrained model of layers that the engine does not know."""
+    torch.manual_seed(0)
+    return _Chebyshev(features, classes).eval()
 
 
 def hub(leaves: int) -> tuple[nn.Module, Data]:

@@ -1,0 +1,135 @@
+"""Where the time of an explanation goes, and how much of it is the model's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import torch
+
+import graphsvx
+from benchmarks import worlds
+from graphsvx import GraphSVX, methods, playing
+from graphsvx.engine import field as fields
+from graphsvx.engine.replicas import Replicas
+from graphsvx.engine.survey import Survey
+from graphsvx.game import GraphGame
+from graphsvx.masks import Auto
+from graphsvx.model import Model
+
+PARTS = ("field", "checks", "masks", "states", "batches", "model", "fit", "record", "rest")
+"""Receptive field; run-time checks; coalitions chosen; turned into canonical states; batches
+built; the model on them; the regression; the result; the rest (questions checked, scores read)."""
+
+
+@dataclass
+class Stopwatch:
+    """Seconds of each part, without those of the parts within it."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    _open: list[float] = field(default_factory=list)
+
+    def timed(self, part: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self._open.append(0.0)
+            start = time.process_time()
+            try:
+                return run(*args, **kwargs)
+            finally:
+                spent = time.process_time() - start
+                inner = self._open.pop()
+                self.seconds[part] = self.seconds.get(part, 0.0) + spent - inner
+                if self._open:
+                    self._open[-1] += spent
+
+        return wrapped
+
+
+@contextmanager
+def watched() -> Iterator[Stopwatch]:
+    """Within it, the parts of every explanation are timed."""
+    watch = Stopwatch()
+    with ExitStack() as stack:
+        for place, name, part in (
+            (fields, "cut", "field"), (methods, "promised", "checks"),
+            (methods, "survey", "checks"), (Survey, "kept", "checks"), (Auto, "__call__", "masks"),
+            (GraphGame, "states", "states"), (Replicas, "__call__", "batches"),
+            (Model, "__call__", "model"), (methods, "fit_all", "fit"),
+            (playing, "fit_all", "fit"), (GraphSVX, "_explanation", "record"),
+        ):  # fmt: skip
+            timed = watch.timed(part, getattr(place, name))
+            stack.enter_context(mock.patch.object(place, name, timed))
+        yield watch
+
+
+@dataclass(frozen=True)
+class Shares:
+    """One world: medians over nodes and repeats, in seconds."""
+
+    where: str
+    total: float
+    parts: dict[str, float]
+    ratio: float
+    """Median over nodes of all of the time over the model's own in it."""
+    plain: float
+    """The model alone on the same distinct perturbed graphs, as plain PyG batches."""
+    plain_ratio: float
+    checks: float
+    """Median share of the checks."""
+    nodes: int
+
+
+def shares(name: str, model: str | None, nodes: int, repeats: int, samples: int) -> Shares:
+    """Explanations as they come, taken apart."""
+    here = worlds.world(name, model)
+    method = GraphSVX(samples=samples)
+    totals, parts, bare = [], [], []
+    for node in here.eligible[:nodes].tolist():
+        batches: list[tuple[Replicas, Any, Any]] = []
+        own = Replicas.__call__
+
+        def seen(
+            self: Replicas, states: Any, hops: Any, batches: Any = batches, own: Any = own
+        ) -> Any:  # fmt: skip
+            batches.append((self, states, hops))
+            return own(self, states, hops)
+
+        graphsvx.explain(here.model, here.graph, node=node, method=method)
+        with mock.patch.object(Replicas, "__call__", seen):
+            graphsvx.explain(here.model, here.graph, node=node, method=method)
+        found = [_taken_apart(here, node, method) for _ in range(repeats)]
+        totals.append(median(sum(one.values()) for one in found))
+        parts.append({part: median(one[part] for one in found) for part in PARTS})
+        bare.append(median(_plainly(batches) for _ in range(repeats)))
+    return Shares(
+        where=here.name,
+        total=median(totals),
+        parts={part: median(one[part] for one in parts) for part in PARTS},
+        ratio=median(t / p["model"] for t, p in zip(totals, parts, strict=True)),
+        plain=median(bare),
+        plain_ratio=median(t / b for t, b in zip(totals, bare, strict=True)),
+        checks=median(p["checks"] / t for t, p in zip(totals, parts, strict=True)),
+        nodes=len(totals),
+    )
+
+
+def _taken_apart(here: worlds.World, node: int, method: GraphSVX) -> dict[str, float]:
+    with watched() as watch:
+        run = watch.timed("rest", graphsvx.explain)
+        run(here.model, here.graph, node=node, method=method)
+    return {part: watch.seconds.get(part, 0.0) for part in PARTS}
+
+
+@torch.no_grad()
+def _plainly(batches: list[tuple[Replicas, Any, Any]]) -> float:
+    """Seconds of the model on the same states, features copied and nothing else left out."""
+    with watched() as watch:
+        for batch, states, hops in batches:
+            way = replace(batch.way, rounds=None, shared=False, lean=False)
+            replace(batch, way=way)(states, hops)
+    return watch.seconds["model"]
