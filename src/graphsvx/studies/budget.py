@@ -312,8 +312,9 @@ def headline(found: dict[str, Found], steps: Steps) -> str:
         f"{told.estimate((ALL, 0), 'paper').mean:.2f} (paper: {paper}): from {few:,} to "
         f"{told.most:,} samples accuracy {more}, from there to all coalitions it {every}. S = "
         f"{high} in place of {low} helps measurably on {len(helped)} of {len(found)} sets"
-        f"{_in_brackets(helped)} (paper: on the tree sets). With the most samples the relative squared "
-        f"error is, SmarterSeparate against ours, {errors} ({', '.join(TITLES[n] for n in found)})."
+        f"{_in_brackets(helped)} (paper: on the tree sets). With the most samples the relative "
+        f"squared error is, SmarterSeparate against ours, {errors} "
+        f"({', '.join(TITLES[n] for n in found)})."
     )
 
 
