@@ -55,15 +55,15 @@ _PAPER: dict[str, Choice] = {
     "tree-cycles": Choice(GraphSVX.paper("tree-cycles", indirect=False), "log_odds"),
     "tree-grid": Choice(GraphSVX.paper("tree-grid", indirect=False)),
     "ba-2motifs": Choice(GraphSVX.paper("ba-2motifs")),
-    "mutag": Choice(GraphSVX.paper("mutag")),
+    "mutag": Choice(GraphSVX.paper("mutag", erase=True)),
 }
 _DEFAULT: dict[str, Choice] = {
     "ba-shapes": Choice(GraphSVX(hops=2)),
     "ba-community": Choice(GraphSVX(hops=2)),
     "tree-cycles": Choice(GraphSVX(), "log_odds"),
     "tree-grid": Choice(GraphSVX()),
-    "ba-2motifs": Choice(GraphSVX()),
-    "mutag": Choice(GraphSVX()),
+    "ba-2motifs": Choice(GraphSVX(), "log_odds"),
+    "mutag": Choice(GraphSVX(erase=True)),
 }
 _EDGES: dict[str, Choice] = {
     "ba-shapes": Choice(GraphSVX(players="edges", hops=2), "log_odds", "absolute"),
