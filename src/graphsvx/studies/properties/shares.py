@@ -98,7 +98,8 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
         lambda: _draw(shown),
     )  # fmt: skip
     sentence = _sentence(found, sets)
-    return Told((table, picture), sentence, f"{sentence[:1].lower()}{sentence[1:-1]}")
+    whole = sentence + _besides(found, sets)
+    return Told((table, picture), whole, f"{sentence[:1].lower()}{sentence[1:-1]}")
 
 
 def _sentence(found: dict[tuple[str, str], list[list[Split]]], sets: Sequence[str]) -> str:
@@ -108,6 +109,18 @@ def _sentence(found: dict[tuple[str, str], list[list[Split]]], sets: Sequence[st
         paper = f" (paper: {100 * PAPER[name]:.0f} %)" if name in PAPER else ""
         said.append(f"{100 * own.mean:.0f} % on {TITLES[name]}{paper}")
     return f"The motif carries {', '.join(said)} of the explainable part."
+
+
+def _besides(found: dict[tuple[str, str], list[list[Split]]], sets: Sequence[str]) -> str:
+    """Where the paper sees the rest: features, and motifs of the other community."""
+    if "ba-community" not in sets:
+        return ""
+    over = found[EXPLAINERS[0], "ba-community"]
+    rest = [f"{part} {100 * share(over, part).mean:.0f} %" for part in PARTS[1:]]
+    return (
+        f" On BA-Community the paper names features and other motifs as what else matters; here "
+        f"they have: {', '.join(rest)}."
+    )
 
 
 def _draw(shown: dict[str, dict[str, float]]) -> Any:

@@ -66,7 +66,7 @@ def variance(values: Sequence[float]) -> float:
 def likeness(group: Sequence[Seen]) -> float:
     """Mean correlation between the credits of two explanations, place by place of the motif.
 
-    0 on average for random credit; pairs in which one is the same everywhere do not count.
+    0 on average for random credit of players that the model sees; pairs in which one is the same everywhere do not count.
     """
     found = []
     for a, b in combinations(group, 2):
@@ -150,8 +150,9 @@ def _credit(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequence
                         for what in ("correlation", "variance"))),
         tuple(rows),
         note="*Correlation*: of the credits of two explained nodes in the same place of their "
-        "motifs, place by place; mean over pairs; 0 for random credit. *Variance* of the credit "
-        "of a place, in the explainer's own units.",
+        "motifs, place by place; mean over pairs; 0 for random credit, but for places that the "
+        "model cannot see, which count with 0 for everybody. *Variance* of the credit of a place, "
+        "in the explainer's own units.",
         digits=3,
     )  # fmt: skip
 

@@ -201,8 +201,8 @@ def _residuals(desk: Desk, seeds: Sequence[int]) -> tuple[Table, str]:
     ours = max(_largest(found[EXPLAINERS[0], name]) for name in sets)
     theirs = min(_largest(found["GNNExplainer", name]) for name in sets)
     return table, (
-        f"Credit adds up to the prediction within {ours:.0e} (GNNExplainer's masks miss it by up "
-        f"to {theirs:.1f} or more on every set)."
+        f"Credit adds up to the prediction within {ours:.0e} (GNNExplainer's masks miss it by "
+        f"{theirs:.1f} or more on every set)."
     )
 
 
