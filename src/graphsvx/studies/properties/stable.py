@@ -66,7 +66,8 @@ def variance(values: Sequence[float]) -> float:
 def likeness(group: Sequence[Seen]) -> float:
     """Mean correlation between the credits of two explanations, place by place of the motif.
 
-    0 on average for random credit of players that the model sees; pairs in which one is the same everywhere do not count.
+    0 on average for random credit of players that the model sees; pairs in which one is the same
+    everywhere do not count.
     """
     found = []
     for a, b in combinations(group, 2):
