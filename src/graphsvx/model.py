@@ -241,7 +241,8 @@ def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread():
         try:
             for module in found:
-                module.__dict__["training"] = False
+                if module.training:
+                    module.training = False
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(dict.fromkeys(memory), cached=False)
             yield
@@ -249,7 +250,8 @@ def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(memory, cached=True)
             for module, mode in zip(found, modes, strict=True):
-                module.__dict__["training"] = mode
+                if mode:
+                    module.training = True
 
 
 def count_rounds(model: Model, graph: Graph) -> int | None:

@@ -135,3 +135,29 @@ def test_a_fingerprint_sees_what_torch_can_see(name: str) -> None:
     assert before == fingerprint(model)
     CHANGES[name](model, data)
     assert (fingerprint(model) == before) == (name == "behind_the_back")
+
+
+class Plain(nn.Module):
+    """No layer of PyG, so that it can be scripted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.drop = nn.Linear(3, 8), nn.Linear(8, 3), nn.Dropout(0.5)
+        self.double()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.drop(self.first(x))
+        h = torch.zeros_like(h).index_add(0, edge_index[1], h[edge_index[0]]) + h
+        return self.second(h.tanh())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
+def test_scripted_models_are_explained_and_left_as_found() -> None:
+    model, data = Plain(), random_graph(1)
+    scripted = torch.jit.script(model)
+    method = GraphSVX(hops=1)
+    e = explain(scripted.train(), data, node=1, method=method)
+    assert e.nodes == pytest.approx(explain(model, data, node=1, method=method).nodes, abs=1e-12)
+    assert scripted.training
+    assert scripted.drop.training

@@ -71,7 +71,7 @@ def fingerprint(module: nn.Module) -> tuple[Any, ...]:
     found: list[Any] = []
     for one in modules(module):
         kind = type(one)
-        found += (id(one), kind, kind.forward)
+        found += (id(one), kind, getattr(kind, "forward", None))  # scripted ones have none
         for name, value in one.__dict__.items():
             if isinstance(value, _PLAIN):
                 found += (name, value)
