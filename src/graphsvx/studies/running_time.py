@@ -19,7 +19,7 @@ from graphsvx.masks import Masks
 from graphsvx.methods import GraphSVX, Method
 from graphsvx.metrics.truth import PAPER_PROTOCOLS
 from graphsvx.studies import scoring
-from graphsvx.studies.chosen import NODE_SETS, TITLES, choice
+from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.page import Beside, Cell, Page, Part, Picture, Table
@@ -98,7 +98,6 @@ def effort_of(desk: Desk) -> Effort:
 def measure(desk: Desk, dataset: str, effort: Effort) -> Found:
     """Time all contenders on the same nodes, and score what GraphSVX says with these settings."""
     found, plan = Found(), effort.plan
-    chosen = choice(dataset, "paper")
     for seed in plan.seeds:
         world = desk.world(dataset, seed)
         asked = plan.asked(world)
@@ -114,9 +113,9 @@ def measure(desk: Desk, dataset: str, effort: Effort) -> Found:
         for key, method in methods.items():
             made = desk.explanations(
                 world, method, asked.all,
-                label=f"{key[0]}, {key[1]} hops" if key[1] else key[0], scale=chosen.scale,
+                label=f"{key[0]}, {key[1]} hops" if key[1] else key[0], scale="probability",
             )  # fmt: skip
-            rows = scoring.scores(made, None, world, asked, chosen.by)
+            rows = scoring.scores(made, None, world, asked, "value")
             found.scores.setdefault(key, []).append(rows)
         here: dict[Key, list[float]] = {}
         for node in timed_nodes(dataset, seed, effort.nodes):
@@ -192,6 +191,7 @@ def make(desk: Desk) -> Page:
             "seeds": effort.plan.seeds,
             "timed nodes": f"{effort.nodes} of the paper's protocol a seed, the median of "
             f"{effort.repeats} turns each",
+            "accuracy": "probabilities are explained, nodes ranked by signed value",
             "nodes for accuracy": effort.plan.words()["nodes"],
             "GNNExplainer": f"PyG's, {effort.epochs} epochs, on the receptive field alone",
             "samples": {

@@ -149,18 +149,22 @@ class Plan:
     def choice(self, dataset: str) -> Choice:
         """What is asked: the paper's rows and number of samples in the game of `GraphSVX()`.
 
-        Without the indirect effect more of the values can be had exactly. What is explained
-        (probability, log-odds) and how nodes are ranked was chosen on validation seeds.
+        Without the indirect effect more of the values can be had exactly. Probabilities are
+        explained and nodes ranked by signed value, as in the paper.
         """
         samples = GraphSVX.paper(dataset).samples // self.divisor
-        return replace(
-            choice(dataset), method=GraphSVX.paper(dataset, samples=samples, indirect=False)
-        )
+        return Choice(GraphSVX.paper(dataset, samples=samples, indirect=False))
 
     def letter(self, dataset: str) -> Choice:
         """The same with the indirect effect: the paper's own game."""
         samples = self.choice(dataset).method.samples
-        return replace(choice(dataset), method=GraphSVX.paper(dataset, samples=samples))
+        return Choice(GraphSVX.paper(dataset, samples=samples))
+
+    def tuned(self, dataset: str) -> Choice:
+        """The paper's method with the settings that were chosen on validation seeds."""
+        chosen = choice(dataset)
+        samples = chosen.method.samples // self.divisor
+        return replace(chosen, method=replace(chosen.method, samples=samples))
 
     def asked(self, world: Trained) -> Asked:
         """The nodes that are explained."""
