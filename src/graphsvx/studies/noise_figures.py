@@ -14,7 +14,7 @@ from graphsvx import palette, plot
 from graphsvx.explanation import Explanation
 from graphsvx.plot import canvas
 from graphsvx.plot.study import INKS, STYLES
-from graphsvx.studies.noise import MODELS, SHARES, TITLES, By, Tally
+from graphsvx.studies.noise import SHARES, TITLES, By, Tally
 from graphsvx.studies.noise_use import Effects
 from graphsvx.studies.page import Beside, Cell, Table
 
@@ -25,9 +25,9 @@ Place = tuple[str, str]
 """A data set and a model."""
 
 
-def places(datasets: Sequence[str]) -> list[Place]:
+def places(datasets: Sequence[str], models: Sequence[str]) -> list[Place]:
     """Every data set with every model."""
-    return [(dataset, model) for dataset in datasets for model in MODELS]
+    return [(dataset, model) for dataset in datasets for model in models]
 
 
 def with_attention(here: Sequence[Place]) -> Place:
@@ -142,7 +142,7 @@ def why(example: Explanation, effects: Effects, what: str, noise: set[int], noun
     right.set_xlabel("probability lost when it is deleted", fontsize=canvas.SMALL)
     right.set_ylabel("credit (GraphSVX)", fontsize=canvas.SMALL)
     right.legend(frameon=False, fontsize=canvas.SMALL)
-    canvas.heading(right, "Credit follows what the model does")
+    canvas.heading(right, "Credit against the effect of deleting")
     return figure
 
 

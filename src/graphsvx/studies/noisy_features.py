@@ -70,7 +70,11 @@ and 101, which are not among those scored. Intervals are over seeds.
 def make(desk: Desk) -> Page:
     """Measure, then write it down."""
     found = measure(desk, desk.pick(Size(), QUICK))
-    here = [place for place in places(found.size.datasets) if found.standing_out.methods(*place)]
+    here = [
+        place
+        for place in places(found.size.datasets, found.size.models)
+        if found.standing_out.methods(*place)
+    ]
     title = "Noisy features among the most important ones"
     settings = {
         "seeds": found.size.seeds,
@@ -120,7 +124,7 @@ def _headline(found: Found, here: Sequence[Place]) -> str:
 
 
 def _counted(found: Found, here: Sequence[Place]) -> list[Part]:
-    where = places(found.size.datasets)
+    where = places(found.size.datasets, found.size.models)
     out, present = found.standing_out, found.present
     kinds: tuple[tuple[Tally, str], ...] = (
         (out, "features that stand out"), (present, "features that the node has"),
@@ -175,7 +179,7 @@ def _of(items: Sequence[Any], read: Callable[[Any], float]) -> Estimate:
 
 
 def _reasons(found: Found, here: Sequence[Place]) -> list[Part]:
-    where = places(found.size.datasets)
+    where = places(found.size.datasets, found.size.models)
 
     def row(place: Place) -> tuple[Cell, ...]:
         if place not in found.use:
@@ -226,9 +230,9 @@ def _reasons(found: Found, here: Sequence[Place]) -> list[Part]:
         f"single predictions move: by {span([a for a, _ in ratio])} of probability on average "
         f"without the noisy columns, against {span([b for _, b in ratio])} without as many columns "
         f"of words drawn at random: noise moves them {min(a / b for a, b in ratio):.2f} to "
-        f"{max(a / b for a, b in ratio):.2f} times as much. It was learnt by heart as far as it "
-        f"helps the nodes of the training part only: it adds {span(helped)} to the probability of "
-        f"their true class, and {span(helped_test)} on test nodes."
+        f"{max(a / b for a, b in ratio):.2f} times as much. It adds {span(helped)} to "
+        f"the probability of the true class on training nodes, and {span(helped_test)} on test "
+        f"nodes, which see the noise of the training nodes around them."
     )
     parts: list[Part] = [
         "## Do the models use the noise?\n\nThe paper says that it verified that the models do not "

@@ -52,7 +52,7 @@ class Size:
     """Nodes for the models that cannot use noise (Cora)."""
     around: int = 10
     """Nodes for the features of the whole neighbourhood (Cora)."""
-    wide: int = 5
+    wide: int = 3
     """Nodes where all features play (Cora, GAT)."""
     models: tuple[str, ...] = MODELS
 

@@ -69,7 +69,11 @@ which is not among those scored. Intervals are over seeds.
 def make(desk: Desk) -> Page:
     """Measure, then write it down."""
     found = measure(desk, desk.pick(Size(), QUICK))
-    here = [place for place in places(found.size.datasets) if found.everywhere.methods(*place)]
+    here = [
+        place
+        for place in places(found.size.datasets, found.size.models)
+        if found.everywhere.methods(*place)
+    ]
     title = "Noisy nodes among the most important ones"
     settings = {
         "seeds": found.size.seeds,
@@ -114,7 +118,7 @@ def _headline(found: Found, here: Sequence[Place]) -> str:
 
 
 def _counted(found: Found, here: Sequence[Place]) -> list[Part]:
-    where = places(found.size.datasets)
+    where = places(found.size.datasets, found.size.models)
     kinds = ((found.everywhere, FIELD), (found.near, NEAR))
     parts: list[Part] = [
         "## Noise among the top",
@@ -243,7 +247,7 @@ def _reasons(found: Found, here: Sequence[Place]) -> list[Part]:
             "Test nodes with and without all noisy nodes",
             ("model", "test accuracy", "without noisy nodes", "classes that change",
              "change of probability"),
-            tuple(use_row(place) for place in places(found.size.datasets)),
+            tuple(use_row(place) for place in places(found.size.datasets, found.size.models)),
             f"Without the noisy nodes, the probability of the predicted class moves by "
             f"{span(moved)} on average.",
             digits=3,

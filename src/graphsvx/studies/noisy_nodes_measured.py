@@ -42,7 +42,7 @@ class Size:
 
     seeds: tuple[int, ...] = (0, 1, 2)
     datasets: tuple[str, ...] = DATASETS
-    nodes: tuple[tuple[str, int], ...] = (("cora", 50), ("citeseer", 20), ("pubmed", 20))
+    nodes: tuple[tuple[str, int], ...] = (("cora", 50), ("citeseer", 12), ("pubmed", 12))
     models: tuple[str, ...] = MODELS
 
 
