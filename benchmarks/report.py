@@ -54,12 +54,12 @@ def _parts(worlds: list[dict[str, Any]]) -> str:
 _LIMITS = """
 What is left and why:
 
-- The model's own part has become small (the same batches take plain PyG several times as long),
-  so that an explanation cannot be within 1.3x of it: on the synthetic sets the rest is some
-  hundred calls of numpy and torch on small arrays, at a few microseconds each, whatever they
-  compute: the next limit there is the number of such calls, not the work in them.
-- On Cora most of the rest is the regression, which buys a hundredth of the error of least squares
-  on the same rows; with `regression=WLS()` it takes less than a tenth of the time.
+- The model's own part has become small (plain PyG takes a multiple of it for the same batches),
+  so that an explanation cannot be within 1.3x of it. On the synthetic sets the rest is some
+  thousand calls of Python, numpy and torch on small arrays, whatever they compute: the next limit
+  there is the number of such calls, not the work in them.
+- On Cora the largest part is the regression. It buys a fraction of the error of least squares on
+  the same rows (compare WLS and default in the lines with `shap.KernelExplainer`).
 - Run-time checks make no model call of their own once a model and graph are known: what they cost
   is the fingerprint of the model (every attribute of every layer is looked at), which weighs on
   explanations of a few milliseconds only.

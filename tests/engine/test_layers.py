@@ -52,9 +52,13 @@ class Stack(nn.Module):
 
 
 @pytest.mark.parametrize("features", [5, 300])
+@pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_fast_layers_equal_their_own_code(kind: str, features: int) -> None:
+def test_fast_layers_equal_their_own_code(kind: str, loops: bool, features: int) -> None:
     model, data = Stack(kind, features).eval(), make_graph(features)
+    if loops:
+        own = torch.arange(0, data.num_nodes, 2)
+        data.edge_index = torch.cat([data.edge_index, own.repeat(2, 1), own[:5].repeat(2, 1)], 1)
     slow = outputs(model, data, Way(3, shared=False))
     reach = 3 if kind.startswith("gcn") else 2
     for eager in (0, 1 << 12):

@@ -23,7 +23,7 @@ from graphsvx.model import Model, count_rounds, modules
 # Graphs with more numbers than this are not run through the model as a whole.
 _SMALL = 1 << 24
 _KEPT = 4
-_PLAIN = (int, float, bool, str, type(None))
+_PLAIN = {int, float, bool, str, type(None)}
 
 
 @dataclass(eq=False)
@@ -34,7 +34,9 @@ class Known:
     graph: tuple[Any, ...]
     depth: int | None
     looked: bool = False
-    """Whether the rest has been found out."""
+    """Whether `way` and `whole` have been found out."""
+    along: bool | None = None
+    """Whether all layers count the edges into a node only; None: nobody has asked yet."""
     way: Any = None
     """The fastest `Way` in which batches gave what single calls give, on samples of the graph."""
     whole: Tensor | None = None
@@ -69,22 +71,25 @@ def forget(model: Model) -> None:
 def fingerprint(module: nn.Module) -> tuple[Any, ...]:
     """Changes with the weights, layers, hooks, plain attributes and code of a model."""
     found: list[Any] = []
+    add = found.append
     for one in modules(module):
         kind = type(one)
-        found += (id(one), kind, getattr(kind, "forward", None))  # scripted ones have none
-        for name, value in one.__dict__.items():
-            if isinstance(value, _PLAIN):
-                found += (name, value)
+        # Scripted modules have no `forward` of their class.
+        found += (id(one), kind, getattr(kind, "forward", None), len(one.__dict__))
+        for value in one.__dict__.values():
+            sort = type(value)
+            if sort in _PLAIN:
+                add(value)
             elif isinstance(value, dict):
                 for key, item in value.items():
-                    found += (key, *_tensor_print(item)) if isinstance(item, Tensor) else (
-                        key, id(item))  # fmt: skip
+                    add(key)
+                    found += _tensor_print(item) if isinstance(item, Tensor) else (id(item),)
             elif isinstance(value, Tensor):
                 found += _tensor_print(value)
-            elif isinstance(value, (tuple, list)):
-                found += (name, *(x if isinstance(x, _PLAIN) else id(x) for x in value))
+            elif sort is tuple or sort is list:
+                found += (x if type(x) in _PLAIN else id(x) for x in value)
             else:
-                found.append(id(value))
+                add(id(value))
     return tuple(found)
 
 

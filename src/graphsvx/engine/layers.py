@@ -43,7 +43,7 @@ class Edges:
     starts: Ids
     """[rows + 1]: the edges into row i are from starts[i] to starts[i + 1]."""
     loops: bool
-    """Whether an edge ends where it begins: self-loops cannot just be added then."""
+    """Whether an edge ends where it begins."""
     degree: Tensor | None = None
     """Edges into each row, where there are more than those that are listed."""
     _kept: dict[Any, Any] = field(default_factory=dict)
@@ -68,19 +68,36 @@ class Edges:
         return self.index[0], _tensor(self.starts, self.index)
 
     def bags_with_loops(self, limit: int) -> Bags:
-        """The same with an edge from each row to itself, which comes last."""
-        sources, starts = self.once("looped", lambda: self._looped(limit))
-        if len(starts) < limit:  # a later round that needs more than the first: not expected
-            sources, starts = self._kept["looped"] = self._looped(limit)
-        return Bags(sources[: int(self.starts[limit]) + limit], starts[:limit])
+        """The same with one edge from each row to itself, which comes last.
 
-    def _looped(self, limit: int) -> tuple[Tensor, Tensor]:
-        stop = int(self.starts[limit])
+        Edges of the batch that end where they begin are left out, as PyG does it.
+        """
+        sources, starts, ends = self.once("looped", lambda: self._looped(limit))
+        if len(starts) < limit:  # a later round that needs more than the first: not expected
+            sources, starts, ends = self._kept["looped"] = self._looped(limit)
+        return Bags(sources[: int(ends[limit]) + limit], starts[:limit])
+
+    def _looped(self, limit: int) -> tuple[Tensor, Tensor, Ids]:
+        source, target, ends = self.without_loops()
+        stop = int(ends[limit])
         rows = np.arange(limit)
         sources = np.empty(stop + limit, dtype=np.int64)
-        sources[np.arange(stop) + self.target[:stop]] = self.source[:stop]
-        sources[self.starts[1 : limit + 1] + rows] = rows
-        return _tensor(sources, self.index), _tensor(self.starts[:limit] + rows, self.index)
+        sources[np.arange(stop) + target[:stop]] = source[:stop]
+        sources[ends[1 : limit + 1] + rows] = rows
+        return _tensor(sources, self.index), _tensor(ends[:limit] + rows, self.index), ends
+
+    def without_loops(self) -> tuple[Ids, Ids, Ids]:
+        """Sources, targets and starts of the edges between different rows."""
+        if not self.loops:
+            return self.source, self.target, self.starts
+        return self.once("between", self._between)
+
+    def _between(self) -> tuple[Ids, Ids, Ids]:
+        between = self.source != self.target
+        target = self.target[between]
+        ends = np.zeros_like(self.starts)
+        np.cumsum(np.bincount(target, minlength=self.rows), out=ends[1:])
+        return self.source[between], target, ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +129,10 @@ def _tensor(array: Ids, like: Tensor) -> Tensor:
 
 
 def _gcn(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
-    if not layer.normalize or (layer.add_self_loops and edges.loops):
+    if not layer.normalize:
         return None
+    if layer.add_self_loops and edges.loops and edges.weight is not None:
+        return None  # loops keep their weight
     x = layer.lin(x)
     # `improved` makes loops weigh 2, but PyG forgets it where edges have no weight.
     heavy = layer.improved and edges.weight is not None
@@ -129,7 +148,8 @@ def _symmetric(edges: Edges, fill: float, limit: int, bags: Bags, dtype: torch.d
     if edges.degree is not None:
         degree = edges.degree.to(dtype)
     elif edges.weight is None:
-        degree = _tensor(np.diff(edges.starts), edges.index).to(dtype)
+        starts = edges.without_loops()[2] if fill else edges.starts
+        degree = _tensor(np.diff(starts), edges.index).to(dtype)
     else:
         degree = torch.zeros(edges.rows, dtype=dtype, device=edges.index.device)
         degree.index_add_(0, edges.index[1], edges.weight.to(dtype))
@@ -206,7 +226,7 @@ def _rows(lin: Any, x: Any, limit: int) -> Tensor:
 
 def _gat(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     """Attention by a softmax that is never spelled out: its sum is one more column of the rows."""
-    if layer.lin is None or layer.edge_dim is not None or (layer.add_self_loops and edges.loops):
+    if layer.lin is None or layer.edge_dim is not None:
         return None
     heads, width = layer.heads, layer.out_channels
     h = layer.lin(x)

@@ -156,8 +156,10 @@ def promised(query: Query, hops: int | None) -> Survey | None:  # noqa: ARG001  
     if query.kind == "graph" or query.model.scores_pairs:
         return None
     notes = known(query.model, query.graph)
-    model, depth = query.model.call, notes.depth
-    if depth is None or not _counts_in_edges_only(model):
+    depth = notes.depth
+    if notes.along is None:
+        notes.along = _counts_in_edges_only(query.model.call)
+    if depth is None or not notes.along:
         return None
     if not notes.looked:
         _find_out(query, notes, depth)
