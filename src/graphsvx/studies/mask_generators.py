@@ -318,11 +318,15 @@ def _why(found: dict[str, Found]) -> list[Part]:
     kind = "exact values" if exact.certificate.exact else f"{scoring.REFERENCE} times the calls"
     error = scoring.relative_error(smarter, exact)
     hits = fates(exact, truth, "value")
+    said = exact.class_name(exact.target)
+    if exact.neighbourhood.classes is not None:
+        said += f" and the label {exact.class_name(int(exact.neighbourhood.classes[0]))}"
     caption = (
         f"{TITLES[name]}, where SmarterSeparate is furthest from the paper's figure "
         f"({short[name]:+.2f}): its worst node of the paper's protocol, {smarter.centres[0]} "
-        f"(accuracy {accuracy:.2f}). Left: SmarterSeparate; right: {kind} (between the two a "
-        f"relative squared error of {error:.2g}). Fill: class; ring: credit. The motif is "
+        f"(accuracy {accuracy:.2f}; the model says {said}). Left: SmarterSeparate; "
+        f"right: {kind} (between the two a relative squared error of {error:.2g}). Fill: class; "
+        f"ring: credit. The motif is "
         f"{min(truth)} to {max(truth)}; of its other nodes the right-hand values put "
         f"{hits['found']:.0%} into the top "
         f"{len(truth) - 1}."
