@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from graphsvx.studies import chapters
 from graphsvx.studies.ablation import base, fits, indirect, reduction, subgraph
-from graphsvx.studies.chosen import NODE_SETS, TITLES, choice
 from graphsvx.studies.desk import Desk
 from graphsvx.studies.page import Page
 from graphsvx.studies.study import Study
@@ -24,10 +23,8 @@ def make(desk: Desk) -> Page:
     seeds = desk.pick(SEEDS, SEEDS[:1])
     settings = {
         "seeds": seeds,
-        "scale and ranking": {
-            TITLES[name]: f"{choice(name).scale}, strict ranking by {choice(name).by}"
-            for name in NODE_SETS
-        },
+        "scale and ranking": "probability of the predicted class, signed credit, as in the paper",
+        "hops": "as far as the model looks",
     }
     return chapters.page("Ablation: what each piece is good for", PARTS, desk, seeds, settings)
 

@@ -18,7 +18,7 @@ from graphsvx.masks import Auto, Paired
 from graphsvx.masks.base import Masks
 from graphsvx.methods import GraphSVX
 from graphsvx.studies.chapters import Told
-from graphsvx.studies.chosen import NODE_SETS, TITLES, choice
+from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import Asked, Measure, true_nodes, without_credit
@@ -114,7 +114,6 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
     scores: dict[tuple[str, str, str, str], list[list[float]]] = {}
     judged: dict[tuple[str, str, str], list[list[Judged]]] = {}
     for name in sets:
-        chosen = choice(name)
         for seed in seeds:
             world = desk.world(name, seed)
             asked = Asked.of(world, desk.pick(20, 3), desk.pick(10, 2))
@@ -122,7 +121,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
                 query_of(one): one
                 for one in desk.explanations(
                     world, exact_method(name, desk.pick(EXACT, 2000)), asked.all,
-                    label="exact", scale=chosen.scale,
+                    label="exact", scale="probability",
                 )
                 if one.certificate.exact
             }  # fmt: skip
@@ -130,7 +129,7 @@ def measure(desk: Desk, seeds: Sequence[int]) -> Told:
             for rows, fit in combinations():
                 some = desk.explanations(
                     world, method(name, rows, FITS[fit]), asked.all,
-                    label=f"{fit}, {rows}", scale=chosen.scale,
+                    label=f"{fit}, {rows}", scale="probability",
                 )  # fmt: skip
                 if fit == ENDS:
                     usual = {query_of(one): one for one in some}
@@ -155,9 +154,8 @@ def _keep(
     some: Sequence[Explanation],
     asked: Asked,
 ) -> None:
-    by = choice(key[2]).by
     for what in ("paper", "strict"):
-        samples = list(Measure(what, by).samples(world, some, asked).values())
+        samples = list(Measure(what).samples(world, some, asked).values())
         scores.setdefault((*key, what), []).append(samples)
 
 

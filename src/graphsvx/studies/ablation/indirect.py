@@ -10,7 +10,7 @@ from graphsvx.baselines import Random
 from graphsvx.explanation import Explanation
 from graphsvx.methods import GraphSVX
 from graphsvx.studies.chapters import Told
-from graphsvx.studies.chosen import NODE_SETS, TITLES, Kind, choice
+from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import Asked, Measure, without_credit
@@ -41,10 +41,6 @@ def method(dataset: str, rows: str, indirect: Indirect) -> GraphSVX:
     if rows == ROWS[0]:
         return GraphSVX.paper(dataset, indirect=indirect)
     return GraphSVX(indirect=indirect)
-
-
-def _kind(rows: str) -> Kind:
-    return "paper" if rows == ROWS[0] else "default"
 
 
 def gain(scores: Scores, rows: str, on: Indirect, protocol: str, sets: Sequence[str]) -> Estimate:
@@ -122,16 +118,15 @@ def _measure(desk: Desk, world: Trained, found: Found) -> None:
     x = world.dataset.graph.x
     # With the same features everywhere, the mean's and v's are the same too.
     alike = bool((x == x[0]).all())
+    measures = {what: Measure(what) for what in PROTOCOLS}
     for rows in ROWS:
-        chosen = choice(name, _kind(rows))
-        measures = {what: Measure(what, chosen.by) for what in PROTOCOLS}
         told: dict[Indirect, dict[int, tuple[float, Explanation]]] = {}
         some: list[Explanation] = []
         for on, words in WAYS.items():
             if on != "target" or not alike:
                 some = desk.explanations(
                     world, method(name, rows, on), asked.all,
-                    label=f"indirect {words}, {rows}", scale=chosen.scale,
+                    label=f"indirect {words}, {rows}", scale="probability",
                 )  # fmt: skip
             for what, one in measures.items():
                 samples = one.samples(world, some, asked)
@@ -143,7 +138,6 @@ def _measure(desk: Desk, world: Trained, found: Found) -> None:
             told[on] = {query_of(e): (measures["strict"](world, e), e) for e in strict}
         if rows == ROWS[0]:
             _keep_worst(found, name, told)
-    measures = {what: Measure(what, choice(name).by) for what in PROTOCOLS}
     drawn = desk.explanations(world, Random(players="nodes"), asked.all, label="random")
     blank = [without_credit(one) for one in drawn]
     for what, one in measures.items():

@@ -13,7 +13,7 @@ import numpy as np
 from graphsvx.explain.direct import as_nodes
 from graphsvx.explanation import Explanation
 from graphsvx.studies.chapters import Told
-from graphsvx.studies.chosen import NODE_SETS, TITLES, choice
+from graphsvx.studies.chosen import NODE_SETS, TITLES
 from graphsvx.studies.desk import Desk, query_of
 from graphsvx.studies.estimate import Estimate
 from graphsvx.studies.motifs import Measure, true_nodes, without_credit
@@ -45,7 +45,7 @@ def seen(world: Trained, explanation: Explanation) -> Seen:
     credit = as_nodes(explanation).nodes
     return Seen(
         place=node - first,
-        accuracy=Measure("strict", choice(world.dataset.name).by)(world, explanation),
+        accuracy=Measure("strict")(world, explanation),
         credit=np.asarray([credit.get(one, 0.0) for one in others]),
     )
 
@@ -129,7 +129,7 @@ def _accuracy(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequen
         ("explainer", *(f"{TITLES[name]}, {what}" for name in sets
                         for what in ("accuracy", "variance"))),
         tuple(rows),
-        note="Accuracy: `strict`. Variance over motif nodes of one seed in the same place, the "
+        note="Accuracy: `strict`, by signed value. Variance over motif nodes of one seed in the same place, the "
         "mean over places. *Random, on average*: accuracy as the average over all random "
         "rankings, so its variance is only that of the games' sizes. A variance of accuracy is at "
         "most about 0.25, and 0 for an explainer that is always equally wrong.",
