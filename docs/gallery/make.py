@@ -261,7 +261,7 @@ More model calls, narrower bands (`plot.convergence`, BA-Community):
 ![Convergence](gallery/convergence.png)
 
 `plot.noise_kde` draws how many noisy features or nodes each method lets in, from the counts of a
-noise study.
+noise study: [features](results/noisy-features.md), [nodes](results/noisy-nodes.md).
 
 `explanation.to_html("why.html")` writes all of it into one file that opens offline, with a graph
 to zoom, drag and click; [this one](gallery/report.html) is of BA-Shapes:
