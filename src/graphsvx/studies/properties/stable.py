@@ -129,10 +129,10 @@ def _accuracy(found: dict[tuple[str, str], list[list[list[Seen]]]], sets: Sequen
         ("explainer", *(f"{TITLES[name]}, {what}" for name in sets
                         for what in ("accuracy", "variance"))),
         tuple(rows),
-        note="Accuracy: `strict`, by signed value. Variance over motif nodes of one seed in the same "
-        "place, the mean over places. *Random, on average*: accuracy as the average over all random "
-        "rankings, so its variance is only that of the games' sizes. A variance of accuracy is at "
-        "most about 0.25, and 0 for an explainer that is always equally wrong.",
+        note="Accuracy: `strict`, by signed value. Variance over motif nodes of one seed in the "
+        "same place, the mean over places. *Random, on average*: accuracy as the average over all "
+        "random rankings, so its variance is only that of the games' sizes. A variance of accuracy "
+        "is at most about 0.25, and 0 for an explainer that is always equally wrong.",
         digits=3,
     )  # fmt: skip
 
