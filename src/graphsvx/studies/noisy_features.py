@@ -108,8 +108,8 @@ def _headline(found: Found, here: Sequence[Place]) -> str:
         f"{span(shares)} of GraphSVX's top features are noise ({span(chance)} of the candidates "
         f"are), less than with a baseline in {won} of {games} cases; among the features that the "
         f"node has, {span(present)} (chance {span(there)}), less in {won_present} of {games}. "
-        f"The models do use the noise: its weights are {min(weights):.2f} to {max(weights):.2f} "
-        f"times as long as those of words, and {span([one.mean for one in raising])} of the noisy "
+        f"The models {'do' if min(weights) > LITTLE else 'hardly'} use the noise: its weights are "
+        f"{min(weights):.2f} to {max(weights):.2f} times as long as those of words, and {span([one.mean for one in raising])} of the noisy "
         f"features at the top do raise the probability."
     )
     cut = [place for place in here if deaf.methods(*place)]
@@ -225,9 +225,9 @@ def _reasons(found: Found, here: Sequence[Place]) -> list[Part]:
     helped = [_over(found.use[p], "helps_train").mean for p in here]
     helped_test = [_over(found.use[p], "helps_test").mean for p in here]
     sentence = (
-        f"Accuracy does not show it: without the noisy columns it changes by "
-        f"{100 * min(-d for d in drops):+.1f} to {100 * max(-d for d in drops):+.1f} points. But "
-        f"single predictions move: by {span([a for a, _ in ratio])} of probability on average "
+        f"Without the noisy columns accuracy changes by "
+        f"{100 * min(-d for d in drops):+.1f} to {100 * max(-d for d in drops):+.1f} points, "
+        f"and single predictions move by {span([a for a, _ in ratio])} of probability on average "
         f"without the noisy columns, against {span([b for _, b in ratio])} without as many columns "
         f"of words drawn at random: noise moves them {min(a / b for a, b in ratio):.2f} to "
         f"{max(a / b for a, b in ratio):.2f} times as much. It adds {span(helped)} to "
