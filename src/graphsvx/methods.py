@@ -201,7 +201,7 @@ class GraphSVX:
         self, query: Query, sides: Sides, seed: int
     ) -> tuple[Survey, Scene, list[Played]]:  # fmt: skip
         """The games, played in the fastest way that turns out to be right."""
-        found = promised(query, self.hops)
+        found = promised(query)
         if found is not None:
             try:
                 scene, played = self._play(query, found, sides, seed)

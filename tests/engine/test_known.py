@@ -161,3 +161,22 @@ def test_scripted_models_are_explained_and_left_as_found() -> None:
     assert e.nodes == pytest.approx(explain(model, data, node=1, method=method).nodes, abs=1e-12)
     assert scripted.training
     assert scripted.drop.training
+
+
+class AtLeast(Net):
+    """Fails on graphs with few nodes, such as samples of a graph are."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        if x.shape[0] < 41:
+            raise ValueError("too few nodes")
+        return super().forward(x, edge_index)
+
+
+def test_a_model_that_fails_on_a_sample_is_looked_at_with_care() -> None:
+    data = random_graph(3, nodes=120, chance=0.15)
+    model = AtLeast()
+    with torch.no_grad():
+        count = len(explain(Net(), data, node=1).nodes)
+    assert count > 60
+    e = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=100))
+    assert e.certificate.fallback is None

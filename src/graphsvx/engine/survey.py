@@ -146,7 +146,7 @@ def _ways(model: Callable[..., object], depth: int) -> list[tuple[Way, str | Non
     return [(Way(depth + 1, depth, lean=True), None), (Way(depth + 1, depth), None)]
 
 
-def promised(query: Query, hops: int | None) -> Survey | None:  # noqa: ARG001  (as `survey`)
+def promised(query: Query) -> Survey | None:
     """The fastest way without a model call of its own, to be checked by what it gives.
 
     For models that have shown, on samples of this graph, that a batch with all shortcuts gives
@@ -184,12 +184,16 @@ def _find_out(query: Query, notes: Known, depth: int) -> None:
     """Batches against single calls on samples of the graph, and what to expect on all of it."""
     graph, model = query.graph, query.model
     notes.looked = True
-    for way, _ in _ways(model.call, depth):
-        if all(_holds(query, way, depth, seed) for seed in range(2)):
-            if is_small(graph):
-                notes.whole = model(graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
-            notes.way = way
-            return
+    try:
+        for way, _ in _ways(model.call, depth):
+            if all(_holds(query, way, depth, seed) for seed in range(2)):
+                if is_small(graph):
+                    parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
+                    notes.whole = model(*parts)
+                notes.way = way
+                return
+    except ModelError:
+        return  # too small for the model, or its own fault: the careful way will tell
 
 
 def _holds(query: Query, way: Way, depth: int, seed: int) -> bool:
