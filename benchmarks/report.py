@@ -103,6 +103,12 @@ def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         "\n## Where the time goes\n\n", _parts(result["parts"]),
         "\n## Where it falls short\n\n",
         *(map(_short, missed) if missed else ["Nowhere in this run.\n"]),
+        *(
+            f"- run-time checks, {world['where']}, default: {100 * world['checks']:.0f} % of the "
+            f"time, wanted under 5 %.\n"
+            for world in result["parts"]
+            if world["checks"] >= 0.05
+        ),
     ]  # fmt: skip
     _write(folder / "speed.md", "".join(text))
     _write(folder / "speed.json", json.dumps({"machine": machine, **result}, indent=1) + "\n")
