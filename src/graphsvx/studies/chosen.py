@@ -85,9 +85,9 @@ def choice(dataset: str, kind: Kind = "paper") -> Choice:
     return _ALL[kind][dataset]
 
 
-def gnnexplainer(_dataset: str) -> GNNExplainer:
+def gnnexplainer(dataset: str) -> GNNExplainer:
     """GNNExplainer for a data set with ground truth."""
-    return GNNExplainer()
+    return GNNExplainer(lr=0.1) if dataset == "ba-shapes" else GNNExplainer()
 
 
 def pgm(_dataset: str) -> PGMExplainer:
@@ -95,9 +95,15 @@ def pgm(_dataset: str) -> PGMExplainer:
     return PGMExplainer(by="zero")
 
 
-def pgexplainer(_dataset: str) -> PGExplainer:
+def pgexplainer(dataset: str) -> PGExplainer:
     """PGExplainer before it is trained."""
-    return PGExplainer()
+    return PGExplainer(size=0.005) if dataset == "tree-cycles" else PGExplainer()
+
+
+def rival_ranking(name: str, dataset: str) -> Ranking:
+    """How another explainer's values are ranked; only PGM-Explainer's can be negative."""
+    signed = (name, dataset) != ("PGM-Explainer", "ba-community")
+    return "value" if signed else "absolute"
 
 
 def rival(name: str, dataset: str) -> GNNExplainer | PGMExplainer | PGExplainer:

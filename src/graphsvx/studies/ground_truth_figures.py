@@ -63,8 +63,9 @@ def figure(ones: Iterable[One], explainer: str, measure: Measure) -> Estimate:
 
 def ranked(dataset: str, explainer: str, measures: Mapping[str, Measure]) -> Measure:
     """The measure with the explainer's own ranking."""
-    by = chosen.choice(dataset, KINDS[explainer]).by if explainer in KINDS else "value"
-    return measures[by]
+    if explainer in KINDS:
+        return measures[chosen.choice(dataset, KINDS[explainer]).by]
+    return measures[chosen.rival_ranking(explainer, dataset)]
 
 
 def papers_figure(explainer: str, dataset: str) -> float | None:

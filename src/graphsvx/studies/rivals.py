@@ -64,7 +64,7 @@ def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> 
     else:
         raise InputError(f"name must be one of {NAMES}, got {name!r}")
     found = desk.explanations(world, method, queries, label=name)
-    return Found(name, "value", found, found, found)
+    return Found(name, chosen.rival_ranking(name, dataset), found, found, found)
 
 
 def _at_random(desk: Desk, world: Trained, queries: Sequence[int]) -> Found:

@@ -187,7 +187,8 @@ def rival_line(
         found = desk.explanations(world, ready, asked.all, label=f"setting {rival}")
         for measure in MEASURES:
             samples[measure].append(list(measure.samples(world, found, asked).values()))
-    return Line(chosen.rival_setting(method), samples, "value" if method == taken else None)
+    by = chosen.rival_ranking(rival, name) if method == taken else None
+    return Line(chosen.rival_setting(method), samples, by)
 
 
 # --- the page -----------------------------------------------------------------------------
@@ -200,7 +201,7 @@ def page(
 ) -> Page:
     """One table a data set and kind, with the chosen line marked."""
     notes = {key: verdict(lines, BYS) for key, lines in ours.items()}
-    rival_notes = {key: verdict(lines, ("value",)) for key, lines in others.items()}
+    rival_notes = {key: verdict(lines, BYS) for key, lines in others.items()}
     parts: list[Part] = [
         "All figures are from validation seeds, with graphs, splits and models of their own; no "
         "study scores these seeds. A setting is judged by the mean of its accuracies under the "
@@ -224,7 +225,9 @@ def page(
             if dataset == name
             for line in found
         ]
-        said = " ".join(note for key, note in rival_notes.items() if key[0] == name and note)
+        said = " ".join(
+            f"{k[1]}: {note}" for k, note in rival_notes.items() if k[0] == name and note
+        )
         parts.append(grid(f"{TITLES[name]}: others", lines, said))
     parts += [f"**{TITLES[name]} is missing:** {text}" for name, text in absent.items()]
     off = [note for note in [*notes.values(), *rival_notes.values()] if note]
