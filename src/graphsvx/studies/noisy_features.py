@@ -110,7 +110,8 @@ def _headline(found: Found, here: Sequence[Place]) -> str:
         f"node has, {span(present)} (chance {span(there)}), less in {won_present} of {games}. "
         f"The models {'do' if min(weights) > LITTLE else 'hardly'} use the noise: its weights are "
         f"{min(weights):.2f} to {max(weights):.2f} times as long as those of words, and "
-        f"{span([one.mean for one in raising])} of the noisy features at the top do raise the probability."
+        f"{span([one.mean for one in raising])} of the noisy features at the top do "
+        f"raise the probability."
     )
     cut = [place for place in here if deaf.methods(*place)]
     if not cut:
