@@ -139,8 +139,8 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         f"is exact where that is enough; the second knows nothing of the graph, like the others. "
         f"The estimator and its settings were chosen on 30 games of separately trained models on "
         f"BA-Shapes, Tree-Grid and Cora (a node may be in both sets, a game is not); how many "
-        f"pairs and folds its parts see was set on the first 8 games of each source, which are left "
-        f"out here.\n\n",
+        f"pairs and folds its parts see was set on the first 8 games of each source, which are "
+        f"left out here.\n\n",
         error_table(result["errors"]),
         "\n![Error against calls](error.png)\n\n## How sizes are drawn\n\n",
         f"Coalitions are drawn with sizes by their kernel mass, 1 / (s (M - s)). Leverage-score "
