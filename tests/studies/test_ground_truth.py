@@ -28,7 +28,14 @@ from graphsvx.studies.ground_truth_figures import (
     ranked,
     short_of_the_paper,
 )
-from graphsvx.studies.motifs import Asked, Measure, classified_right, true_edges, without_credit
+from graphsvx.studies.motifs import (
+    Asked,
+    Measure,
+    both_ways,
+    classified_right,
+    true_edges,
+    without_credit,
+)
 from graphsvx.studies.rivals import OURS
 from graphsvx.zoo import Trained
 
@@ -178,6 +185,17 @@ def test_edges_of_a_graph_set_are_those_of_the_motif():
     assert all(20 <= end < 25 for pair in true_edges(world, 3) for end in pair)
     # A house has six edges, a ring of five has five; both directions count.
     assert (len(true_edges(world, 3)), len(true_edges(world, 700))) == (12, 10)
+
+
+def test_an_edge_that_plays_for_both_directions_is_named_in_both():
+    world = world_of("tree-cycles")
+    node = int(world.dataset.node_truth.attached[0])
+    one = explain(world.model, world.dataset.graph, node=node, method=Random(players="nodes"))
+    values = torch.tensor([[3.0, 2.0, 1.0]], dtype=torch.float64)
+    ends = torch.tensor([[1, 5, 6], [2, 6, 5]])
+    mine = both_ways(replace(one, edge_credit=Credit(ends, values, values)))
+    assert mine.edges == {(1, 2): 3.0, (2, 1): 3.0, (5, 6): 2.0, (6, 5): 1.0}
+    assert both_ways(mine) is mine
 
 
 def test_pgexplainer_learns_from_training_nodes_that_are_not_scored():

@@ -150,6 +150,26 @@ def without_credit(explanation: Explanation) -> Explanation:
     )
 
 
+def both_ways(explanation: Explanation) -> Explanation:
+    """Edges that play as one player for both directions, named in both: the truth has both."""
+    credit = explanation.edge_credit
+    ends = {(u, v) for u, v in credit.ids.reshape(2, -1).t().tolist()}
+    if not ends:
+        return explanation
+    alone = torch.tensor([(v, u) not in ends and u != v for u, v in credit.ids.t().tolist()])
+    if not bool(alone.any()):
+        return explanation
+    more = credit.ids[:, alone].flip(0)
+    grown = replace(
+        credit,
+        ids=torch.cat([credit.ids, more], 1),
+        values=torch.cat([credit.values, credit.values[:, alone]], 1),
+        errors=torch.cat([credit.errors, credit.errors[:, alone]], 1),
+        names=None,
+    )
+    return replace(explanation, edge_credit=grown)
+
+
 def over_seeds(samples: Iterable[Iterable[float]]) -> Estimate:
     """An estimate from the samples of each seed."""
     return Estimate.of([list(group) for group in samples])

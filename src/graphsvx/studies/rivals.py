@@ -14,7 +14,7 @@ from graphsvx.explanation import Explanation, Ranking
 from graphsvx.studies import chosen
 from graphsvx.studies.chosen import Kind
 from graphsvx.studies.desk import Desk
-from graphsvx.studies.motifs import without_credit
+from graphsvx.studies.motifs import both_ways, without_credit
 from graphsvx.zoo import Trained
 
 OURS = "GraphSVX, the paper's method"
@@ -47,7 +47,8 @@ def explained(desk: Desk, world: Trained, name: str, queries: Sequence[int]) -> 
     if name in KINDS:
         choice = chosen.choice(dataset, KINDS[name])
         found = desk.explanations(world, choice.method, queries, label=name, scale=choice.scale)
-        return Found(name, choice.by, found, found, found)
+        on_edges = [both_ways(one) for one in found] if name == EDGES else found
+        return Found(name, choice.by, found, on_edges, found)
     if name == "Random":
         return _at_random(desk, world, queries)
     method: GNNExplainer | PGMExplainer | PGExplainer
