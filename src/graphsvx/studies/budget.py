@@ -304,11 +304,13 @@ def headline(found: dict[str, Found], steps: Steps) -> str:
     )
     more = moved(told.change((SMARTER, few), (SMARTER, told.most)))
     every = moved(told.change((SMARTER, told.most), (ALL, 0)))
+    below = [n for n, f in found.items() if f.change((SMARTER, few), (ALL, 0)).high < 0]
     return (
         f"On {title} the paper's estimator scores {measured} samples and all coalitions "
         f"{told.estimate((ALL, 0), 'paper').mean:.2f} (paper: {paper}): from {few:,} to "
-        f"{told.most:,} samples accuracy {more}, from there to all coalitions it {every}. S = "
-        f"{high} in place of {low} helps measurably on {len(helped)} of {len(found)} sets"
+        f"{told.most:,} samples accuracy {more}, from there to all coalitions it {every}. All "
+        f"coalitions score measurably lower than {few:,} samples on {len(below)} of {len(found)} "
+        f"sets{_in_brackets(below)}. S = {high} in place of {low} helps measurably on {len(helped)} of {len(found)} sets"
         f"{_in_brackets(helped)} (paper: on the tree sets). With the most samples the relative "
         f"squared error is, SmarterSeparate against ours, {errors} "
         f"({', '.join(TITLES[n] for n in found)})."
