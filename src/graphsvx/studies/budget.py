@@ -312,8 +312,8 @@ def headline(found: dict[str, Found], steps: Steps) -> str:
         f"coalitions score measurably lower than {few:,} samples on {len(below)} of {len(found)} "
         f"sets{_in_brackets(below)}. S = {high} in place of {low} helps measurably on "
         f"{len(helped)} of {len(found)} sets{_in_brackets(helped)} (paper: on the "
-        f"tree sets). With the most samples the relative squared error is, SmarterSeparate against ours, {errors} "
-        f"({', '.join(TITLES[n] for n in found)})."
+        f"tree sets). With the most samples the relative squared error is, SmarterSeparate "
+        f"against ours, {errors} ({', '.join(TITLES[n] for n in found)})."
     )
 
 
