@@ -69,7 +69,7 @@ def test_the_page_marks_what_was_chosen(tmp_path: Path):
     record = json.loads((tmp_path / "out" / "settings.json").read_text())
     titles = [table["title"] for table in record["tables"]]
     assert titles == [*(f"Tree-Cycles: {name}" for name in KINDS), "Tree-Cycles: others"]
-    for rows in (table["rows"] for table in record["tables"][1:3]):
+    for rows in (table["rows"] for table in record["tables"][:3]):
         assert sum(row["chosen"] != "" for row in rows) == 1
     marked = [row for row in record["tables"][-1]["rows"] if row["chosen"]]
     assert len(marked) == 3
