@@ -20,8 +20,9 @@ class GameReport:
     rows: int
     """Coalitions that were drawn or enumerated; many of them share one perturbed graph."""
     r2: float | None
-    """Weighted R² of the surrogate on the played rows (1 for an additive game); None: there is
-    no surrogate."""
+    """R² of the surrogate on the played rows, by their weights (1 for an additive game); where the
+    connected sets were enumerated, each counts once. It can be negative: the surrogate is tied to
+    the model at the empty and at the full row. None: there is no surrogate."""
     mask: str
     """The mask generator that chose the rows."""
 
