@@ -138,10 +138,9 @@ def page(variants: Mapping[str, Sequence[Variant]]) -> Page:
         (
             "Every explainer that takes edges away asks a model about graphs that it never saw "
             "in training. In each step our models of these sets also see a copy of the graph "
-            "with edges cut at a rate between 0 and 1. This was chosen because it makes motifs "
-            "explainable at all, by the accuracy of GraphSVX on these validation seeds: it "
-            "is a choice of the model, made in our favour, and this table says how much it is "
-            "worth to each explainer.",
+            "with edges cut at a rate between 0 and 1. This was chosen by the accuracy of GraphSVX "
+            "on these validation seeds (on fewer nodes, with earlier code): it is a choice of the "
+            "model, made in our favour, and this table says what it is worth to each explainer.",
             table,
         ),
         headline=(
