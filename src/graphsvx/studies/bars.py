@@ -79,7 +79,7 @@ def grouped(
         if paper and title in paper:
             ax.hlines(
                 paper[title], i - 0.45, i + 0.45, color=palette.INK, ls="--", lw=1.1,
-                label="the paper" if title == next(iter(paper)) else None,
+                label="the paper" if title == next(iter(paper)) else "",
             )  # fmt: skip
     canvas.plain_ticks(ax, "x", [float(i) for i in range(len(values))], list(values))
     ax.set_ylabel(label, fontsize=canvas.SMALL)
