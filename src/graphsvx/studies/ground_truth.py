@@ -32,7 +32,9 @@ from graphsvx.studies.page import Beside, Cell, Page, Part, Picture, Table
 from graphsvx.studies.rivals import DEFAULT, KINDS, NAMES, OURS
 from graphsvx.studies.study import Study
 
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3, 4)
+MUTAG_SEEDS = SEEDS[:3]
+"""Two minutes of training each."""
 STRICT, QUICK = 30, 2
 """Nodes or graphs of the strict protocol, a seed; and in a quick study."""
 PAPERS: Mapping[str, int] = {"ba-2motifs": 30}
@@ -48,7 +50,7 @@ def make(desk: Desk) -> Page:
         if reason is not None:
             absent[name] = reason
             continue
-        seeds = desk.pick(SEEDS, (0,))
+        seeds = desk.pick(MUTAG_SEEDS if name == "mutag" else SEEDS, (0,))
         results[name] = [measured(desk, name, seed) for seed in seeds]
     return page(desk, results, absent)
 
@@ -144,7 +146,6 @@ def page(desk: Desk, results: Results, absent: Mapping[str, str]) -> Page:
         headline=headline(results),
         settings={
             "seeds": {name: [one.card.data_seed for one in ones] for name, ones in results.items()},
-            "why so few seeds": "each has a graph and a model of its own, and takes minutes",
             "scored": "all that the paper's script scores (of BA-2motifs' "
             f"{HOUSES} houses the first {PAPERS['ba-2motifs']}, to save time); for `strict` "
             f"{desk.pick(STRICT, QUICK)} a seed, drawn from all motif nodes (graphs with a motif) "
