@@ -74,8 +74,8 @@ def test_a_page_is_written_as_markdown_json_and_pictures(tmp_path: Path):
 def test_the_summary_names_every_study_made_or_not(tmp_path: Path):
     Page("Mine", (), "It holds.").write("mine", tmp_path, {"command": "c"})
     text = overview.write(tmp_path, ("mine", "other")).read_text()
-    assert "[Mine](mine.md) | It holds. |" in text
-    assert "other | not made yet" in text
+    assert "**[Mine](mine.md)** It holds." in text
+    assert "**other**: not made yet" in text
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(DataError, match="graphsvx study mine"):
         overview.write(tmp_path, ("mine",))

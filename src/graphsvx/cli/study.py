@@ -41,7 +41,7 @@ def study(
     ] = None,
     *,
     everything: Annotated[
-        bool, typer.Option("--all", help="All of them, and the summary of their findings.")
+        bool, typer.Option("--all", help="All of them, one after the other.")
     ] = False,
     quick: Annotated[
         bool,
@@ -98,8 +98,8 @@ def study(
             _say(f"stopped; what is done is kept in {kept}. To go on:")
             _say(again)
             raise typer.Exit(130) from None
-    if everything:
-        written.append(overview.write(folder, studies.names()))
+    # The summary is made from the pages that are there, so it never lags behind them.
+    written.append(overview.write(folder, studies.names()))
     if len(chosen) == 1:
         Console().print(Markdown((folder / f"{chosen[0]}.md").read_text()))
     for file in written:

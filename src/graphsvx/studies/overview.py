@@ -21,25 +21,28 @@ def write(folder: Path, names: tuple[str, ...]) -> Path:
     lines = [
         "# Results: what of the paper holds, and by how much",
         "",
-        "Made by `graphsvx study --all`. Every figure was measured by the command on its page;",
-        "intervals are 95 %; the paper's figures stand beside ours in brackets.",
+        "Made by `graphsvx study --all` from the studies' own figures. On the pages each figure",
+        "stands with its seeds, counts and 95 % interval, and with the paper's beside it; settings",
+        "were chosen on validation seeds that no study scores ([protocols.md](protocols.md)).",
         "",
-        "| study | finding |",
-        "| --- | --- |",
     ]
     for name in names:
         found = _read(folder / f"{name}.json")
         if found is None:
-            lines.append(f"| {name} | not made yet: `graphsvx study {name}` |")
+            lines.append(f"- **{name}**: not made yet; `graphsvx study {name}`")
         else:
-            lines.append(f"| [{found['title']}]({name}.md) | {found['headline']} |")
-    lines += ["", "Besides:", ""]
+            lines.append(f"- **[{found['title']}]({name}.md)** {found['headline']}")
+        lines.append("")
+    lines += ["Besides:", ""]
     for file, title, command in OTHERS:
         if (folder / file).exists():
             lines.append(f"- [{title}]({file})" + (f", made by `{command}`" if command else ""))
     path = folder / "README.md"
-    with written_whole(path) as part:
-        part.write_text("\n".join(lines) + "\n")
+    try:
+        with written_whole(path) as part:
+            part.write_text("\n".join(lines) + "\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
     return path
 
 
