@@ -101,7 +101,9 @@ def study(
     # The summary is made from the pages that are there, so it never lags behind them.
     written.append(overview.write(folder, studies.names()))
     if len(chosen) == 1:
-        Console().print(Markdown((folder / f"{chosen[0]}.md").read_text()))
+        lines = (folder / f"{chosen[0]}.md").read_text().splitlines()
+        # A terminal shows no pictures; their captions follow in words.
+        Console().print(Markdown("\n".join(one for one in lines if not one.startswith("!["))))
     for file in written:
         _say(f"wrote {file}")
     for one, reason in left_out.items():
