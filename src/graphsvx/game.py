@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -68,6 +68,13 @@ class FunctionGame:
         return None
 
 
+def ends_of(players: int) -> Bools:
+    """The empty and the full coalition."""
+    rows = np.zeros((2, players), dtype=bool)
+    rows[1] = True
+    return rows
+
+
 @dataclass(eq=False)
 class GraphGame:
     """Features of the explained node, other nodes, or both, or edges, on a surveyed field."""
@@ -84,6 +91,8 @@ class GraphGame:
     """First state, the states (coalitions, in a game of features), their live nodes."""
     _values: Tensor | None = None
     _done: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    _ends: Ids | None = None
+    """The states of the empty and of the full coalition, numbered with the first rows."""
     _watched: int = -1
     witness: Tensor | None = None
     """Raw outputs of the watched state, [centres, outputs], once it has been played."""
@@ -119,8 +128,21 @@ class GraphGame:
         step = max(
             1, _BLOCK_BYTES // (16 * self.scene.field.size + 2 * len(self.scene.field.edges))
         )
-        found = [self._block(rows[first : first + step]) for first in range(0, len(rows), step)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+        blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
+        first_time = self._ends is None
+        if first_time:
+            # Two rows by themselves would take about as long as all others together.
+            blocks[:1] = [np.concatenate([ends_of(self.players), *blocks[:1]])]
+        found = np.concatenate([np.zeros(0, dtype=np.int64), *map(self._block, blocks)])
+        if first_time:
+            self._ends, found = found[:2], found[2:]
+        return found
+
+    def ends(self) -> Ids:
+        """The states of the empty and of the full coalition."""
+        if self._ends is None:
+            self.states(np.zeros((0, self.players), dtype=bool))
+        return cast(Ids, self._ends)
 
     def _block(self, rows: Bools) -> Ids:
         if self.side == "features":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,8 @@ from graphsvx.graph import Graph
 
 Output = Literal["raw", "probs", "log_probs"]
 Scale = Literal["probability", "logit", "log_odds", "value"]
+
+_PARAMETERS: WeakKeyDictionary[Any, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +180,7 @@ def check(
         raise InputError(f"output must be one of {get_args(Output)}, got {output!r}")
     if scale not in get_args(Scale):
         raise InputError(f"scale must be one of {get_args(Scale)}, got {scale!r}")
-    function = model.forward if isinstance(model, nn.Module) else model
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have no signature
-        parameters = {}  # type: ignore[assignment]  # an empty mapping of the same kind
+    parameters = _parameters(model.forward if isinstance(model, nn.Module) else model)
     available = {
         "edge_weight": graph.edge_weight is not None,
         "edge_attr": graph.edge_attr is not None,
@@ -209,6 +209,20 @@ def check(
             f"{list(parameters)}"
         )
     return Model(model, takes, output, scale)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a function, looked up once for the method of a class."""
+    code = function.__func__ if isinstance(function, MethodType) else None
+    if code in _PARAMETERS:
+        return _PARAMETERS[code]
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some builtins have no signature
+        return {}
+    if isinstance(code, FunctionType):
+        _PARAMETERS[code] = found
+    return found
 
 
 def modules(module: nn.Module) -> list[nn.Module]:

@@ -52,21 +52,15 @@ def stream(seed: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed((seed * 1_000_003 + number) % 2**63)
 
 
-def _ends(game: GraphGame) -> np.ndarray:
-    rows = np.zeros((2, game.players), dtype=bool)
-    rows[1] = True
-    return game.states(rows)
-
-
 def play(game: GraphGame, mask: Mask, budget: int, seed: int) -> Played:
     """One game within its budget."""
-    ends = _ends(game)
-    game.watch(int(ends[1]))
     none = np.zeros((0, game.players), dtype=bool)
     if game.players == 0:
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
     else:
         masks = mask(game, budget, stream(seed, game.side))
+    ends = game.ends()
+    game.watch(int(ends[1]))
     values = game.values(np.concatenate([ends, masks.states]))
     return Played(game, masks, values, budget)
 
