@@ -23,18 +23,11 @@ import graphsvx
 from graphsvx import plot, report, zoo
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.files import written_whole
+from graphsvx.studies.chosen import TITLES
 from graphsvx.zoo import Trained
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "gallery.md"
-TITLES = {
-    "ba-shapes": "BA-Shapes",
-    "ba-community": "BA-Community",
-    "tree-cycles": "Tree-Cycles",
-    "tree-grid": "Tree-Grid",
-    "ba-2motifs": "BA-2motifs",
-    "mutag": "MUTAG",
-}
 
 
 @dataclass(frozen=True)

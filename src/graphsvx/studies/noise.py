@@ -11,7 +11,7 @@ at random, not in the order of ids (noise has the last ids).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import Literal
@@ -32,6 +32,7 @@ from graphsvx.game import GraphGame
 from graphsvx.generators import Isolate, Scene
 from graphsvx.players import FeatureChoice
 from graphsvx.query import Query
+from graphsvx.studies.desk import Desk
 from graphsvx.studies.estimate import Estimate
 from graphsvx.zoo import Trained
 
@@ -43,6 +44,20 @@ MODELS = ("gcn", "gat")
 TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "gcn": "GCN", "gat": "GAT"}
 By = Literal["value", "absolute"]
 Floats = NDArray[np.float64]
+
+
+def noisy_worlds(
+    desk: Desk, datasets: Iterable[str], suffix: str, models: Sequence[str], seeds: Sequence[int]
+) -> Iterator[tuple[tuple[str, str], Trained]]:
+    """Each data set with noise, model and seed, by clean name and model; missing files are told."""
+    for dataset in datasets:
+        name = dataset + suffix
+        if desk.missing(name):
+            desk.say(f"{name}: files missing")
+            continue
+        for model in models:
+            for seed in seeds:
+                yield (dataset, model), desk.world(name, seed, model)
 
 
 def top_k(candidates: int) -> int:

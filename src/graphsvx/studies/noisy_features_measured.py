@@ -18,6 +18,7 @@ from graphsvx.studies.noise import (
     Tally,
     explained_nodes,
     ids,
+    noisy_worlds,
     outcome,
     top_k,
     with_credit,
@@ -217,14 +218,8 @@ def measure_wide(desk: Desk, world: Trained, explained: dict[str, Explained], fo
 def measure(desk: Desk, size: Size) -> Found:
     """All figures of the page."""
     found = Found(size)
-    for dataset in size.datasets:
-        name = dataset + FEATURES_SUFFIX
-        if desk.missing(name):
-            desk.say(f"{name}: files missing")
-            continue
-        for model in size.models:
-            for seed in size.seeds:
-                _measure_world(desk, desk.world(name, seed, model), (dataset, model), found)
+    for place, world in noisy_worlds(desk, size.datasets, FEATURES_SUFFIX, size.models, size.seeds):
+        _measure_world(desk, world, place, found)
     return found
 
 

@@ -18,6 +18,7 @@ from graphsvx.studies.noise import (
     Tally,
     explained_nodes,
     ids,
+    noisy_worlds,
     outcome,
     top_k,
 )
@@ -82,14 +83,8 @@ def noisy_nodes(world: Trained) -> set[int]:
 def measure(desk: Desk, size: Size) -> Found:
     """All figures of the page."""
     found = Found(size)
-    for dataset in size.datasets:
-        name = dataset + NODES_SUFFIX
-        if desk.missing(name):
-            desk.say(f"{name}: files missing")
-            continue
-        for model in size.models:
-            for seed in size.seeds:
-                _measure_world(desk, desk.world(name, seed, model), (dataset, model), found)
+    for place, world in noisy_worlds(desk, size.datasets, NODES_SUFFIX, size.models, size.seeds):
+        _measure_world(desk, world, place, found)
     return found
 
 
