@@ -121,16 +121,7 @@ def query_of(explanation: Explanation) -> int:
 @lru_cache(maxsize=6)
 def _world(dataset: str, seed: int, settings: Settings, root: Path | None, quick: bool) -> Trained:
     """A model with exactly these settings; one that was kept with others is replaced."""
-    model = settings.model
     if quick:
         settings = replace(settings, epochs=max(1, settings.epochs // QUICK_EPOCHS))
-    if zoo.checkpoint_path(dataset, model, seed, root).exists():
-        kept = zoo.load(dataset, model, seed, root)
-        if kept.card.settings == settings:
-            return kept
-    loaded = data.load(dataset, seed)
     with training_bar(f"training {dataset}, seed {seed}") as progress:
-        trained = zoo.train(loaded, model, seed, progress, settings=settings)
-    zoo.save(trained, root=root)
-    # As it is read again: a study that goes on sees the same bits.
-    return zoo.load(dataset, model, seed, root, dataset=loaded)
+        return zoo.ensure(dataset, settings.model, seed, progress, root, settings=settings)

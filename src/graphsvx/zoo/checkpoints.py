@@ -15,7 +15,7 @@ from graphsvx.data.registry import checked_name, checked_seed
 from graphsvx.errors import DataError
 from graphsvx.files import written_whole
 from graphsvx.zoo.card import Card
-from graphsvx.zoo.settings import checked_model, settings_for
+from graphsvx.zoo.settings import Settings, checked_model, settings_for
 from graphsvx.zoo.training import Progress, Trained, build, train
 
 ENDING = ".safetensors"
@@ -99,17 +99,21 @@ def ensure(
     seed: int = 0,
     progress: Progress | None = None,
     root: str | Path | None = None,
+    *,
+    settings: Settings | None = None,
 ) -> Trained:
     """Load the checkpoint of a data set, model and seed; train and save it if there is none.
 
-    A checkpoint with other settings than the usual ones (`settings_for`) is trained again.
+    A checkpoint with other settings than these (by default the usual ones, `settings_for`) is
+    trained again.
     """
+    wanted = settings or settings_for(dataset, model)
     path = checkpoint_path(dataset, model, seed, root)
     if path.exists() or _card_path(path).exists():
         kept = load(dataset, model, seed, root)
-        if kept.card.settings == settings_for(dataset, model):
+        if kept.card.settings == wanted:
             return kept
-    trained = train(data.load(dataset, seed), model, seed, progress)
+    trained = train(data.load(dataset, seed), model, seed, progress, settings=wanted)
     save(trained, root=root)
     return load(dataset, model, seed, root, dataset=trained.dataset)
 
