@@ -242,16 +242,20 @@ class GraphGame:
             self._store(numbers[part], self.survey.evaluate(area, states, hops))
 
     def _store(self, states: Ids, out: Tensor) -> None:
-        for position in np.flatnonzero(states == self._watched):
-            self.witness = out[position]
-        scores = self.query.read(out)
-        if self._values is None:
-            self._values = scores.new_zeros(0, scores.shape[1], device="cpu")
-        missing = len(self._known) - len(self._values)
-        if missing > 0:
-            empty = self._values.new_zeros(missing, self._values.shape[1])
-            self._values = torch.cat([self._values, empty])
-        self._values[torch.from_numpy(states)] = scores.cpu()
+        """Keep the scores of states, which are in the order of their numbers."""
+        at = int(np.searchsorted(states, self._watched))
+        if at < len(states) and states[at] == self._watched:
+            self.witness = out[at]
+        scores = self.query.read(out).cpu()
+        count = len(self._known)
+        if len(states) == count:  # all of them
+            self._values = scores
+        else:
+            values = scores.new_zeros(count, scores.shape[1])
+            if self._values is not None:
+                values[: len(self._values)] = self._values
+            values[torch.from_numpy(states)] = scores
+            self._values = values
         self._done[states] = True
 
     def senders(self) -> Bools | None:

@@ -75,7 +75,7 @@ _OUTWARD: Any = WeakTensorKeyDictionary()
 _STATISTICS: Any = WeakTensorKeyDictionary()
 
 
-def _version(tensor: Tensor) -> int:
+def version(tensor: Tensor) -> int:
     """Grows with each in-place change, so that an edited tensor is read again."""
     return -1 if tensor.is_inference() else tensor._version
 
@@ -93,17 +93,17 @@ def check(data: Any) -> Graph:
             "(an adj_t is turned into one by torch_geometric.utils.to_edge_index)"
         )
     known = _INDEXES.get(edge_index) if isinstance(edge_index, Tensor) else None
-    if known is not None and known[0] == (_version(edge_index), x.shape[0]):
+    if known is not None and known[0] == (version(edge_index), x.shape[0]):
         index = known[1]
     else:
         index = _make_index(edge_index, x.shape[0])
-        _INDEXES[edge_index] = ((_version(edge_index), x.shape[0]), index)
+        _INDEXES[edge_index] = ((version(edge_index), x.shape[0]), index)
     known = _STATISTICS.get(x)
-    if known is not None and known[0] == _version(x):
+    if known is not None and known[0] == version(x):
         statistics = known[1]
     else:
         statistics = _make_statistics(x)
-        _STATISTICS[x] = (_version(x), statistics)
+        _STATISTICS[x] = (version(x), statistics)
     edges = edge_index.shape[1]
     weight = _edge_values(data, "edge_weight", edges)
     if weight is not None and weight.dim() != 1:
@@ -187,10 +187,16 @@ def part(graph: Graph, nodes: Ids) -> Graph:
     )
 
 
+def mutual(source: Ids, target: Ids, nodes: int) -> bool:
+    """Whether each edge has its reverse."""
+    forth, back = source * nodes + target, target * nodes + source
+    return bool(np.array_equal(np.sort(forth), np.sort(back)))
+
+
 def outward(graph: Graph) -> Index:
     """Out-edges by source, made once per graph: `outward(g).edges_into(v)` are those *from* v."""
     known = _OUTWARD.get(graph.edge_index)
-    key = (_version(graph.edge_index), graph.num_nodes)
+    key = (version(graph.edge_index), graph.num_nodes)
     if known is None or known[0] != key:
         known = (key, _by_end(graph.edge_index[0], graph.num_nodes))
         _OUTWARD[graph.edge_index] = known

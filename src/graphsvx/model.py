@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -89,25 +90,23 @@ class Model:
         second of two classes.
         """
         out = out.double()
-        if not bool(torch.isfinite(out).all()) and not (
-            # A certain prediction has log-probability -inf; that is a valid probability of 0.
-            self.output == "log_probs" and not bool((out.isnan() | (out == torch.inf)).any())
-        ):
+        least, most = map(float, out.aminmax() if out.numel() else (0, 0))
+        # A certain prediction has log-probability -inf; that is a valid probability of 0.
+        lowest = least > -math.inf or (self.output == "log_probs" and least == -math.inf)
+        if not (lowest and most < math.inf):  # NaN is neither
             raise ModelError("the model returned NaN or infinite scores; nothing can be explained")
         if self.scale == "value":
             return out
-        self._check_range(out)
+        self._check_range(out, least, most)
         if out.shape[-1] == 1:
             out = self._two_classes(out)
-        if self.output == "raw":
-            log_probs = out.log_softmax(-1)
-            logits = out
-        else:
-            log_probs = out.log() if self.output == "probs" else out
-            logits = log_probs
         if self.scale == "probability":
-            return log_probs.exp()
-        scores = logits if self.scale == "logit" else log_odds(logits)
+            if self.output == "raw":
+                return out.softmax(-1)
+            return out if self.output == "probs" else out.exp()
+        if self.output == "probs":
+            out = out.log()
+        scores = out if self.scale == "logit" else log_odds(out)
         if not bool(torch.isfinite(scores).all()):
             raise ModelError(
                 f"a probability of exactly 0 or 1 has no finite {self.scale}; "
@@ -115,38 +114,32 @@ class Model:
             )
         return scores
 
-    def _check_range(self, out: Tensor) -> None:
+    def _check_range(self, out: Tensor, least: float, most: float) -> None:
         """What `output` says must be what comes, or the score would be nonsense in silence."""
+        if self.output == "raw":
+            # A softmax is never 0 nor 1 nor the same everywhere; small whole numbers may sum to
+            # 1 too.
+            if least > 0 and most < 1 and out.shape[-1] > 1 and _looks_like_softmax(out):
+                warnings.warn(
+                    "the model seems to return probabilities, which would be squashed again; "
+                    'if so, say output="probs"',
+                    stacklevel=2,
+                )
+            return
         slack = 1e-3
         sums = out.exp().sum(-1) if self.output == "log_probs" else out.sum(-1)
         whole = out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
-        if self.output == "probs" and not (
-            bool((out >= -slack).all()) and bool((out <= 1 + slack).all()) and whole
-        ):
+        if self.output == "probs" and not (least >= -slack and most <= 1 + slack and whole):
             raise ModelError(
                 'output="probs" promises probabilities that sum to 1, the model returned '
-                f"{float(out.min()):.3g} to {float(out.max()):.3g}; say what it returns by "
+                f"{least:.3g} to {most:.3g}; say what it returns by "
                 'output="raw", "probs" or "log_probs"'
             )
-        if self.output == "log_probs" and not (bool((out <= slack).all()) and whole):
+        if self.output == "log_probs" and not (most <= slack and whole):
             raise ModelError(
                 'output="log_probs" promises logarithms of probabilities, the model returned '
-                f"{float(out.min()):.3g} to {float(out.max()):.3g}; say what it returns by "
+                f"{least:.3g} to {most:.3g}; say what it returns by "
                 'output="raw", "probs" or "log_probs"'
-            )
-        # A softmax is never 0 nor 1 nor the same everywhere; small whole numbers may sum to 1 too.
-        between = bool((out > 0).all()) and bool((out < 1).all()) and out.shape[-1] > 1
-        many = out.reshape(-1, out.shape[-1])
-        if (
-            self.output == "raw"
-            and between
-            and len(torch.unique(many, dim=0)) >= 4
-            and bool(((sums - 1).abs() <= 1e-5).all())
-        ):
-            warnings.warn(
-                "the model seems to return probabilities, which would be squashed again; "
-                'if so, say output="probs"',
-                stacklevel=2,
             )
 
     def _two_classes(self, out: Tensor) -> Tensor:
@@ -155,6 +148,12 @@ class Model:
         if self.output == "probs":
             return torch.cat([1 - out, out], -1)
         return torch.cat([torch.log1p(-out.exp()), out], -1)
+
+
+def _looks_like_softmax(out: Tensor) -> bool:
+    """Whether rows of numbers between 0 and 1 sum to 1, and are not all alike."""
+    rows = out.reshape(-1, out.shape[-1])
+    return bool(((rows.sum(-1) - 1).abs() <= 1e-5).all()) and len(torch.unique(rows, dim=0)) >= 4
 
 
 def log_odds(logits: Tensor) -> Tensor:

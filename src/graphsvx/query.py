@@ -46,7 +46,8 @@ class Query:
         For a group U the score is the average over its nodes, for a link the decoder's.
         """
         if self.decoder is None:
-            return self.model.scores(out).mean(1)
+            scores = self.model.scores(out)
+            return scores[:, 0] if scores.shape[1] == 1 else scores.mean(1)
         return self.model.scores(decode(self.decoder, out))
 
     def choose(self, prediction: Tensor) -> tuple[tuple[int, ...], int]:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GraphConv
 
 from graphsvx import GraphSVX, convert, explain
-from graphsvx.engine.known import fingerprint
+from graphsvx.engine.prints import Print
 from graphsvx.model import Model
 from tests.worlds import node_truth, random_graph
 
@@ -129,12 +129,12 @@ def test_nothing_is_kept_alive() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in CHANGES if n not in ("features", "edges")])
-def test_a_fingerprint_sees_what_torch_can_see(name: str) -> None:
+def test_a_print_sees_what_torch_can_see(name: str) -> None:
     model, data = Net(), random_graph(3)
-    before = fingerprint(model)
-    assert before == fingerprint(model)
+    before = Print.of(model)
+    assert before.holds(model)
     CHANGES[name](model, data)
-    assert (fingerprint(model) == before) == (name == "behind_the_back")
+    assert before.holds(model) == (name == "behind_the_back")
 
 
 class Plain(nn.Module):

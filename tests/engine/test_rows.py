@@ -25,6 +25,7 @@ from torch_geometric.nn import (
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import rows as lazy
 from graphsvx.engine.prefix import PrefixRows
+from graphsvx.engine.layers import Body
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.rows import MixedRows, SharedRows
 from graphsvx.engine.states import States, distances
@@ -83,7 +84,8 @@ def outputs(model: nn.Module, data: Data, way: Way, count: int = 40, eager: int 
     table = data.x[torch.from_numpy(found.field.ids)]
     states = States(on, np.broadcast_to(np.arange(found.field.size), on.shape), table)
     hops = distances(states, found.field, way.reach)
-    batch = Replicas(query.model, query.graph, found.field, query.memory, way, eager)
+    body = Body.of(query.model.call)
+    batch = Replicas(query.model, query.graph, found.field, query.memory, way, body, eager)
     return batch(states, hops)
 
 

@@ -16,21 +16,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from graphsvx import graph as graphs
-from graphsvx.graph import Graph, Ids, outward
-from graphsvx.model import Model, count_rounds, modules
+from graphsvx.engine.prints import Print
+from graphsvx.graph import Graph, Ids, outward, version
+from graphsvx.model import Model, count_rounds
 
 # Graphs with more numbers than this are not run through the model as a whole.
 _SMALL = 1 << 24
 _KEPT = 4
-_PLAIN = {int, float, bool, str, type(None)}
 
 
 @dataclass(eq=False)
 class Known:
     """Of one model on one graph."""
 
-    model: tuple[Any, ...]
     graph: tuple[Any, ...]
     depth: int | None
     looked: bool = False
@@ -41,24 +39,30 @@ class Known:
     """The fastest `Way` in which batches gave what single calls give, on samples of the graph."""
     whole: Tensor | None = None
     """Raw outputs on the whole graph, [nodes, outputs]; None too for large graphs."""
+    mutual: bool = False
+    """Whether each edge of the graph has its reverse; False: not known of large graphs."""
 
 
-_KNOWN: weakref.WeakKeyDictionary[nn.Module, list[Known]] = weakref.WeakKeyDictionary()
+_KNOWN: weakref.WeakKeyDictionary[nn.Module, tuple[Print, list[Known]]]
+_KNOWN = weakref.WeakKeyDictionary()
 
 
 def known(model: Model, graph: Graph) -> Known:
     """The notes on a model and a graph; new ones if either has changed."""
     module = model.call
     if not isinstance(module, nn.Module):
-        return Known((), (), None)
-    notes = _KNOWN.setdefault(module, [])
-    prints = fingerprint(module), (model.takes, *_graph_print(graph))
+        return Known((), None)
+    seen, notes = _KNOWN.get(module, (None, []))
+    if seen is None or not seen.holds(module):
+        # Notes on what the model was before are of no more use.
+        notes = []
+        _KNOWN[module] = Print.of(module), notes
+    now = (model.takes, *_graph_print(graph))
     for one in notes:
-        if one.model == prints[0] and one.graph[0] == prints[1][0] and _same(one.graph, prints[1]):
+        if one.graph[0] == now[0] and _same(one.graph, now):
             return one
-    found = Known(*prints, depth=count_rounds(model, graph))
-    # Notes on what the model was before are of no more use.
-    notes[:] = [found, *(one for one in notes if one.model == prints[0])][:_KEPT]
+    found = Known(now, depth=count_rounds(model, graph))
+    notes[:] = [found, *notes][:_KEPT]
     return found
 
 
@@ -68,42 +72,10 @@ def forget(model: Model) -> None:
         _KNOWN.pop(model.call, None)
 
 
-def fingerprint(module: nn.Module) -> tuple[Any, ...]:
-    """Changes with the weights, layers, hooks, plain attributes and code of a model."""
-    found: list[Any] = []
-    add = found.append
-    for one in modules(module):
-        kind = type(one)
-        # Scripted modules have no `forward` of their class.
-        found += (id(one), kind, getattr(kind, "forward", None), len(one.__dict__))
-        for value in one.__dict__.values():
-            sort = type(value)
-            if sort in _PLAIN:
-                add(value)
-            elif isinstance(value, dict):
-                for key, item in value.items():
-                    add(key)
-                    found += _tensor_print(item) if isinstance(item, Tensor) else (id(item),)
-            elif isinstance(value, Tensor):
-                found += _tensor_print(value)
-            elif sort is tuple or sort is list:
-                found += (x if type(x) in _PLAIN else id(x) for x in value)
-            else:
-                add(id(value))
-    return tuple(found)
-
-
-def _tensor_print(tensor: Tensor) -> tuple[int, int, int]:
-    try:
-        return id(tensor), graphs._version(tensor), tensor.data_ptr()
-    except RuntimeError:  # lazily made, or without storage
-        return id(tensor), graphs._version(tensor), 0
-
-
 def _graph_print(graph: Graph) -> tuple[Any, ...]:
     """The tensors (weakly) with their versions."""
     parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
-    return tuple(None if p is None else (weakref.ref(p), graphs._version(p)) for p in parts)
+    return tuple(None if p is None else (weakref.ref(p), version(p)) for p in parts)
 
 
 def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

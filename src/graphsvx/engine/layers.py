@@ -24,6 +24,7 @@ from graphsvx.engine.lazy import Lazy, plain
 from graphsvx.engine.prefix import PrefixRows, first
 from graphsvx.engine.rows import SharedRows
 from graphsvx.graph import Ids
+from graphsvx.model import modules
 
 # Rows wider than this are not added up before they are projected.
 _WIDE = 64
@@ -306,12 +307,34 @@ def quick(layer: nn.Module) -> Quick | None:
     return known[0]
 
 
-def all_quick(modules: list[nn.Module]) -> bool:
-    """Whether all layers are computed here, and those that read degrees are GCN layers."""
-    return all(
-        quick(layer) is not None and (type(layer) is not GCNConv or layer.normalize)
-        for layer in message_passing(modules)
-    )
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The layers of a model that pass messages, looked at once for all of its batches."""
+
+    layers: tuple[tuple[MessagePassing, Quick | None], ...]
+    """With how they are computed fast, where they are."""
+    widest: int
+    """Numbers that a node may have after the widest layer."""
+
+    @staticmethod
+    def of(model: Any) -> Body:
+        found = modules(model) if isinstance(model, nn.Module) else []
+        matrices = [
+            weight.shape[0]
+            for one in found
+            for weight in one._parameters.values()
+            if weight is not None and weight.dim() > 1
+        ]
+        layers = tuple((one, quick(one)) for one in found if isinstance(one, MessagePassing))
+        return Body(layers, max(matrices, default=0))
+
+    @property
+    def all_quick(self) -> bool:
+        """Whether all layers are computed here, and those that read degrees are GCN layers."""
+        return all(
+            fast is not None and (type(layer) is not GCNConv or layer.normalize)
+            for layer, fast in self.layers
+        )
 
 
 def usable(x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: Edges) -> bool:
@@ -327,7 +350,3 @@ def usable(x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: Ed
         and all(value is edges.weight for value in given)
     )
 
-
-def message_passing(modules: list[nn.Module]) -> list[MessagePassing]:
-    """The layers that pass messages."""
-    return [one for one in modules if isinstance(one, MessagePassing)]

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.layers import Edges, all_quick
+from graphsvx.engine.layers import Body, Edges
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.rows import SharedRows
@@ -19,7 +19,7 @@ from graphsvx.engine.states import FAR, Hops, States
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.graph import Graph, Ids
-from graphsvx.model import Model, modules
+from graphsvx.model import Model
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Replicas:
     field: Field
     memory: int
     way: Way
+    body: Body
     eager: int = 1 << 12
     """Batches with fewer nodes are played plainly: lazy rows would cost more than they save."""
 
@@ -99,7 +100,7 @@ class Replicas:
             return False
         if states.joined is not None or states.cut is not None:
             return False
-        return isinstance(self.model.call, nn.Module) and all_quick(modules(self.model.call))
+        return isinstance(self.model.call, nn.Module) and self.body.all_quick
 
     def _degrees(self, hops: Hops) -> NDArray[np.float32]:
         """Edges into each node in each perturbed graph, [states, nodes]; all of the rim's count."""
@@ -161,13 +162,7 @@ class Replicas:
 
     def _width(self) -> int:
         """Numbers that a node or edge may take in the widest layer."""
-        widest = 0 if self.way.shared else self.graph.num_features
-        if isinstance(self.model.call, nn.Module):
-            for module in modules(self.model.call):
-                for weight in module._parameters.values():
-                    if weight is not None and weight.dim() > 1:
-                        widest = max(widest, weight.shape[0])
-        return max(widest, 16)
+        return max(self.body.widest, 0 if self.way.shared else self.graph.num_features, 16)
 
     def _chunk(
         self, states: States, hops: Hops, levels: Hops, edges: Ids,
@@ -227,7 +222,7 @@ class Replicas:
             known = Edges(edge_index, weights, ends[0], ends[1], starts, field.loops)
             if degrees is not None:
                 known.degree = tensor(degrees.reshape(-1)[place.nodes], device)
-        with trimmed(self.model.call, place.within(rounds), known):
+        with trimmed(self.body, place.within(rounds), known):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[where], batch, pairs
             )

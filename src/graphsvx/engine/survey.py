@@ -46,6 +46,7 @@ from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
 from graphsvx.engine.known import Known, ball, is_small, known
+from graphsvx.engine.layers import Body
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.stages import (
     Stage,
@@ -167,10 +168,10 @@ def promised(query: Query) -> Survey | None:
     if way is None:
         return None
     area = fields.cut(query.graph, query.centres, depth)
-    if not _symmetric(area):  # more can go wrong where edges have a direction
-        return None
+    if not notes.mutual and not _symmetric(area):
+        return None  # more can go wrong where edges have a direction
     if notes.whole is not None:
-        promise = notes.whole[fields.tensor(query.centres, query.graph.x.device)]
+        promise = notes.whole[query.centres]
     else:
         rng = np.random.default_rng(0)
         stage = wider_stage(query.graph, area, rng)
@@ -190,6 +191,8 @@ def _find_out(query: Query, notes: Known, depth: int) -> None:
                 if is_small(graph):
                     parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
                     notes.whole = model(*parts)
+                    ends = graph.edge_index.cpu().numpy()
+                    notes.mutual = graphs.mutual(*ends, graph.num_nodes)
                 notes.way = way
                 return
     except ModelError:
@@ -273,8 +276,10 @@ def _hears_only_ends(model: Callable[..., object]) -> bool:
 
 
 def _replicas(query: Query, way: Way) -> Evaluate:
+    body = Body.of(query.model.call)
+
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:
-        return Replicas(query.model, query.graph, area, query.memory, way)(states, hops)
+        return Replicas(query.model, query.graph, area, query.memory, way, body)(states, hops)
 
     return evaluate
 
@@ -320,9 +325,7 @@ def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
 def _symmetric(area: Field) -> bool:
     """Whether each edge within the field has its reverse."""
     inner = area.inner
-    source, target = area.source[inner], area.target[inner]
-    forth, back = source * area.size + target, target * area.size + source
-    return bool(np.array_equal(np.sort(forth), np.sort(back)))
+    return graphs.mutual(area.source[inner], area.target[inner], area.size)
 
 
 def _agree(
@@ -335,7 +338,9 @@ def _agree(
             np.zeros(states.on.shape, np.int16) if way.whole else distances(states, area, way.reach)
         )
         # However small the batch is, with all the shortcuts that a large one takes.
-        quick = Replicas(query.model, query.graph, area, query.memory, way, 0)(states, hops)
+        quick = Replicas(
+            query.model, query.graph, area, query.memory, way, Body.of(query.model.call), eager=0
+        )(states, hops)
     except ModelError:
         # It went through alone: what fails is the batch (a fixed number of nodes, say).
         return False
@@ -344,10 +349,15 @@ def _agree(
 
 def close(a: Tensor, b: Tensor) -> bool:
     """Equal up to the rounding of matrix products at other sizes."""
+    tolerance = 1e-10 if a.dtype == torch.float64 else 1e-5
+    if b.numel():
+        scale = max(1.0, float(b.abs().max()))
+        if scale < np.inf and float((a - b).abs().max()) <= tolerance * scale:
+            return True
+    # Where something is not finite, it must be so in both.
     finite = b[b.isfinite()]
-    scale = float(finite.abs().max().clamp(min=1)) if finite.numel() else 1.0
-    tolerance = (1e-10 if a.dtype == torch.float64 else 1e-5) * scale
-    return bool(torch.isclose(a, b, rtol=0, atol=tolerance, equal_nan=True).all())
+    scale = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
+    return bool(torch.isclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True).all())
 
 
 def _must_be_deterministic(query: Query, area: Field, stage: Stage) -> None:

@@ -11,22 +11,27 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> ThreadpoolController:
-    """Looking the loaded libraries up takes milliseconds: once."""
-    return ThreadpoolController()
+def _libraries() -> list[LibController]:
+    """The libraries of linear algebra; looking them up takes milliseconds: once."""
+    return [one for one in ThreadpoolController().lib_controllers if one.user_api == "blas"]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Torch and numpy on one thread, and as many as before afterwards."""
     threads = torch.get_num_threads()
-    with _libraries().limit(limits=1, user_api="blas"):
+    # threadpoolctl's own way reads far more of each library than its number of threads.
+    busy = [(one, count) for one in _libraries() if (count := one.get_num_threads()) != 1]
+    try:
+        for one, _ in busy:
+            one.set_num_threads(1)
         torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        for one, count in busy:
+            one.set_num_threads(count)

@@ -9,17 +9,16 @@ prefix: edges into later nodes are left out of the round, and `PrefixRows` keeps
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphsvx.engine.layers import Edges, Quick, message_passing, quick, usable
+from graphsvx.engine.layers import Body, Edges, Quick, usable
 from graphsvx.engine.prefix import PrefixRows
-from graphsvx.model import modules
 
 
 class _Rounds:
@@ -37,6 +36,22 @@ class _Rounds:
         if get_ident() != self.owner or left < 0 or layer.flow != "source_to_target":
             return None
         return self.prefix[left]
+
+    @contextmanager
+    def hooked(self, layer: Any) -> Iterator[None]:
+        """Within it, what the layer passes on is trimmed."""
+        hooks = []
+        if self.prefix:
+            hooks = [
+                layer.register_propagate_forward_pre_hook(self.before),
+                layer.register_propagate_forward_hook(self.after),
+                layer.register_edge_update_forward_pre_hook(self.before_update),
+            ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def before_update(self, layer: Any, inputs: Any) -> Any:
         """Edge weights that are computed first (attention): all of `kwargs` is one row an edge."""
@@ -95,35 +110,31 @@ class _Quick:
                 return out if limit == edges.rows else PrefixRows(out, edges.rows)
         if edges.degree is not None:
             raise RuntimeError("a layer was called in a way that needs all edges of the batch")
-        return type(layer).forward(layer, x, edge_index, *rest, **named)
+        with rounds.hooked(layer):
+            return type(layer).forward(layer, x, edge_index, *rest, **named)
 
 
 @contextmanager
-def trimmed(model: Any, prefix: Sequence[int] | None, edges: Edges | None) -> Iterator[None]:
+def trimmed(body: Body, prefix: Sequence[int] | None, edges: Edges | None) -> Iterator[None]:
     """Within it, calls of the model take shortcuts.
 
     `prefix`: rounds are trimmed to these numbers of nodes; `edges`: known layers are computed
     fast on these. None: not so.
     """
-    if (prefix is None and edges is None) or not isinstance(model, nn.Module):
+    if prefix is None and edges is None:
         yield
         return
     rounds = _Rounds(prefix or ())
-    hooks = []
     changed = []
-    try:
-        for layer in message_passing(modules(model)):
-            compute = None if edges is None else quick(layer)
-            if compute is not None and edges is not None:
-                layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
-                changed.append(layer)
-            if prefix is not None:
-                hooks.append(layer.register_propagate_forward_pre_hook(rounds.before))
-                hooks.append(layer.register_propagate_forward_hook(rounds.after))
-                hooks.append(layer.register_edge_update_forward_pre_hook(rounds.before_update))
-        yield
-    finally:
-        for layer in changed:
-            del layer.__dict__["forward"]
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks:
+        try:
+            for layer, compute in body.layers:
+                if compute is not None and edges is not None:
+                    layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
+                    changed.append(layer)
+                else:
+                    hooks.enter_context(rounds.hooked(layer))
+            yield
+        finally:
+            for layer in changed:
+                del layer.__dict__["forward"]
