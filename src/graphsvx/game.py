@@ -205,7 +205,9 @@ class GraphGame:
             if not isinstance(block, States):
                 features.append((numbers, block[chosen]))
                 continue
-            now = (numbers, block.take(chosen), hops[chosen])
+            now = (numbers, block, hops)
+            if len(chosen) < len(block):
+                now = (numbers, block.take(chosen), hops[chosen])
             # Few at a time cost as much as many: the ends of a game wait for its other rows.
             both = waiting[1].followed_by(now[1]) if waiting and len(waiting[0]) < 64 else None
             if waiting and both:

@@ -25,12 +25,21 @@ class Index:
 
     def edges_into(self, nodes: Ids) -> Ids:
         """Positions of all edges that end in `nodes`, at a cost that follows their number."""
-        first, last = self.start[nodes], self.start[nodes + 1]
-        lengths = last - first
-        total = int(lengths.sum())
-        # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
-        steps = np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return self.order[np.repeat(first, lengths) + steps].astype(np.int64)
+        return self.edges_by_node(nodes)[0]
+
+    def edges_by_node(self, nodes: Ids) -> tuple[Ids, Ids]:
+        """The same, and how many of them end in each of the nodes."""
+        first = self.start[nodes]
+        lengths = self.start[nodes + 1] - first
+        if len(nodes) == 1:
+            found = self.order[first[0] : first[0] + lengths[0]]
+        else:
+            ends = lengths.cumsum()
+            # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
+            at = (first - ends + lengths).repeat(lengths)
+            at += np.arange(len(at))
+            found = self.order[at]
+        return found.astype(np.int64), lengths
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -43,17 +44,17 @@ class Players:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """"features", "nodes" or "edges": the name of each player, where groups were given."""
 
-    @property
+    @cached_property
     def features(self) -> int:
         """B."""
         return int(self.feature_owner.max(initial=-1)) + 1
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         """D."""
         return int(self.node_owner.max(initial=-1)) + 1
 
-    @property
+    @cached_property
     def edges(self) -> int:
         """E."""
         return int(self.edge_owner.max(initial=-1)) + 1
@@ -86,8 +87,7 @@ def find(
     if sides in ("both", "features"):
         chosen = choose_features(graph, area.ids[:count], features, reference)
     if sides in ("both", "nodes"):
-        near = np.flatnonzero(within(area, hops))
-        near = near[near >= area.centres]
+        near = np.flatnonzero(within(area, hops)[area.centres :]) + area.centres
     if not groups and not feature_groups:
         return singles(chosen, near)
     names: dict[str, tuple[str, ...]] = {}
@@ -153,24 +153,25 @@ def choose_features(
     "all": every column. With a `reference`, values are compared with it in place of mu (and of
     0: a value that only the reference has counts too).
     """
-    rows = graph.x[torch.from_numpy(nodes).to(graph.x.device)].double()
+    rows = graph.x[nodes].double().cpu().numpy()
+    other = None if reference is None else reference.cpu().numpy()
     if choice == "all":
-        kept = torch.ones(rows.shape[1], dtype=torch.bool)
-    elif choice == "nonzero":
+        return np.arange(rows.shape[1])
+    if choice == "nonzero":
         kept = (rows != 0).any(0)
-        if reference is not None:
-            kept |= reference != 0
+        if other is not None:
+            kept |= other != 0
     elif isinstance(choice, (int, float)) and not isinstance(choice, bool) and choice >= 0:
-        std = graph.statistics.std
-        middle = graph.statistics.mean if reference is None else reference
+        std = graph.statistics.std.cpu().numpy()
+        middle = graph.statistics.mean.cpu().numpy() if other is None else other
         # A constant column must stay inside its own mean, whatever the last bit of the sum says.
-        slack = 1e-7 * middle.abs()
-        kept = ((rows - middle).abs() > choice * std + slack).any(0)
+        slack = 1e-7 * np.abs(middle)
+        kept = (np.abs(rows - middle) > choice * std + slack).any(0)
     else:
         raise InputError(
             f'features must be a lambda of at least 0, "all" or "nonzero", got {choice!r}'
         )
-    return kept.nonzero()[:, 0].cpu().numpy()
+    return np.flatnonzero(kept)
 
 
 # --- groups that switch on and off together ------------------------------------------------

@@ -1,4 +1,4 @@
-"""Connected sets of few players (words of bits) and of many (rows of booleans) are the same."""
+"""Connected sets, their boundaries, and what they give away of the players beyond."""
 
 from __future__ import annotations
 
@@ -27,6 +27,44 @@ def test_many_players_that_do_not_matter_change_nothing(reach: int | None) -> No
             for a, b in zip(few, many, strict=True):
                 assert np.array_equal(a, b[:, :players])
                 assert not b[:, players:].any()
+
+
+def test_as_many_sets_as_allowed_are_found_and_no_more() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        senders = rng.random((7, 6)) < 0.35
+        every = connected_sets(senders, 1000)
+        assert every is not None
+        assert connected_sets(senders, len(every[0]) - 1) is None
+        assert connected_sets(senders, len(every[0])) is not None
+    assert connected_sets(np.ones((101, 100), dtype=bool), 1 << 20) is None
+
+
+def test_the_boundary_is_what_sends_to_the_set_and_is_not_in_it() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        senders = rng.random((7, 6)) < 0.35
+        found = connected_sets(senders, 1000)
+        assert found is not None
+        for inside, outside in zip(*found, strict=True):
+            heard = senders[-1] | senders[:-1][inside].any(0)
+            np.testing.assert_array_equal(outside, heard & ~inside)
+
+
+def test_a_long_path_has_one_set_for_each_node_and_the_empty_one() -> None:
+    senders = np.eye(301, 300, k=1, dtype=bool)
+    senders[-1, 0] = True
+    found = connected_sets(senders, 301)
+    assert found is not None
+    assert sorted(found[0].sum(1)) == list(range(301))
+
+
+def test_where_nothing_is_seen_nothing_matters() -> None:
+    found = connected_sets(np.ones((4, 3), dtype=bool), 1000, reach=0)
+    assert found is not None
+    assert not found[0].any()
+    assert not found[1].any()
+    assert len(found[0]) == 1
 
 
 def test_the_sets_are_those_that_can_reach_the_node() -> None:

@@ -63,36 +63,31 @@ class Field:
 
 def cut(graph: Graph, centres: Ids, depth: int | None) -> Field:
     """Walk `depth` hops against the edges from the centres (None: until nothing is new)."""
-    sources = graph.edge_index[0].cpu().numpy()
-    targets = graph.edge_index[1].cpu().numpy()
+    sources = graph.edge_index.cpu().numpy()[0]
     rings = [centres]
-    seen = np.sort(centres)
-    crossed = []
-    hop = 0
-    while len(rings[-1]) and (depth is None or hop < depth):
-        edges = graph.index.edges_into(rings[-1])
-        crossed.append(edges)
-        new = _beyond(sources[edges], seen)
-        seen = np.sort(np.concatenate([seen, new]))
-        rings.append(new)
-        hop += 1
-    last = graph.index.edges_into(rings[-1])
-    rim = _beyond(sources[last], seen)
-    crossed.append(last)
-    edges = np.concatenate(crossed)
-    ids = np.concatenate([*rings, rim])
-    order = np.argsort(ids)
-
-    def local(nodes: Ids) -> Ids:
-        return order[np.searchsorted(ids, nodes, sorter=order)]
-
+    seen = np.sort(centres) if len(centres) > 1 else centres
+    edges, into = [], []
+    while True:
+        found, lengths = graph.index.edges_by_node(rings[-1])
+        edges.append(found)
+        into.append(lengths)
+        beyond = _beyond(sources[found], seen)
+        if not len(rings[-1]) or len(rings) - 1 == depth:
+            break
+        rings.append(beyond)
+        seen = np.concatenate([seen, beyond])
+        seen.sort()
+    every = np.concatenate(edges)
+    ids = np.concatenate([*rings, beyond])
+    order = ids.argsort()
+    count = np.concatenate(into)
     return Field(
         ids=ids,
-        hops=np.repeat(np.arange(len(rings)), [len(ring) for ring in rings]),
+        hops=np.arange(len(rings)).repeat([len(ring) for ring in rings]),
         centres=len(centres),
-        source=local(sources[edges]),
-        target=local(targets[edges]),
-        edges=edges,
+        source=order[ids[order].searchsorted(sources[every])],
+        target=np.arange(len(count)).repeat(count),
+        edges=every,
     )
 
 
@@ -129,12 +124,11 @@ def _beyond(nodes: Ids, seen: Ids) -> Ids:
     """Sorted nodes that are not in `seen`, which is sorted; what numpy has for it is far slower."""
     ordered = np.sort(nodes)
     fresh = np.ones(len(ordered), dtype=bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    new = ordered[fresh]
-    if not len(seen):
-        return new
-    at = np.minimum(np.searchsorted(seen, new), len(seen) - 1)
-    return new[seen[at] != new]
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    if len(seen):
+        at = seen.searchsorted(ordered)
+        fresh &= seen.take(at, mode="clip") != ordered
+    return ordered[fresh]
 
 
 def restricted(field: Field, keep: Ids) -> Field:

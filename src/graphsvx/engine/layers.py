@@ -175,7 +175,7 @@ def _graph_conv(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     if weight is not None and mode == "mean":
         return None
     out = _project(layer.lin_rel, x, edges.bags(limit), weight, mode)
-    return None if out is None else out.add_(_rows(layer.lin_root, x, limit))
+    return None if out is None else _add_rows(out, layer.lin_root, x, limit)
 
 
 def _sage(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
@@ -186,7 +186,7 @@ def _sage(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     if out is None:
         return None
     if layer.root_weight:
-        out.add_(_rows(layer.lin_r, x, limit))
+        out = _add_rows(out, layer.lin_r, x, limit)
     return functional.normalize(out, p=2.0, dim=-1) if layer.normalize else out
 
 
@@ -210,19 +210,21 @@ def _hooked(*some: nn.Module) -> bool:
 
 def _project(lin: Any, x: Any, bags: Bags, weight: Tensor | None, mode: str) -> Tensor | None:
     """lin(sums of rows), the projection first where that is less work."""
-    if not isinstance(x, SharedRows) and lin.out_channels >= lin.in_channels:
-        found: Tensor = lin(bags.add(x, weight, mode))
-        return found
     if type(lin) is not Linear or _hooked(lin):
         return None
+    if not isinstance(x, SharedRows) and lin.out_channels >= lin.in_channels:
+        return functional.linear(bags.add(x, weight, mode), lin.weight, lin.bias)
     out = bags.add(functional.linear(x, lin.weight), weight, mode)
     return out if lin.bias is None else out.add_(lin.bias)
 
 
-def _rows(lin: Any, x: Any, limit: int) -> Tensor:
-    """lin of the first rows."""
-    out: Tensor = plain(lin(first(x, limit)))
-    return out
+def _add_rows(out: Tensor, lin: Any, x: Any, limit: int) -> Tensor:
+    """out + lin(the first rows), in place."""
+    x = first(x, limit)
+    if isinstance(x, Lazy) or type(lin) is not Linear or _hooked(lin):
+        return out.add_(plain(lin(x)))
+    out.addmm_(x, lin.weight.t())
+    return out if lin.bias is None else out.add_(lin.bias)
 
 
 def _gat(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
@@ -271,7 +273,7 @@ def _gat(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     out = (out[:, :, :width] / total).transpose(0, 1)
     out = out.reshape(limit, heads * width) if layer.concat else out.mean(1)
     if layer.res is not None:
-        out = out + _rows(layer.res, x, limit)
+        out = _add_rows(out, layer.res, x, limit)
     return out if layer.bias is None else out + layer.bias
 
 
@@ -282,7 +284,7 @@ _QUICK: dict[type, tuple[Quick, Any]] = {
         (GATConv, _gat),
     )
 }  # fmt: skip
-_OWN = ("forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update")
+_OWN = {"forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update"}
 _HOOKS = tuple(
     f"_{part}_forward_{kind}"
     for part in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -294,9 +296,9 @@ def quick(layer: nn.Module) -> Quick | None:
     """How to compute this layer fast; None: it is not, or no longer, one of the known ones."""
     known = _QUICK.get(type(layer))
     own = layer.__dict__
-    if known is None or type(layer).forward is not known[1] or any(n in own for n in _OWN):
+    if known is None or type(layer).forward is not known[1] or not _OWN.isdisjoint(own):
         return None
-    if any(own.get(name) for name in _HOOKS) or own.get("_explain"):
+    if any(map(own.get, _HOOKS)) or own.get("_explain"):
         return None
     plainly = own["flow"] == "source_to_target" and own["node_dim"] in (-2, 0)
     adds = type(layer.aggr_module) in (SumAggregation, MeanAggregation)

@@ -28,6 +28,23 @@ class Lazy(Tensor):
     """What all share: metadata without data, and plain tensors for unknown operations."""
 
     handlers: dict[Any, Handler]
+    _size: torch.Size
+
+    @classmethod
+    def standing(cls, rows: int, like: Tensor) -> Any:
+        """A wrapper without data of its own that says it has `rows` rows like those of a tensor."""
+        size = torch.Size((rows, *like.shape[1:]))
+        made: Any = Tensor._make_wrapper_subclass(cls, size, dtype=like.dtype, device=like.device)
+        made._size = size
+        return made
+
+    # What layers ask most often, without the way through torch's dispatcher.
+    @property
+    def shape(self) -> torch.Size:  # type: ignore[override]  # an attribute there
+        return self._size
+
+    def dim(self) -> int:
+        return len(self._size)
 
     def plain(self) -> Tensor:
         """The tensor that this one stands for."""
@@ -41,7 +58,7 @@ class Lazy(Tensor):
                 return func(*args, **kwargs)
         for kind in KINDS:
             handler = kind.handlers.get(func)
-            if handler is not None and any(issubclass(t, kind) for t in types):
+            if handler is not None and kind in types:
                 result = handler(*args, **kwargs)
                 if result is not NotImplemented:
                     return result

@@ -54,8 +54,7 @@ class Numbers:
         start, rows = len(self), words(*parts)
         if self._rows is not None:
             rows = np.concatenate([self._rows, rows])
-        _, first, which = np.unique(_hash(rows), return_index=True, return_inverse=True)
-        which = which.reshape(-1)
+        first, which = _groups(_hash(rows))
         # Different rows with the same hash are as good as impossible, but must not pass.
         if rows.shape[1] > 1 and not np.array_equal(rows[first[which]], rows):
             _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -66,6 +65,17 @@ class Numbers:
         first = first[order]
         self._rows = rows[first]
         return rank[which[start:]], first[start:] - start
+
+
+def _groups(hashes: Words) -> tuple[Ids, Ids]:
+    """Where each distinct number is first, and which of them each one is."""
+    order = hashes.argsort(kind="stable")
+    ordered = hashes[order]
+    new = np.ones(len(order), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    which = np.empty(len(order), dtype=np.int64)
+    which[order] = new.cumsum() - 1
+    return order[new], which
 
 
 def _hash(rows: Words) -> Words:

@@ -37,10 +37,7 @@ class PatchedRows(Lazy):
         cls, table: Tensor, count: int, columns: Tensor, off: Tensor, other: Tensor
     ) -> PatchedRows:
         """A wrapper without data of its own."""
-        made = Tensor._make_wrapper_subclass(
-            cls, (len(table) + len(off) * count, table.shape[1]), dtype=table.dtype,
-            device=table.device,
-        )  # fmt: skip
+        made: PatchedRows = cls.standing(len(table) + len(off) * count, table)
         made.table, made.count, made.columns, made.off, made.other = (
             table, count, columns, off, other,
         )  # fmt: skip

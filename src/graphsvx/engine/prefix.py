@@ -25,9 +25,7 @@ class PrefixRows(Lazy):
     @staticmethod
     def __new__(cls, base: Tensor, rows: int) -> PrefixRows:
         """A wrapper without data of its own."""
-        made = Tensor._make_wrapper_subclass(
-            cls, (rows, *base.shape[1:]), dtype=base.dtype, device=base.device
-        )
+        made: PrefixRows = cls.standing(rows, base)
         made.base = base
         return made
 
@@ -98,7 +96,9 @@ for _func in (
 def _normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
     if not isinstance(x, PrefixRows) or dim % x.dim() == 0 or out is not None:
         return NotImplemented
-    return PrefixRows(functional.normalize(x.base, p, dim, eps), x.shape[0])
+    base = plain(x.base)
+    length = torch.linalg.vector_norm(base, p, dim, keepdim=True)
+    return PrefixRows(base / length.clamp_(min=eps), x.shape[0])
 
 
 @handles(_PREFIX, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)

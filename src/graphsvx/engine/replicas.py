@@ -81,7 +81,9 @@ class Replicas:
     ) -> Tensor:
         edges = self._edges(states, reach)
         levels = self._levels(states, hops, edges, reach)
-        items = np.count_nonzero(levels >= 0, axis=1) + np.count_nonzero(hops < FAR, axis=1)
+        if levels.size + hops.size <= self._limit():
+            return self._chunk(states, hops, levels, edges, degrees)
+        items = (levels >= 0).sum(1) + (hops < FAR).sum(1)
         outputs = [
             self._chunk(
                 states.take(part), hops[part], levels[part], edges,
@@ -89,7 +91,7 @@ class Replicas:
             )
             for part in self._chunks(items)
         ]  # fmt: skip
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return torch.cat(outputs)
 
     def _lean(self, states: States) -> bool:
         """Whether all that lies beyond the last round are the degrees of GCN layers."""
@@ -147,7 +149,7 @@ class Replicas:
 
     def _chunks(self, items: Ids) -> list[slice]:
         """Runs of states whose nodes and edges together stay below the limit."""
-        limit = max(1, min(_CACHE_ITEMS, self.memory // (4 * self._width() * 4)))
+        limit = self._limit()
         run = np.cumsum(items)
         parts, first, spent = [], 0, 0
         while first < len(items):
@@ -160,9 +162,11 @@ class Replicas:
         """So few rows that they are best copied; fewer if they are wider than `features`."""
         return self.eager * features // max(features, self.graph.num_features)
 
-    def _width(self) -> int:
-        """Numbers that a node or edge may take in the widest layer."""
-        return max(self.body.widest, 0 if self.way.shared else self.graph.num_features, 16)
+    def _limit(self) -> int:
+        """Nodes and edges of a batch."""
+        # Numbers that a node or edge may take in the widest layer.
+        width = max(self.body.widest, 0 if self.way.shared else self.graph.num_features, 16)
+        return max(1, min(_CACHE_ITEMS, self.memory // (4 * width * 4)))
 
     def _chunk(
         self, states: States, hops: Hops, levels: Hops, edges: Ids,

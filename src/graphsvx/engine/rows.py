@@ -32,9 +32,7 @@ class SharedRows(Lazy):
     @staticmethod
     def __new__(cls, base: Tensor, index: Tensor) -> SharedRows:
         """A wrapper without data of its own."""
-        made = Tensor._make_wrapper_subclass(
-            cls, (index.shape[0], *base.shape[1:]), dtype=base.dtype, device=base.device
-        )
+        made: SharedRows = cls.standing(index.shape[0], base)
         made.base, made.index = base, index
         return made
 
@@ -57,9 +55,7 @@ class MixedRows(Lazy):
         cls, rows: int, row: Tensor, column: Tensor, weight: Tensor, base: Tensor
     ) -> MixedRows:
         """A wrapper without data of its own."""
-        made = Tensor._make_wrapper_subclass(
-            cls, (rows, *base.shape[1:]), dtype=base.dtype, device=base.device
-        )
+        made: MixedRows = cls.standing(rows, base)
         made.base, made.row, made.column, made.weight = base, row, column, weight
         return made
 

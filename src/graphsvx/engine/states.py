@@ -108,16 +108,15 @@ def distances(states: States, field: Field, sweeps: int | None) -> Hops:
     inner = field.inner
     step = _adjacency(field.source[inner], field.target[inner], field.size)
     ends = np.searchsorted(field.hops, np.arange(sweeps + 1), side="right")
-    waiting = states.on & (found == FAR)
-    front = found[:, : field.centres] == 0
-    for hop in range(1, sweeps + 1):
-        reach = int(ends[hop])
-        new = step(front, reach)
-        new &= waiting[:, :reach]
+    waiting = states.on.copy()
+    waiting[:, : field.centres] = False
+    front = np.ones((1, field.centres), dtype=bool)  # the centres are on in all states
+    for hop, reach in enumerate(ends[1:].tolist(), start=1):
+        new = step(front, reach) & waiting[:, :reach]
         if not new.any():
             break
-        found[:, :reach][new] = hop
-        waiting[:, :reach] &= ~new
+        np.copyto(found[:, :reach], hop, where=new)
+        waiting[:, :reach] ^= new
         front = new
     return found
 
@@ -153,10 +152,10 @@ def _adjacency(source: Ids, target: Ids, size: int) -> Callable[[Bools, int], Bo
         dense[target, source] = 1
 
         def multiply(front: Bools, reach: int) -> Bools:
+            if front.shape[1] <= 64:
+                return front.astype(np.float32) @ dense[: front.shape[1], :reach] > 0
             some = np.flatnonzero(front.any(0))
-            if len(some) == 1:
-                return front[:, some] & (dense[some[0], :reach] > 0)
-            return (front[:, some].astype(np.float32) @ dense[some, :reach]) > 0
+            return front[:, some].astype(np.float32) @ dense[some, :reach] > 0
 
         return multiply
     ones = np.ones(len(source), dtype=np.float32)

@@ -191,8 +191,8 @@ def _find_out(query: Query, notes: Known, depth: int) -> None:
                 if is_small(graph):
                     parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
                     notes.whole = model(*parts)
-                    ends = graph.edge_index.cpu().numpy()
-                    notes.mutual = graphs.mutual(*ends, graph.num_nodes)
+                    source, target = graph.edge_index.cpu().numpy()
+                    notes.mutual = graphs.mutual(source, target, graph.num_nodes)
                 notes.way = way
                 return
     except ModelError:

@@ -10,11 +10,13 @@ from scipy.special import gammaln
 
 from graphsvx.engine.states import Bools
 from graphsvx.errors import BudgetError
+from graphsvx.graph import Ids
 from graphsvx.masks.base import Game, Mask, Masks, all_rows, kernel_masks
 from graphsvx.masks.paired import Paired
 
 MOST_PLAYERS = 24
 """All 2^M coalitions of more players than this do not fit in memory."""
+_VAST = 40  # 2^40 is more than any budget
 
 
 @dataclass(frozen=True)
@@ -83,117 +85,61 @@ def connected_sets(
 ) -> tuple[Bools, Bools] | None:
     """All sets that are connected to the explained node, with their boundaries, or None.
 
-    None if there are more than `most`, or no structure is known. Ring by ring: each unfinished
-    set branches on the first node of its next ring, which is either let in or kept out for good.
-    Beyond `reach` rings nothing can matter, so nothing is decided there.
+    None if there are more than `most`, or no structure is known. Ring by ring: a set goes on with
+    every choice from the undecided nodes that send to its last ring; those not chosen are kept
+    out for good. Beyond `reach` rings nothing can matter, so nothing is decided there.
     """
     if senders is None:
         return None
     players = senders.shape[1]
-    # Every set of nodes that send to the explained one is connected.
-    if 1 << min(int(senders[-1].sum()), 62) > most and reach != 0:
-        return None
-    if players <= 63:
-        return _connected_words(senders, most, reach)
     among = senders[:-1].astype(np.float32)
-    sets, bounds = [], []
     inside = np.zeros((1, players), dtype=bool)
-    outside, ring = inside.copy(), inside.copy()
-    heard = senders[-1:].copy()
-    rings = np.ones(1, dtype=np.int64)
-    leaves = 0
-    while len(inside):
-        open_ = heard & ~inside & ~outside
-        while True:  # where a ring is decided, go on to the one that sends to it
-            step = ~open_.any(1) & ring.any(1)
-            if reach is not None:
-                step &= rings < reach
-            if not step.any():
-                break
-            heard[step] = ring[step].astype(np.float32) @ among > 0
-            ring[step] = False
-            rings[step] += 1
-            open_[step] = heard[step] & ~inside[step] & ~outside[step]
-        more = open_.any(1)
-        sets.append(inside[~more])
-        bounds.append(outside[~more])
-        leaves += int((~more).sum())
-        # Each unfinished set has at least two descendants that are finished.
-        if leaves + 2 * int(more.sum()) > most:
+    decided, undecided = inside, senders[-1:]
+    finished: list[tuple[Bools, Bools]] = []
+    kept = 0
+    for _ in range(players if reach is None else reach):
+        width = undecided.sum(1)
+        choices = 1 << np.minimum(width, _VAST)
+        # Every choice leads to one set or more.
+        if kept + int(choices.sum()) > most:
             return None
-        branch = open_[more].argmax(1)
-        at = np.arange(len(branch))
-        inside, outside, ring, heard = (part[more] for part in (inside, outside, ring, heard))
-        with_it, without_it, further = inside.copy(), outside.copy(), ring.copy()
-        with_it[at, branch] = True
-        without_it[at, branch] = True
-        further[at, branch] = True
-        inside = np.concatenate([with_it, inside])
-        outside = np.concatenate([outside, without_it])
-        ring = np.concatenate([further, ring])
-        heard = np.concatenate([heard, heard])
-        rings = np.concatenate([rings[more], rings[more]])
-    return np.concatenate(sets), np.concatenate(bounds)
+        more = width > 0
+        left = np.count_nonzero(more)
+        if not left:
+            break
+        if 2 * left < len(more):  # not worth taking along
+            finished.append((inside[~more], decided[~more]))
+            kept += len(more) - left
+            inside, decided, undecided = inside[more], decided[more], undecided[more]
+            choices = choices[more]
+        parent, chosen = _choices(undecided, choices)
+        inside = inside.take(parent, 0) | chosen
+        decided = (decided | undecided).take(parent, 0)
+        undecided = (chosen.astype(np.float32) @ among > 0) & ~decided
+    sets, known = (np.concatenate(part) for part in zip(*finished, (inside, decided), strict=True))
+    return sets, known & ~sets
 
 
-def _connected_words(
-    senders: Bools, most: int, reach: int | None
-) -> tuple[Bools, Bools] | None:  # fmt: skip
-    """The same for few players: a set is a word, player i its bit i."""
-    players = senders.shape[1]
-    bit = np.uint64(1) << np.arange(players, dtype=np.uint64)
-    by_player = (senders * bit).sum(1, dtype=np.uint64)
-    nothing = np.zeros(1, dtype=np.uint64)
-    inside, outside, following = nothing, nothing, nothing
-    heard = nothing | by_player[-1]
-    rings = np.ones(1, dtype=np.int64)
-    sets, bounds = [], []
-    leaves = 0
-    while len(inside):
-        open_ = heard & ~(inside | outside)
-        while True:  # where a ring is decided, go on to the one that sends to it
-            step = (open_ == 0) & (following != 0)
-            if reach is not None:
-                step &= rings < reach
-            if not step.any():
-                break
-            heard = np.where(step, following, heard)
-            following = np.where(step, 0, following).astype(np.uint64)
-            rings = rings + step
-            open_ = np.where(step, heard & ~(inside | outside), open_)
-        more = open_ != 0
-        done = ~more
-        sets.append(inside[done])
-        bounds.append(outside[done])
-        leaves += len(sets[-1])
-        # Each unfinished set has at least two descendants that are finished.
-        if leaves + 2 * (len(inside) - len(sets[-1])) > most:
-            return None
-        lowest = open_[more] & (~open_[more] + np.uint64(1))
-        sent = by_player[np.searchsorted(bit, lowest)]
-        inside, outside, following, heard, rings = (
-            part[more] for part in (inside, outside, following, heard, rings)
-        )
-        inside = np.concatenate([inside | lowest, inside])
-        outside = np.concatenate([outside, outside | lowest])
-        following = np.concatenate([following | sent, following])
-        heard = np.concatenate([heard, heard])
-        rings = np.concatenate([rings, rings])
-    return tuple((np.concatenate(some)[:, None] & bit) != 0 for some in (sets, bounds))
+def _choices(undecided: Bools, count: Ids) -> tuple[Ids, Bools]:
+    """All `count` subsets of each row's members: the row that each is of, and its members."""
+    parent = np.arange(len(count)).repeat(count)
+    number = np.arange(len(parent)) - (count.cumsum() - count).take(parent)
+    # Bit k of a subset's number is for the k-th member of its row.
+    bits = undecided << (undecided.cumsum(1) - undecided)
+    return parent, (bits.take(parent, 0) & number[:, None]) != 0
 
 
 def connected_masks(game: Game, sets: Bools, bounds: Bools) -> Masks:
     """Connected sets as rows, with the map from their values to exact credit."""
-    r = sets.sum(1).astype(np.float64)
-    b = bounds.sum(1).astype(np.float64)
-    whole = gammaln(r + b + 1)
-    member = np.exp(gammaln(np.maximum(r, 1)) + gammaln(b + 1) - whole)
-    border = np.exp(gammaln(r + 1) + gammaln(np.maximum(b, 1)) - whole)
-    credit = np.where(sets, member[:, None], 0.0) - np.where(bounds, border[:, None], 0.0)
+    r, b = sets.sum(1), bounds.sum(1)
+    logs = gammaln(np.arange(1.0, sets.shape[1] + 2))  # of factorials
+    # r! b! / (r + b)!, of which members and the boundary get even parts.
+    shared = np.exp(logs[r] + logs[b] - logs[r + b])
+    member, border = shared / np.maximum(r, 1), shared / np.maximum(b, 1)
     return Masks(
         rows=sets,
         states=game.states(sets),
         weights=np.ones(len(sets)),
         exact=True,
-        credit=torch.from_numpy(credit),
+        credit=torch.from_numpy(sets * member[:, None] - bounds * border[:, None]),
     )
