@@ -104,7 +104,7 @@ def connected_sets(
         if kept + int(choices.sum()) > most:
             return None
         more = width > 0
-        left = np.count_nonzero(more)
+        left = int(np.count_nonzero(more))
         if not left:
             break
         if 2 * left < len(more):  # not worth taking along
