@@ -14,6 +14,8 @@ from graphsvx.methods import GraphSVX, Method
 from graphsvx.model import Output, Scale, left_as_found
 from graphsvx.query import Decoder, ask, whole_number
 
+_DEFAULT = GraphSVX()
+
 
 def explain(
     model: Callable[..., Any],
@@ -72,4 +74,4 @@ def explain(
             f"method must be an explainer with its settings, such as GraphSVX(), got {method!r}"
         )
     with left_as_found(model), nullcontext() if decoder is None else left_as_found(decoder):
-        return (method or GraphSVX())(query, seed)
+        return (method or _DEFAULT)(query, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import torch
@@ -309,15 +310,19 @@ class GraphSVX:
             games.append(GraphGame(query, found, alone, Isolate(), "features", rest_on=False))
         return [*games, game("nodes")]
 
+    @cached_property
+    def _words(self) -> str:
+        return repr(self)
+
     def _explanation(
         self, query: Query, found: Survey, scene: Scene, *, played: list[Played], fits: list[Fit],
         outputs: tuple[int, ...], target: int, seed: int, met: bool | None,
     ) -> Explanation:  # fmt: skip
-        chosen = list(outputs)
-        prediction = played[-1].values[1, chosen]
+        rows = [one.rows(outputs) for one in played]
+        prediction = rows[-1].full.clone()
         base = fits[0].base.clone()
-        for one, fit in zip(played[1:], fits[1:], strict=True):
-            base += fit.base - one.values[0, chosen]
+        for one, fit in zip(rows[1:], fits[1:], strict=True):
+            base += fit.base - one.empty
         values = torch.cat([fit.values for fit in fits], 1)
         errors = torch.cat([fit.errors for fit in fits], 1)
         row = outputs.index(target)
@@ -366,7 +371,7 @@ class GraphSVX:
             edge_credit=edge_credit,
             certificate=certificate,
             neighbourhood=neighbourhood(query, found),
-            method=repr(self),
+            method=self._words,
             meaning=meaning,
             scale=query.model.scale,
             class_names=query.class_names,

@@ -226,14 +226,13 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def modules(module: nn.Module) -> list[nn.Module]:
     """A module and all in it, each once; ten times faster than `Module.modules`."""
-    found = {id(module): module}
-    stack = [module]
-    while stack:
-        for child in stack.pop()._modules.values():
-            if child is not None and id(child) not in found:
-                found[id(child)] = child
-                stack.append(child)
-    return list(found.values())
+    found, seen = [module], {id(module)}
+    for one in found:  # it grows on the way
+        for child in one._modules.values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                found.append(child)
+    return found
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Played:
 
     def rows(self, outputs: Sequence[int]) -> Rows:
         """What a regression gets, for some of the outputs."""
-        chosen = self.values[:, list(outputs)]
+        chosen = self.values[:, outputs[0] : outputs[-1] + 1]  # one of them, or all
         return Rows(self.masks, chosen[2:], chosen[0], chosen[1])
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:

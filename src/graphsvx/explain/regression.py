@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphsvx.engine.states import Bools
 from graphsvx.explain.shrink import scarce, shrunk
 from graphsvx.masks.base import Masks
 
@@ -49,20 +50,25 @@ class WLS:
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Closed form."""
-        if masks.credit is not None:
-            phi = (masks.credit.t() @ values).t()
-            return surrogate(masks, values, empty, phi, torch.zeros_like(phi))
-        gain = full - empty
-        if scarce(masks):
-            players = masks.rows.shape[1]
-            share = torch.from_numpy(masks.rows.sum(1)).double() / players
-            part, errors = shrunk(masks, values - empty - share[:, None] * gain)
-            return surrogate(masks, values, empty, gain[:, None] / players + part, errors)
-        design = _Design.of(masks)
-        target = values - empty - design.share[:, None] * gain
-        part = design.solve(target)
-        phi = gain[:, None] / max(design.players, 1) + part
-        return surrogate(masks, values, empty, phi, design.errors(target, part))
+        return surrogate(masks, values, empty, *least_squares(masks, values, empty, full))
+
+
+def least_squares(
+    masks: Masks, values: Tensor, empty: Tensor, full: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Credit and its standard errors, [outputs, M] each."""
+    if masks.credit is not None:
+        phi = (masks.credit.t() @ values).t()
+        return phi, torch.zeros_like(phi)
+    gain = full - empty
+    seen = _Seen.of(masks, values - empty, gain)
+    if scarce(masks):
+        part, errors = shrunk(seen.centred(slice(None)), seen.target)
+    else:
+        design = _Design.of(seen)
+        part = design.solve()
+        errors = design.errors(masks, part)
+    return gain[:, None] / max(masks.rows.shape[1], 1) + part, errors
 
 
 @dataclass(frozen=True)
@@ -96,45 +102,67 @@ def _float(masks: Masks) -> Tensor:
     return torch.from_numpy(masks.rows).double()
 
 
-def _blocks(masks: Masks) -> Iterator[slice]:
+def _blocks(rows: Bools) -> Iterator[slice]:
     """Players in blocks: 1,000 rows of 20,000 players would take 160 MB at once."""
-    step = max(1, (1 << 22) // max(1, len(masks.rows)))
-    for first in range(0, masks.rows.shape[1], step):
+    step = max(1, (1 << 22) // max(1, len(rows)))
+    for first in range(0, rows.shape[1], step):
         yield slice(first, first + step)
-
-
-def _times(masks: Masks, right: Tensor) -> Tensor:
-    """z @ right."""
-    total = torch.zeros(len(masks.rows), right.shape[1], dtype=torch.float64)
-    for part in _blocks(masks):
-        total += torch.from_numpy(masks.rows[:, part]).double() @ right[part]
-    return total
 
 
 def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: Tensor) -> Fit:
     """Credit as a fit, with the weighted R² of g on the rows."""
-    weights = torch.from_numpy(masks.weights)[:, None]
+    weights = masks.weights
     total = weights.sum()
     if len(values) == 0 or total <= 0:
         return Fit(phi, errors, base, torch.ones_like(base))
-    fitted = base + _times(masks, phi.t())
-    mean = (weights * values).sum(0) / total
-    lost = (weights * (values - fitted) ** 2).sum(0)
-    spread = (weights * (values - mean) ** 2).sum(0)
+    y, credit = values.numpy(), phi.numpy().T
+    missed = y - base.numpy()
+    for part in _blocks(masks.rows):
+        missed -= masks.rows[:, part] @ credit[part]
+    lost = weights @ missed**2
+    spread = weights @ (y - weights @ y / total) ** 2
     flat = spread <= 1e-18 * total
-    r2 = torch.where(flat, torch.ones_like(lost), 1 - lost / spread.clamp(min=1e-300))
-    return Fit(phi, errors, base, r2)
+    r2 = np.where(flat, 1.0, 1 - lost / np.maximum(spread, 1e-300))
+    return Fit(phi, errors, base, torch.from_numpy(r2))
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """The rows that least squares see, each of which tells something of its own.
+
+    A pair of complements acts on the zero-sum part through the difference of its two values
+    only, so it is one row with twice the weight.
+    """
+
+    on: Bools
+    share: Tensor
+    """|z| / M, [rows, 1]."""
+    root: Tensor
+    """Square roots of the weights, [rows, 1]."""
+    target: Tensor
+    """What players differ in must explain, weighted, [rows, outputs]."""
+
+    @staticmethod
+    def of(masks: Masks, gained: Tensor, gain: Tensor) -> _Seen:
+        """`gained` [rows, outputs]: values without the empty coalition's."""
+        on, weights, middle = masks.rows, masks.weights, 0.0
+        if masks.pair is not None:
+            on, weights, middle = on[::2], 2 * weights[::2], 0.5
+            gained = (gained[::2] - gained[1::2]) / 2
+        share = torch.from_numpy(on.sum(1, keepdims=True) / max(on.shape[1], 1))
+        root = torch.from_numpy(np.sqrt(weights))[:, None]
+        return _Seen(on, share, root, (gained - (share - middle) * gain) * root)
+
+    def centred(self, part: slice) -> Tensor:
+        """(z - |z| / M), weighted, for some of the players."""
+        return (torch.from_numpy(self.on[:, part]).double() - self.share) * self.root
 
 
 @dataclass(frozen=True, eq=False)
 class _Design:
     """The centred, weighted rows, factorised on their smaller side."""
 
-    masks: Masks
-    players: int
-    share: Tensor
-    root: Tensor
-    """Square roots of the weights, [rows, 1]."""
+    seen: _Seen
     rows: Tensor
     """[rows, M]; empty if there are fewer rows than players."""
     inverse: Tensor
@@ -142,67 +170,53 @@ class _Design:
     dual: bool
 
     @staticmethod
-    def of(masks: Masks) -> _Design:
-        count, players = masks.rows.shape
-        share = torch.from_numpy(masks.rows.sum(1)).double() / max(players, 1)
-        root = torch.from_numpy(masks.weights).sqrt()[:, None]
+    def of(seen: _Seen) -> _Design:
+        count, players = seen.on.shape
         dual = count < players
         rows = torch.zeros(0, players, dtype=torch.float64)
         if dual:
             gram = torch.zeros(count, count, dtype=torch.float64)
-            for part in _blocks(masks):
-                some = _centred(masks, share, root, part)
+            for part in _blocks(seen.on):
+                some = seen.centred(part)
                 gram += some @ some.t()
         else:
-            rows = _centred(masks, share, root, slice(None))
+            rows = seen.centred(slice(None))
             gram = rows.t() @ rows
-        inverse = _inverse(gram, centred=not dual)
-        return _Design(masks, players, share, root, rows, inverse, dual)
+        return _Design(seen, rows, _inverse(gram, centred=not dual), dual)
 
-    def solve(self, target: Tensor) -> Tensor:
+    def solve(self) -> Tensor:
         """The zero-sum part of phi, [outputs, M]."""
-        y = target * self.root
+        y = self.seen.target
         if not self.dual:
             return (self.inverse @ (self.rows.t() @ y)).t()
         inner = self.inverse @ y
-        parts = [
-            _centred(self.masks, self.share, self.root, part).t() @ inner
-            for part in _blocks(self.masks)
-        ]
-        return torch.cat(parts).t()
+        return torch.cat(
+            [self.seen.centred(part).t() @ inner for part in _blocks(self.seen.on)]
+        ).t()
 
-    def errors(self, target: Tensor, part: Tensor) -> Tensor:
+    def errors(self, masks: Masks, part: Tensor) -> Tensor:
         """Standard errors by the jackknife over drawn pairs (a sandwich with leverages).
 
-        A pair acts on the zero-sum part through the difference of its two values only, so it
-        is one observation. Enumerated rows are no draws and add nothing; a stratum of which a
-        share f was drawn counts with 1 - f.
+        Enumerated pairs are no draws and add nothing; a stratum of which a share f was drawn
+        counts with 1 - f.
         """
-        masks = self.masks
-        if masks.exact or self.players <= 1:
+        if masks.exact or part.shape[1] <= 1:
             return torch.zeros_like(part)
         unknown = torch.full_like(part, torch.nan)
         if masks.pair is None or masks.unseen is None or self.dual:
             return unknown
-        first = np.flatnonzero(masks.pair >= 0)[::2]
-        if len(first) < 2:
+        drawn = np.flatnonzero(masks.pair[::2] >= 0)
+        if len(drawn) < 2:
             return unknown
-        rows = self.rows[first] * 2**0.5
-        root = torch.from_numpy(masks.weights[first]).sqrt()[:, None] * 2**0.5
-        odd = (target[first] - target[first + 1]) / 2
-        residual = odd * root - rows @ part.t()
+        rows = self.rows[drawn]
         moved = rows @ self.inverse
-        leverage = (moved * rows).sum(1, keepdim=True)
-        if bool((leverage > 1 - 1e-9).any()):
+        remain = 1 - (moved * rows).sum(1, keepdim=True)  # of a pair's leverage
+        if float(remain.min()) < 1e-9:
             return unknown
-        unseen = torch.from_numpy(masks.unseen[first])[:, None]
-        scaled = residual / (1 - leverage) * unseen.sqrt()
-        spread = (moved**2).t() @ scaled**2
-        return spread.sqrt().t().contiguous()
-
-
-def _centred(masks: Masks, share: Tensor, root: Tensor, part: slice) -> Tensor:
-    return (torch.from_numpy(masks.rows[:, part]).double() - share[:, None]) * root
+        unseen = torch.from_numpy(masks.unseen[::2][drawn])[:, None]
+        residual = self.seen.target[drawn] - rows @ part.t()
+        spread = moved.square_().t() @ ((residual / remain) ** 2 * unseen)
+        return spread.sqrt_().t().contiguous()
 
 
 def _inverse(gram: Tensor, centred: bool) -> Tensor:

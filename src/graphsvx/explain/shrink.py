@@ -23,16 +23,13 @@ def scarce(masks: Masks) -> bool:
     return masks.pair is not None and not masks.exact and len(masks.rows) < 4 * (players - 1)
 
 
-def shrunk(masks: Masks, target: Tensor) -> tuple[Tensor, Tensor]:
+def shrunk(rows: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The zero-sum part of phi and its standard errors, [outputs, M] each.
 
-    `target` [rows, outputs]: values without the empty coalition's and an equal share of the gain.
+    `rows` [pairs, M] are centred coalitions, one of each pair, and `y` [pairs, outputs] what is
+    left to explain once everybody has an equal share; both are weighted.
     """
-    players = masks.rows.shape[1]
-    few = torch.from_numpy(masks.rows[::2]).double()
-    root = (2 * torch.from_numpy(masks.weights[::2])).sqrt()[:, None]
-    rows = (few - few.mean(1, keepdim=True)) * root
-    y = (target[::2] - target[1::2]) / 2 * root
+    players = rows.shape[1]
     count = len(rows)
     eigenvalues, vectors = torch.linalg.eigh(rows @ rows.t())
     eigenvalues = eigenvalues.clamp(min=0)

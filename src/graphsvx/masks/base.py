@@ -71,8 +71,8 @@ class Masks:
     credit: Tensor | None = None
     """[rows, M]: the exact linear map from values to credit, where there is one."""
     pair: Ids | None = None
-    """Consistent samplers: rows with one number are one independent draw; -1: not a draw but
-    enumerated."""
+    """Consistent samplers: rows come in pairs of complements with one weight, 2i and 2i + 1; those
+    with one number are one independent draw; -1: not a draw but enumerated."""
     unseen: Floats | None = None
     """Consistent samplers: share of the row's stratum that was not drawn (1 if it is vast)."""
 
