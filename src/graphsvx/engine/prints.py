@@ -17,6 +17,7 @@ from graphsvx.graph import version
 from graphsvx.model import modules
 
 _PLAIN = {int, float, bool, str, type(None)}
+_TENSORS = {Tensor, nn.Parameter, type(None)}
 # What every module has and no forward pass reads. Children are found by walking.
 _UNREAD = {
     "_modules", "_non_persistent_buffers_set", "_backward_pre_hooks", "_backward_hooks",
@@ -35,18 +36,24 @@ class _Look:
     """Numbers, strings and the like: by value."""
     empty: _Getter
     """Dictionaries and lists (of hooks, say) that held nothing."""
-    full: _Getter
-    """Those that held something."""
-    other: _Getter
-    """Everything else, by identity."""
+    others: tuple[tuple[str, Callable[[Any], Any]], ...]
+    """Names of all other attributes, and what is looked at in them."""
 
     @staticmethod
     def at(one: nn.Module) -> _Look:
-        kinds: tuple[list[str], ...] = ([], [], [], [])
+        plain, empty, others = [], [], []
         for name, value in one.__dict__.items():
-            if name not in _UNREAD:
-                kinds[_kind(value)].append(name)
-        return _Look(*map(_getter, kinds))
+            if name in _UNREAD:
+                continue
+            if type(value) in _PLAIN:
+                plain.append(name)
+            elif not isinstance(value, (dict, list, tuple)):
+                others.append((name, _item))
+            elif value:
+                others.append((name, _weights if _holds_tensors(value) else _contents))
+            else:
+                empty.append(name)
+        return _Look(_getter(plain), _getter(empty), tuple(others))
 
     def __call__(self, one: nn.Module) -> tuple[Any, ...]:
         own, kind = one.__dict__, type(one)
@@ -56,8 +63,7 @@ class _Look:
             len(own),
             self.plain(own),
             any(self.empty(own)),
-            [_contents(held) for held in self.full(own)],
-            [_item(value) for value in self.other(own)],
+            [look(own[name]) for name, look in self.others],
         )
 
 
@@ -91,20 +97,29 @@ def _seen(looks: list[_Look], found: list[nn.Module]) -> list[tuple[Any, ...]]:
     return [look(one) for look, one in zip(looks, found, strict=True)]
 
 
-def _kind(value: Any) -> int:
-    """The position of the getter that an attribute belongs to."""
-    if type(value) in _PLAIN:
-        return 0
-    if isinstance(value, (dict, list, tuple)):
-        return 2 if value else 1
-    return 3
+def _holds_tensors(value: Any) -> bool:
+    """Whether these are parameters or buffers by name."""
+    return isinstance(value, dict) and all(
+        type(key) is str and type(one) in _TENSORS for key, one in value.items()
+    )
 
 
 def _getter(names: list[str]) -> _Getter:
     """All values as a tuple; `itemgetter` of a single name would give the value itself."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    return lambda own: tuple([own[name] for name in names])
+    if not names:
+        return lambda _: ()
+    return itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
+
+
+def _weights(held: Any) -> list[Any]:
+    """As `_contents`, in a third of the time."""
+    try:
+        return [*held] + [
+            one if one is None else (id(one), one._version, one.data_ptr())
+            for one in held.values()
+        ]
+    except (AttributeError, RuntimeError):  # something else by now, made in inference mode, ...
+        return _contents(held)
 
 
 def _contents(held: Any) -> list[Any]:

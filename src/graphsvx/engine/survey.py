@@ -276,9 +276,11 @@ def _hears_only_ends(model: Callable[..., object]) -> bool:
 
 
 def _replicas(query: Query, way: Way) -> Evaluate:
-    body = Body.of(query.model.call)
+    body: Body | None = None
 
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:
+        nonlocal body
+        body = body or Body.of(query.model.call)
         return Replicas(query.model, query.graph, area, query.memory, way, body)(states, hops)
 
     return evaluate

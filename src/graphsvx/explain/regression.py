@@ -149,13 +149,15 @@ class _Seen:
         if masks.pair is not None:
             on, weights, middle = on[::2], 2 * weights[::2], 0.5
             gained = (gained[::2] - gained[1::2]) / 2
-        share = torch.from_numpy(on.sum(1, keepdims=True) / max(on.shape[1], 1))
+        share = torch.from_numpy(on.sum(1) / max(on.shape[1], 1))[:, None]
         root = torch.from_numpy(np.sqrt(weights))[:, None]
         return _Seen(on, share, root, (gained - (share - middle) * gain) * root)
 
     def centred(self, part: slice) -> Tensor:
         """(z - |z| / M), weighted, for some of the players."""
-        return (torch.from_numpy(self.on[:, part]).double() - self.share) * self.root
+        # numpy converts booleans faster.
+        rows = torch.from_numpy(self.on[:, part].astype(np.float64))
+        return rows.sub_(self.share).mul_(self.root)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,17 +207,17 @@ class _Design:
         unknown = torch.full_like(part, torch.nan)
         if masks.pair is None or masks.unseen is None or self.dual:
             return unknown
-        drawn = np.flatnonzero(masks.pair[::2] >= 0)
-        if len(drawn) < 2:
+        drawn = torch.from_numpy(masks.pair[::2] >= 0)[:, None]
+        if int(drawn.sum()) < 2:
             return unknown
-        rows = self.rows[drawn]
-        moved = rows @ self.inverse
-        remain = 1 - (moved * rows).sum(1, keepdim=True)  # of a pair's leverage
-        if float(remain.min()) < 1e-9:
+        moved = self.rows @ self.inverse
+        # What a pair's leverage leaves of its residual.
+        left = torch.where(drawn, 1 - (moved * self.rows).sum(1, keepdim=True), 1.0)
+        if float(left.min()) < 1e-9:
             return unknown
-        unseen = torch.from_numpy(masks.unseen[::2][drawn])[:, None]
-        residual = self.seen.target[drawn] - rows @ part.t()
-        spread = moved.square_().t() @ ((residual / remain) ** 2 * unseen)
+        unseen = torch.where(drawn, torch.from_numpy(masks.unseen[::2])[:, None], 0.0)
+        residual = (self.seen.target - self.rows @ part.t()) / left
+        spread = moved.square_().t() @ (residual.square_() * unseen)
         return spread.sqrt_().t().contiguous()
 
 
@@ -228,10 +230,9 @@ def _inverse(gram: Tensor, centred: bool) -> Tensor:
     if not gram.numel():
         return gram
     if centred:
-        size = gram.shape[0]
-        filled = gram + gram.diagonal().mean() / size
+        filled = gram + gram.diagonal().mean() / len(gram)
         factor, failed = torch.linalg.cholesky_ex(filled)
-        pivots = factor.diagonal()
-        if not int(failed) and float(pivots.min()) > 1e-5 * float(pivots.max()):
+        pivots = factor.diagonal().numpy()
+        if not int(failed) and pivots.min() > 1e-5 * pivots.max():
             return torch.cholesky_inverse(factor)
     return torch.linalg.pinv(gram, hermitian=True, rtol=1e-11)
