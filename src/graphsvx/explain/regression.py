@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphsvx.engine.states import Bools
 from graphsvx.explain.shrink import scarce, shrunk
-from graphsvx.masks.base import Masks
+from graphsvx.masks.base import Floats, Masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +50,19 @@ class WLS:
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Closed form."""
-        return surrogate(masks, values, empty, *least_squares(masks, values, empty, full))
+        phi, errors = least_squares(masks, values, empty, full)
+        return surrogate(masks, values, empty, torch.from_numpy(phi), torch.from_numpy(errors))
 
 
 def least_squares(
     masks: Masks, values: Tensor, empty: Tensor, full: Tensor
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Floats, Floats]:
     """Credit and its standard errors, [outputs, M] each."""
     if masks.credit is not None:
-        phi = (masks.credit.t() @ values).t()
-        return phi, torch.zeros_like(phi)
-    gain = full - empty
-    seen = _Seen.of(masks, values - empty, gain)
+        phi = values.numpy().T @ masks.credit.numpy()
+        return phi, np.zeros_like(phi)
+    gain = (full - empty).numpy()
+    seen = _Seen.of(masks, (values - empty).numpy(), gain)
     if scarce(masks):
         part, errors = shrunk(seen.centred(slice(None)), seen.target)
     else:
@@ -122,7 +123,7 @@ def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: T
     lost = weights @ missed**2
     spread = weights @ (y - weights @ y / total) ** 2
     flat = spread <= 1e-18 * total
-    r2 = np.where(flat, 1.0, 1 - lost / np.maximum(spread, 1e-300))
+    r2 = np.where(flat, 1.0, 1 - lost / np.where(flat, 1.0, spread))
     return Fit(phi, errors, base, torch.from_numpy(r2))
 
 
@@ -135,29 +136,30 @@ class _Seen:
     """
 
     on: Bools
-    share: Tensor
+    share: Floats
     """|z| / M, [rows, 1]."""
-    root: Tensor
+    root: Floats
     """Square roots of the weights, [rows, 1]."""
-    target: Tensor
-    """What players differ in must explain, weighted, [rows, outputs]."""
+    target: Floats
+    """What the zero-sum part has to explain, weighted, [rows, outputs]."""
 
     @staticmethod
-    def of(masks: Masks, gained: Tensor, gain: Tensor) -> _Seen:
+    def of(masks: Masks, gained: Floats, gain: Floats) -> _Seen:
         """`gained` [rows, outputs]: values without the empty coalition's."""
         on, weights, middle = masks.rows, masks.weights, 0.0
         if masks.pair is not None:
             on, weights, middle = on[::2], 2 * weights[::2], 0.5
             gained = (gained[::2] - gained[1::2]) / 2
-        share = torch.from_numpy(on.sum(1) / max(on.shape[1], 1))[:, None]
-        root = torch.from_numpy(np.sqrt(weights))[:, None]
+        share = on.sum(1, keepdims=True) / max(on.shape[1], 1)
+        root = np.sqrt(weights)[:, None]
         return _Seen(on, share, root, (gained - (share - middle) * gain) * root)
 
-    def centred(self, part: slice) -> Tensor:
-        """(z - |z| / M), weighted, for some of the players."""
-        # numpy converts booleans faster.
-        rows = torch.from_numpy(self.on[:, part].astype(np.float64))
-        return rows.sub_(self.share).mul_(self.root)
+    def centred(self, part: slice) -> Floats:
+        """z - |z| / M, weighted, for some of the players."""
+        rows = self.on[:, part].astype(np.float64)
+        rows -= self.share
+        rows *= self.root
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,74 +167,76 @@ class _Design:
     """The centred, weighted rows, factorised on their smaller side."""
 
     seen: _Seen
-    rows: Tensor
-    """[rows, M]; empty if there are fewer rows than players."""
-    inverse: Tensor
+    rows: Floats | None
+    """[rows, M]; None if there are fewer rows than players."""
+    inverse: Floats
     """Pseudo-inverse of rows' W rows (or of the rows' own products, if they are fewer)."""
-    dual: bool
 
     @staticmethod
     def of(seen: _Seen) -> _Design:
         count, players = seen.on.shape
-        dual = count < players
-        rows = torch.zeros(0, players, dtype=torch.float64)
-        if dual:
-            gram = torch.zeros(count, count, dtype=torch.float64)
-            for part in _blocks(seen.on):
-                some = seen.centred(part)
-                gram += some @ some.t()
-        else:
+        if count >= players:
             rows = seen.centred(slice(None))
-            gram = rows.t() @ rows
-        return _Design(seen, rows, _inverse(gram, centred=not dual), dual)
+            return _Design(seen, rows, _centred_inverse(rows.T @ rows))
+        gram = np.zeros((count, count))
+        for part in _blocks(seen.on):
+            some = seen.centred(part)
+            gram += some @ some.T
+        return _Design(seen, None, _pseudo_inverse(gram))
 
-    def solve(self) -> Tensor:
+    def solve(self) -> Floats:
         """The zero-sum part of phi, [outputs, M]."""
         y = self.seen.target
-        if not self.dual:
-            return (self.inverse @ (self.rows.t() @ y)).t()
-        inner = self.inverse @ y
-        return torch.cat(
-            [self.seen.centred(part).t() @ inner for part in _blocks(self.seen.on)]
-        ).t()
+        if self.rows is not None:
+            return (y.T @ self.rows) @ self.inverse
+        inner = y.T @ self.inverse
+        return np.concatenate(
+            [inner @ self.seen.centred(part) for part in _blocks(self.seen.on)], 1
+        )
 
-    def errors(self, masks: Masks, part: Tensor) -> Tensor:
+    def errors(self, masks: Masks, part: Floats) -> Floats:
         """Standard errors by the jackknife over drawn pairs (a sandwich with leverages).
 
         Enumerated pairs are no draws and add nothing; a stratum of which a share f was drawn
         counts with 1 - f.
         """
         if masks.exact or part.shape[1] <= 1:
-            return torch.zeros_like(part)
-        unknown = torch.full_like(part, torch.nan)
-        if masks.pair is None or masks.unseen is None or self.dual:
+            return np.zeros_like(part)
+        unknown = np.full_like(part, np.nan)
+        if masks.pair is None or masks.unseen is None or self.rows is None:
             return unknown
-        drawn = torch.from_numpy(masks.pair[::2] >= 0)[:, None]
-        if int(drawn.sum()) < 2:
+        drawn = masks.pair[::2] >= 0
+        if np.count_nonzero(drawn) < 2:
             return unknown
         moved = self.rows @ self.inverse
         # What a pair's leverage leaves of its residual.
-        left = torch.where(drawn, 1 - (moved * self.rows).sum(1, keepdim=True), 1.0)
-        if float(left.min()) < 1e-9:
+        left = np.where(drawn, 1 - np.einsum("ij,ij->i", moved, self.rows), 1.0)
+        if left.min() < 1e-9:
             return unknown
-        unseen = torch.where(drawn, torch.from_numpy(masks.unseen[::2])[:, None], 0.0)
-        residual = (self.seen.target - self.rows @ part.t()) / left
-        spread = moved.square_().t() @ (residual.square_() * unseen)
-        return spread.sqrt_().t().contiguous()
+        unseen = np.where(drawn, masks.unseen[::2], 0.0) / left**2
+        residual = self.seen.target - self.rows @ part.T
+        np.square(moved, out=moved)
+        return np.sqrt((residual**2 * unseen[:, None]).T @ moved)
 
 
-def _inverse(gram: Tensor, centred: bool) -> Tensor:
-    """Pseudo-inverse of a Gram matrix; by Cholesky, ten times faster, where it has full rank.
+def _centred_inverse(gram: Floats) -> Floats:
+    """By Cholesky, ten times faster, where only the direction of all ones is missing.
 
-    Centred rows sum to zero, so their Gram matrix lacks the direction of all ones; filling it
-    changes nothing for the others.
+    Centred rows sum to zero, so their Gram matrix lacks that direction; filling it changes
+    nothing for the others.
     """
-    if not gram.numel():
+    if not gram.size:
         return gram
-    if centred:
-        filled = gram + gram.diagonal().mean() / len(gram)
-        factor, failed = torch.linalg.cholesky_ex(filled)
-        pivots = factor.diagonal().numpy()
-        if not int(failed) and pivots.min() > 1e-5 * pivots.max():
-            return torch.cholesky_inverse(factor)
-    return torch.linalg.pinv(gram, hermitian=True, rtol=1e-11)
+    filled = gram + gram.diagonal().mean() / len(gram)
+    # By torch, which inverts faster.
+    factor, failed = torch.linalg.cholesky_ex(torch.from_numpy(filled))
+    pivots = factor.diagonal().numpy()
+    if not int(failed) and pivots.min() > 1e-5 * pivots.max():
+        return torch.cholesky_inverse(factor).numpy()
+    return _pseudo_inverse(gram)
+
+
+def _pseudo_inverse(gram: Floats) -> Floats:
+    if not gram.size:
+        return gram
+    return torch.linalg.pinv(torch.from_numpy(gram), hermitian=True, rtol=1e-11).numpy()

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from graphsvx.masks.base import Masks
+from graphsvx.masks.base import Floats, Masks
 
 _GRID = np.logspace(-6, 1, 29)  # penalties, as multiples of the largest eigenvalue
 
@@ -23,12 +22,13 @@ def scarce(masks: Masks) -> bool:
     return masks.pair is not None and not masks.exact and len(masks.rows) < 4 * (players - 1)
 
 
-def shrunk(rows: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def shrunk(centred: Floats, target: Floats) -> tuple[Floats, Floats]:
     """The zero-sum part of phi and its standard errors, [outputs, M] each.
 
-    `rows` [pairs, M] are centred coalitions, one of each pair, and `y` [pairs, outputs] what is
+    `centred` [pairs, M] are coalitions, one of each pair, and `target` [pairs, outputs] what is
     left to explain once everybody has an equal share; both are weighted.
     """
+    rows, y = torch.from_numpy(centred), torch.from_numpy(target)
     players = rows.shape[1]
     count = len(rows)
     eigenvalues, vectors = torch.linalg.eigh(rows @ rows.t())
@@ -45,4 +45,4 @@ def shrunk(rows: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     spread = (along * weights).sum(0) / count
     explained = torch.stack([(sides**2 / (eigenvalues + one)[:, None]).sum(0) for one in penalty])
     left = (1 - 1 / players - explained).clamp(min=1e-9)
-    return part, (spread[:, None] * left).sqrt()
+    return part.numpy(), (spread[:, None] * left).sqrt().numpy()
