@@ -299,7 +299,7 @@ def feature_scene(scene: Scene, survey: Survey) -> Scene:
     on = np.ones((1, area.size), dtype=bool)
     on[:, scene.players.node_members] = False
     rows = np.broadcast_to(np.arange(area.size), on.shape)
-    live = reachable(States(on, rows, scene.table()[:0]), area, survey.depth)[0]
+    live = reachable(States(on, rows, scene.graph.x[:0]), area, survey.depth)[0]
     left = restricted(area, np.flatnonzero(live))
     none = np.zeros(0, dtype=np.int64)
     here = scene.players

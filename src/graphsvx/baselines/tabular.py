@@ -62,7 +62,7 @@ class Row:
         return np.stack([self._known[key] for key in keys])
 
     def _play(self, rows: Floats) -> Floats:
-        own = self.scene.table()[:1]
+        own = self.scene.table[:1]
         vectors = own.repeat(len(rows), 1)
         vectors[:, self.columns.to(own.device)] = torch.from_numpy(rows).to(own)
         states = OwnFeatures()(self.scene, vectors)
@@ -72,7 +72,7 @@ class Row:
     @property
     def here(self) -> Floats:
         """The chosen features as they are."""
-        own = self.scene.table()[0, self.columns.to(self.scene.graph.x.device)]
+        own = self.scene.table[0, self.columns.to(self.scene.graph.x.device)]
         values: Floats = own.double().cpu().numpy()
         return values
 

@@ -41,7 +41,9 @@ class _Look:
 
     @staticmethod
     def at(one: nn.Module) -> _Look:
-        plain, empty, others = [], [], []
+        plain: list[str] = []
+        empty: list[str] = []
+        others: list[tuple[str, Callable[[Any], Any]]] = []
         for name, value in one.__dict__.items():
             if name in _UNREAD:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -31,6 +32,7 @@ class Scene:
         """How many of the field's first nodes have the features that play."""
         return self.field.centres if self.bearers is None else self.bearers
 
+    @cached_property
     def table(self) -> Tensor:
         """Feature rows of the field and its rim, in local order."""
         return self.graph.x.index_select(0, tensor(self.field.ids, self.graph.x.device))

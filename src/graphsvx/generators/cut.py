@@ -29,4 +29,4 @@ class CutEdges:
         cut[:, players.edge_members] = ~nodes_on[:, players.edge_owner]
         rows = np.broadcast_to(np.arange(field.size), (count, field.size))
         on = np.broadcast_to(np.ones(1, dtype=bool), (count, field.size))
-        return States(on, rows, scene.table(), cut=cut)
+        return States(on, rows, scene.table, cut=cut)

@@ -39,7 +39,7 @@ class Isolate:
         on = np.ones((len(features_on), field.size), dtype=bool)
         on[:, players.node_members] = nodes_on[:, players.node_owner]
         rows = np.broadcast_to(np.arange(field.size), on.shape)
-        states = with_features_off(scene, States(on, rows, scene.table()), features_on)
+        states = with_features_off(scene, States(on, rows, scene.table), features_on)
         if not self.erase or on.all():
             return states
         blank = scene.reference.to(states.table)[None]

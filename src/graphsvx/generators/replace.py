@@ -36,7 +36,7 @@ class ReplaceRows:
     def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:  # noqa: ARG002  (features stay)
         """One perturbed graph a row."""
         field, players = scene.field, scene.players
-        table = scene.table()
+        table = scene.table
         new = scene.reference.to(table)[None] if self.by == "mean" else torch.zeros_like(table[:1])
         on = np.ones((len(nodes_on), field.size), dtype=bool)
         rows = np.tile(np.arange(field.size), (len(nodes_on), 1))
@@ -52,7 +52,7 @@ class OwnFeatures:
     def __call__(self, scene: Scene, vectors: Tensor) -> States:
         """One perturbed graph a row of `vectors` [rows, F], the explained node's features."""
         field = scene.field
-        table = scene.table()
+        table = scene.table
         count = len(vectors)
         rows = np.tile(np.arange(field.size), (count, 1))
         rows[:, 0] = len(table) + np.arange(count)
