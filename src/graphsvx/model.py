@@ -90,7 +90,7 @@ class Model:
         second of two classes.
         """
         out = out.double()
-        least, most = map(float, out.aminmax() if out.numel() else (0, 0))
+        least, most = map(float, out.detach().aminmax() if out.numel() else (0, 0))
         # A certain prediction has log-probability -inf; that is a valid probability of 0.
         lowest = least > -math.inf or (self.output == "log_probs" and least == -math.inf)
         if not (lowest and most < math.inf):  # NaN is neither

@@ -161,7 +161,8 @@ def test_sparsity_counts_what_is_left_out(known):
     players = e.node_credit.players
     assert sparsity(e) == pytest.approx(1 - 2 / players)
     assert sparsity(e, top=5) == pytest.approx(1 - 5 / players)
-    assert sparsity(e, top=0.999) == pytest.approx(0)
+    everybody = replace(e, node_credit=e.node_credit.map(lambda credit: credit + 1))
+    assert sparsity(everybody, top=0.999) == pytest.approx(0)
     assert sparsity(e, level="features") == pytest.approx(1 - 1 / e.feature_credit.players)
     nothing = replace(e, node_credit=e.node_credit.map(torch.zeros_like))
     assert sparsity(nothing) == 1.0
