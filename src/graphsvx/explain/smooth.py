@@ -13,23 +13,23 @@ All pairs known, g is the game and its values are the game's: the estimate is co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 import torch
 from scipy.linalg import lapack
-from scipy.optimize import minimize
 from torch import Tensor
 
-from graphsvx.explain.regression import WLS, Fit, surrogate
+from graphsvx.explain.lengths import diagonal, forward, guessed, learnt
+from graphsvx.explain.regression import Fit, least_squares, surrogate
 from graphsvx.graph import Ids
 from graphsvx.masks.base import Floats, Masks
 
-_LOWEST, _HIGHEST = -9.0, 2.0  # bounds of log theta
 _NODES = 12  # quadrature: exact up to 24 players, to rounding for more that each matter less
-
-_BLOCK = 1 << 13  # numbers that stay in the cache
+_BLOCK = 128  # rows of a kernel matrix that stay in the cache
 
 
 @dataclass(frozen=True)
@@ -48,30 +48,30 @@ class Smooth:
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from left-out pairs."""
-        plain = WLS()(masks, values, empty, full)
-        count, players = masks.rows.shape
-        if masks.exact or masks.pair is None or not 3 <= players <= self.players:
-            return plain
-        pair = masks.pair[::2]
+        phi, errors = least_squares(masks, values, empty, full)
+        if not masks.exact and masks.pair is not None and 3 <= phi.shape[1] <= self.players:
+            data = _Pairs.of(masks, values, empty, full)
+            if not (data.explained_by(phi) or _sure(phi, errors)):
+                with suppress(np.linalg.LinAlgError):  # pairs that the kernel cannot tell apart
+                    phi, errors = self._interpolated(data, masks, masks.pair[::2], phi, errors)
+        return surrogate(masks, values, empty, torch.from_numpy(phi), torch.from_numpy(errors))
+
+    def _interpolated(
+        self, data: _Pairs, masks: Masks, pair: Ids, phi: Floats, errors: Floats
+    ) -> tuple[Floats, Floats]:
+        """Credit and errors by g where there are pairs enough, those of least squares elsewhere."""
         drawn = np.flatnonzero(pair >= 0)
         if len(drawn) < 8:
-            return plain
-        data = _Pairs.of(masks, values, empty, full)
-        if data.explained_by(plain.values.numpy()) or _sure(plain):
-            return plain
-        listed = np.append(np.flatnonzero(pair < 0), count // 2)
+            return phi, errors
+        listed = np.append(np.flatnonzero(pair < 0), len(pair))
         room = max(self.pairs - len(listed), 8)
-        try:
-            process, variance = _interpolate(data, listed, drawn[:room], plain.values.numpy())
-        except np.linalg.LinAlgError:  # pairs that the kernel cannot tell apart
-            return plain
-        phi = process.credit()
+        process, variance = _interpolate(data, listed, drawn[:room], phi)
+        credit = process.credit()
         if len(drawn) >= 2 * room:
-            phi, variance = _corrected(data, masks, drawn[room:], process)
-        credit = torch.from_numpy(phi.T.copy())
-        credit += ((full - empty - credit.sum(1)) / players)[:, None]
-        errors = torch.fmin(torch.from_numpy(np.sqrt(variance.T)), plain.errors)
-        return surrogate(masks, values, empty, credit, errors)
+            credit, variance = _corrected(data, masks, drawn[room:], process)
+        # What is left of the gain goes to everybody: g is efficient up to rounding.
+        credit += (2 * data.odd[-1] - credit.sum(0)) / len(credit)
+        return credit.T.copy(), np.fmin(np.sqrt(variance.T), errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,42 +97,44 @@ class _Pairs:
 
     def explained_by(self, phi: Floats) -> bool:
         """Whether least squares already leave nothing unexplained."""
-        left = np.abs(self.odd - self.signs @ phi.T / 2).max(0)
+        left = np.abs(self.missed_by(phi)).max(0)
         return bool((left <= 1e-9 * np.abs(self.odd).max(0) + 1e-12).all())
 
+    def missed_by(self, phi: Floats) -> Floats:
+        """What least squares miss, [pairs, outputs]."""
+        return self.odd - self.signs @ (phi.T / 2)
 
-def _sure(plain: Fit) -> bool:
+
+def _sure(phi: Floats, errors: Floats) -> bool:
     """Whether least squares are within 1.5 % already: nothing that needs g (NaN is not sure)."""
-    return bool(((plain.errors**2).sum(1) <= 2e-4 * (plain.values**2).sum(1)).all())
+    return bool(((errors**2).sum(1) <= 2e-4 * (phi**2).sum(1)).all())
 
 
 def _interpolate(data: _Pairs, listed: Ids, drawn: Ids, phi: Floats) -> tuple[_Process, Floats]:
     """The process on all pairs, and the variances of its Shapley values, [M, outputs]."""
-    # Where to start: players with much credit matter and interact much.
-    start = np.sqrt(np.abs(phi).mean(0)) + 1e-12
-    theta = (0.9 * start / start.mean() + 0.1) * 2 / len(start)
+    seen = data.take(drawn)
+    theta = guessed(phi, seen.odd, seen.missed_by(phi))
     whole = data.take(np.concatenate([listed, drawn]))
     if len(drawn) >= 160:
-        process = _Process.of(whole, _learn(whole, theta))
+        process = _Process.of(whole, learnt(whole.signs, whole.odd, theta, steps=1))
         # Row i of factor^-1 y is how far pair i is from what the pairs before it foretell, in
         # multiples of what they leave open: misses of held-out pairs without another fit.
         # With half of the pairs held out, the truth is between what is left then and in the end.
         half = len(listed) + len(drawn) // 2
         scale = (process.weights[(len(listed) + half) // 2 :] ** 2).mean(0)
-        variance = np.sqrt(process.variance(half) * process.variance())
+        variance = np.sqrt(np.prod(process.variances(half), 0))
         return process, variance[:, None] * scale
     # Few pairs: theta fits them too well for that, and is learnt without those that are held out.
-    folds = 3
-    thetas, left = [], []
+    folds = 2
+    logs, left = [], []
     scale = np.zeros(data.odd.shape[1])
     for fold in range(folds):
         known = data.take(np.append(listed, np.delete(drawn, np.s_[fold::folds])))
-        learnt = _learn(known, theta)
-        process = _Process.of(known, learnt)
+        process = _Process.of(known, learnt(known.signs, known.odd, theta, steps=2))
         scale += process.missed(data.take(drawn[fold::folds])) / folds
-        thetas.append(np.log(learnt))
-        left.append(process.variance())
-    process = _Process.of(whole, np.exp(np.mean(thetas, 0)))
+        logs.append(np.log(process.theta))
+        left.append(process.variances()[0])
+    process = _Process.of(whole, np.exp(np.mean(logs, 0)))
     return process, np.mean(left, 0)[:, None] * scale
 
 
@@ -159,8 +161,8 @@ def _corrected(data: _Pairs, masks: Masks, rest: Ids, process: _Process) -> tupl
     )  # fmt: skip
     values = np.stack([missed[chosen], -missed[chosen]], 1).reshape(len(rows), -1)
     nothing = torch.zeros(values.shape[1], dtype=torch.float64)
-    fit = WLS()(left, torch.from_numpy(values), nothing, nothing)
-    return process.credit() + fit.values.numpy().T, fit.errors.numpy().T ** 2
+    phi, errors = least_squares(left, torch.from_numpy(values), nothing, nothing)
+    return process.credit() + phi.T, errors.T**2
 
 
 def _kernel(a: Floats, b: Floats, theta: Floats) -> Floats:
@@ -168,12 +170,27 @@ def _kernel(a: Floats, b: Floats, theta: Floats) -> Floats:
     total = theta.sum()
     near -= total / 2
     np.exp(near, out=near)
-    # A few rows at a time: fresh memory for a large matrix costs more than filling it.
-    step = max(1, _BLOCK // max(1, len(b)))
-    for first in range(0, len(a), step):
-        rows = near[first : first + step]
-        rows -= np.exp(-total) / rows
+    near -= np.exp(-total) / near
     return near
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """A few rows at a time: fresh memory for a large matrix costs more than filling it."""
+    for first in range(0, count, _BLOCK):
+        yield slice(first, first + _BLOCK)
+
+
+def _factor(signs: Floats, theta: Floats) -> Floats:
+    """The lower Cholesky factor of the kernel matrix; above its diagonal is anything."""
+    gram = np.empty((len(signs), len(signs)))
+    for rows in _blocks(len(signs)):
+        gram[rows, rows.start :] = _kernel(signs[rows], signs[rows.start :], theta)
+    diagonal(gram)[:] *= 1 + 1e-8
+    # LAPACK, which works on columns, finds the upper half where it looks for the lower one.
+    factor, failed = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError("the kernel matrix is singular")
+    return factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,36 +207,37 @@ class _Process:
 
     @staticmethod
     def of(pairs: _Pairs, theta: Floats) -> _Process:
-        gram = _kernel(pairs.signs, pairs.signs, theta)
-        gram[np.diag_indices(len(gram))] *= 1 + 1e-8
-        # The transpose of a symmetric matrix is itself, in the order that LAPACK works on in place.
-        factor, failed = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
-        if failed:
-            raise np.linalg.LinAlgError("the kernel matrix is singular")
+        factor = _factor(pairs.signs, theta)
         both = np.concatenate([pairs.odd, _shares(pairs.signs, theta)], 1)
-        solved, _ = lapack.dtrtrs(factor, both, lower=1)
+        solved = forward(factor, both)
         outputs = pairs.odd.shape[1]
         return _Process(pairs, theta, factor, solved[:, :outputs], solved[:, outputs:])
 
     def at(self, signs: Floats) -> Floats:
         """g at other coalitions, [pairs, outputs]."""
         solved, _ = lapack.dtrtrs(self.factor, self.weights, lower=1, trans=1)
-        return _kernel(signs, self.pairs.signs, self.theta) @ solved
+        return np.concatenate(
+            [
+                _kernel(signs[rows], self.pairs.signs, self.theta) @ solved
+                for rows in _blocks(len(signs))
+            ]
+        )
 
     def credit(self) -> Floats:
         """Shapley values of g, [M, outputs]."""
         return self.shares.T @ self.weights
 
-    def variance(self, pairs: int | None = None) -> Floats:
-        """Of the Shapley values, [M]: the prior's minus what the (first) pairs tell."""
-        known = (self.shares[:pairs] ** 2).sum(0)
+    def variances(self, *first: int) -> list[Floats]:
+        """Of the Shapley values, [M]: the prior's minus what all pairs, or the first ones, tell."""
         prior = _prior(self.theta)
-        return np.maximum(prior - known, 1e-12 * prior)
+        told = self.shares**2
+        return [
+            np.maximum(prior - told[:count].sum(0), 1e-12 * prior) for count in (len(told), *first)
+        ]
 
     def missed(self, held: _Pairs) -> Floats:
         """Squared misses of other pairs, as multiples of the variance expected, [outputs]."""
-        cross = _kernel(self.pairs.signs, held.signs, self.theta)
-        cross, _ = lapack.dtrtrs(self.factor, cross, lower=1)
+        cross = forward(self.factor, _kernel(self.pairs.signs, held.signs, self.theta))
         own = 1 - np.exp(-self.theta.sum())
         expected = np.maximum(own - (cross**2).sum(0), 1e-12 * own)
         miss = (held.odd - cross.T @ self.weights) ** 2 / expected[:, None]
@@ -244,9 +262,13 @@ def _shares(signs: Floats, theta: Floats) -> Floats:
     # A member's factor is 1 in and exp(-theta) out, a non-member's the other way round.
     inside, outside = 1 - np.outer(1 - q, drop), 1 - np.outer(q, drop)
     log_in, log_out = np.log(inside), np.log(outside)
-    on = signs > 0
-    product = np.exp(on @ (log_in - log_out).T + log_out.sum(1)) * (2 * weight)
-    return drop * np.where(on, product @ (1 / inside), -(product @ (1 / outside)))
+    product = np.exp(signs @ ((log_in - log_out) / 2).T + (log_in + log_out).sum(1) / 2)
+    product *= 2 * weight
+    # + product / inside for members, - product / outside for the others.
+    found: Floats = product @ (drop / 2 / inside + drop / 2 / outside)
+    found *= signs
+    found += product @ (drop / 2 / inside - drop / 2 / outside)
+    return found
 
 
 def _prior(theta: Floats) -> Floats:
@@ -254,61 +276,6 @@ def _prior(theta: Floats) -> Floats:
     q, weight = _quadrature(len(theta))
     differ = np.add.outer(q, q) - 2 * np.multiply.outer(q, q)
     drop = -np.expm1(-theta)
-    logs = np.log1p(-drop[:, None, None] * differ)
-    others = np.exp(logs.sum(0) - logs)
-    return 4 * drop * np.einsum("iqr,q,r->i", others, weight, weight)
-
-
-def _learn(pairs: _Pairs, start: Floats, steps: int = 4) -> Floats:
-    """theta by marginal likelihood, on an even selection of the pairs."""
-    count = len(pairs.odd)
-    most = max(96, count // 4)
-    if count > most:
-        pairs = pairs.take(np.linspace(0, count - 1, most).astype(np.int64))
-    size = np.sqrt((pairs.odd**2).mean(0))
-    some = size > 0
-    y = pairs.odd[:, some] / size[some]
-    if not some.any():
-        return start
-    found = minimize(
-        _loss, np.clip(np.log(start), _LOWEST, _HIGHEST), args=(pairs.signs, y), jac=True,
-        method="L-BFGS-B", bounds=[(_LOWEST, _HIGHEST)] * len(start),
-        options={"maxiter": steps, "maxfun": steps + 2},
-    )  # fmt: skip
-    return np.exp(found.x)
-
-
-def _loss(log_theta: Floats, signs: Floats, y: Floats) -> tuple[float, Floats]:
-    """Negative log marginal likelihood, scale profiled out, and its gradient in log theta.
-
-    A weak penalty keeps players alike that the pairs cannot tell apart.
-    """
-    count, outputs = y.shape
-    theta = np.exp(log_theta)
-    total = theta.sum()
-    near = (signs * (theta / 2)) @ signs.T
-    near -= total / 2
-    np.exp(near, out=near)
-    far = np.exp(-total) / near
-    gram = near - far
-    gram[np.diag_indices(count)] *= 1 + 1e-6
-    # All matrices are symmetric, so that their transposes, which LAPACK works on, are the same.
-    factor, failed = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
-    if failed:
-        return 1e10, np.zeros_like(theta)
-    log_det = np.log(factor.diagonal()).sum()
-    solved, _ = lapack.dpotrs(factor, y, lower=1)
-    energy = np.maximum((solved * y).sum(0), 1e-300)
-    loss = 0.5 * count * np.log(energy / count).sum() + outputs * log_det
-    # Twice one half of the inverse does for it in quadratic forms.
-    half = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T
-    half[np.diag_indices(count)] *= 0.5
-    slope = ((-0.5 * count) * solved / energy) @ solved.T
-    slope += half if outputs == 1 else outputs * half
-    # d gram / d theta_i = ((far - near) + s_i s_i' (far + near)) / 2
-    common = 0.5 * (np.vdot(slope, far) - np.vdot(slope, near))
-    far += near
-    far *= slope
-    own = 0.5 * np.einsum("ki,ki->i", signs, far @ signs)
-    spread = log_theta - log_theta.mean()
-    return loss + 0.05 * spread @ spread, (common + own) * theta + 0.1 * spread
+    kept = 1 - np.multiply.outer(drop, differ.ravel())
+    every = kept.prod(0) * np.multiply.outer(weight, weight).ravel()
+    return 4 * drop * ((1 / kept) @ every)
