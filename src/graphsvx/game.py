@@ -147,7 +147,7 @@ class GraphGame:
     def _block(self, rows: Bools) -> Ids:
         if self.side == "features":
             # The graph is the same for all coalitions; their feature rows are made when played.
-            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.int16))
+            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.uint8))
         features_on, nodes_on = self._split(rows)
         states = self.generator(self.scene, features_on, nodes_on)
         area = self.scene.field

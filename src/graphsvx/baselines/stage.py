@@ -119,7 +119,7 @@ def prepare(query: Query, seed: int) -> Stage:
 def play(query: Query, found: Survey, states: States) -> Tensor:
     """Scores [states, outputs] of perturbed graphs, in as few calls as the survey allows."""
     area = found.field
-    hops = np.zeros((len(states), area.size), dtype=np.int16)
+    hops = np.zeros((len(states), area.size), dtype=np.uint8)
     if found.local:
         hops = found.hops(area, states)
     return query.read(found.evaluate(area, states, hops)).cpu()

@@ -56,6 +56,16 @@ class Field:
         return np.argsort(self.target, kind="stable")
 
     @cached_property
+    def by_sender(self) -> tuple[Ids, Ids, Ids]:
+        """Inner edges in the order of the nodes that send them, these, and where each begins."""
+        edges = self.inner[self.source[self.inner].argsort(kind="stable")]
+        source = self.source[edges]
+        new = np.ones(len(source), dtype=bool)
+        np.not_equal(source[1:], source[:-1], out=new[1:])
+        starts = np.flatnonzero(new)
+        return edges, source[starts], starts
+
+    @cached_property
     def loops(self) -> bool:
         """Whether an edge ends where it begins."""
         return bool((self.source == self.target).any())

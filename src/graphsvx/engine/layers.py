@@ -320,6 +320,7 @@ class Body:
 
     @staticmethod
     def of(model: Any) -> Body:
+        """Those of a model; none of anything else."""
         found = modules(model) if isinstance(model, nn.Module) else []
         matrices = [
             weight.shape[0]

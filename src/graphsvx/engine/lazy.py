@@ -38,12 +38,13 @@ class Lazy(Tensor):
         made._size = size
         return made
 
-    # What layers ask most often, without the way through torch's dispatcher.
     @property
     def shape(self) -> torch.Size:  # type: ignore[override]  # an attribute there
+        """What layers ask most often, without the way through torch's dispatcher."""
         return self._size
 
     def dim(self) -> int:
+        """Like `shape`."""
         return len(self._size)
 
     def plain(self) -> Tensor:

@@ -15,7 +15,7 @@ from graphsvx.engine.layers import Body, Edges
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.rows import SharedRows
-from graphsvx.engine.states import FAR, Hops, States
+from graphsvx.engine.states import FAR, Hops, States, beyond
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.graph import Graph, Ids
@@ -69,7 +69,7 @@ class Replicas:
         if not self._lean(states):
             return self._evaluate(states, hops, None, self.way.reach)
         rounds = self.way.rounds or 0
-        near = np.where(hops > rounds, np.int16(FAR), hops)
+        near = beyond(hops, hops <= rounds)
         try:
             return self._evaluate(states, near, self._degrees(hops), rounds)
         except ModelError:
@@ -83,7 +83,7 @@ class Replicas:
         levels = self._levels(states, hops, edges, reach)
         if levels.size + hops.size <= self._limit():
             return self._chunk(states, hops, levels, edges, degrees)
-        items = (levels >= 0).sum(1) + (hops < FAR).sum(1)
+        items = (levels < FAR).sum(1) + (hops < FAR).sum(1)
         outputs = [
             self._chunk(
                 states.take(part), hops[part], levels[part], edges,
@@ -129,11 +129,11 @@ class Replicas:
         return edges[field.hops[field.target[edges]] < reach]
 
     def _levels(self, states: States, hops: Hops, edges: Ids, reach: int | None) -> Hops:
-        """How far away each edge ends in each state, [states, edges]; -1: it does not matter."""
+        """How far away each edge ends in each state, [states, edges]; FAR: it does not matter."""
         field = self.field
         source, target = self.field.source[edges], self.field.target[edges]
         if self.way.whole:
-            return states.edges(field)[:, edges].astype(np.int16) - 1
+            return states.edges(field)[:, edges].view(np.uint8) - np.uint8(1)
         # Rows are gathered, not columns: several times faster. Rim nodes are always on.
         across = np.ascontiguousarray(hops.T)
         live = np.ones((len(field.ids), len(hops)), dtype=bool)
@@ -141,10 +141,9 @@ class Replicas:
         kept = live[source]
         by_edge = across[target]
         kept &= by_edge < (FAR if reach is None else reach)
-        by_edge[~kept] = -1
-        levels = np.ascontiguousarray(by_edge.T)
+        levels = np.ascontiguousarray(beyond(by_edge, kept).T)
         if states.joined is not None or states.cut is not None:
-            levels[~states.edges(field)[:, edges]] = -1
+            levels = beyond(levels, states.edges(field)[:, edges])
         return levels
 
     def _chunks(self, items: Ids) -> list[slice]:
@@ -176,10 +175,7 @@ class Replicas:
         device = self.graph.x.device
         place = _Places.by_state(hops) if way.whole else _Places.by_hops(hops)
         # By hops, states and nodes, as the nodes of the batch: so edges are in their ends' order.
-        flat = levels.reshape(-1)
-        flat = np.concatenate(
-            [np.flatnonzero(flat == hop) for hop in range(int(flat.max(initial=0)) + 1)]
-        )
+        flat, _ = _by_level(levels)
         state = flat // max(1, len(edges))
         edge = edges[flat - state * len(edges)]
         # Batch ids: the nodes of all states, then the rim, which they share.
@@ -244,7 +240,8 @@ class _Places:
     """The batch's nodes in order, as positions in the flattened [states, nodes]."""
     of: Ids
     """The way back; anything for a node that is not in the batch."""
-    hops: Hops | None
+    at: list[int] | None
+    """How many of them are 0, 1, ... hops away; None: they are not in the order of hops."""
 
     @property
     def count(self) -> int:
@@ -257,16 +254,27 @@ class _Places:
 
     @staticmethod
     def by_hops(hops: Hops) -> _Places:
-        flat = hops.reshape(-1)
-        live = np.flatnonzero(flat < FAR)
-        far = flat[live]
-        nodes = live[np.argsort(far, kind="stable")]
-        of = np.empty(len(flat), dtype=np.int64)
+        nodes, at = _by_level(hops)
+        of = np.empty(hops.size, dtype=np.int64)
         of[nodes] = np.arange(len(nodes))
-        return _Places(nodes, of, far)
+        return _Places(nodes, of, at)
 
     def within(self, rounds: int | None) -> list[int] | None:
         """How many nodes are within 0, 1, ... `rounds` hops."""
-        if rounds is None or self.hops is None:
+        if rounds is None or self.at is None:
             return None
-        return np.cumsum(np.bincount(self.hops, minlength=rounds + 1))[: rounds + 1].tolist()
+        return [sum(self.at[: hop + 1]) for hop in range(rounds + 1)]
+
+
+def _by_level(levels: Hops) -> tuple[Ids, list[int]]:
+    """Positions of levels 0, 1, ... in the flat array, and how many there are of each.
+
+    Several times faster than sorting: there are few levels.
+    """
+    flat = levels.reshape(-1)
+    found: list[Ids] = []
+    left = np.count_nonzero(flat < FAR)
+    while left:
+        found.append(np.flatnonzero(flat == len(found)))
+        left -= len(found[-1])
+    return (np.concatenate(found) if found else np.zeros(0, dtype=np.int64)), [*map(len, found)]

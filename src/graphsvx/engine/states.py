@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from graphsvx.engine.field import Field
-from graphsvx.graph import Ids
 
 Bools = NDArray[np.bool_]
 
@@ -87,53 +84,66 @@ def _taken(rows: NDArray[np.int64], chosen: NDArray[np.int64] | slice) -> NDArra
     return np.broadcast_to(rows[0], (count, rows.shape[1]))
 
 
-FAR = 32767
+FAR = 255
 """The distance of nodes that cannot matter."""
 
-Hops = NDArray[np.int16]
+Hops = NDArray[np.uint8]
+"""Distances; 254 is said for longer ones, which no model of that many rounds minds."""
 
 
 def distances(states: States, field: Field, sweeps: int | None) -> Hops:
     """Hops from each node to the nearest centre in each *perturbed* graph, [states, nodes].
 
-    Nodes further away than `sweeps` are FAR; None: as far as it goes.
+    Nodes further away than `sweeps` are FAR; None: as far as it goes. All states take a step at
+    once: where a node has been reached is a row of bits, one for each state.
     """
-    found = np.full((len(states), field.size), FAR, dtype=np.int16)
-    found[:, : field.centres] = 0
-    sweeps = min(field.size, FAR - 1) if sweeps is None else min(sweeps, FAR - 1)
-    if states.joined is not None or states.cut is not None:
-        return _distances_by_edge(states, field, sweeps, found)
-    # Off nodes have no edges at all, so one adjacency serves all states. Nodes are in the order
-    # of their hops in the full graph, and h hops there take h or more here.
-    inner = field.inner
-    step = _adjacency(field.source[inner], field.target[inner], field.size)
-    ends = np.searchsorted(field.hops, np.arange(sweeps + 1), side="right")
-    waiting = states.on.copy()
-    waiting[:, : field.centres] = False
-    front = np.ones((1, field.centres), dtype=bool)  # the centres are on in all states
-    for hop, reach in enumerate(ends[1:].tolist(), start=1):
-        new = step(front, reach) & waiting[:, :reach]
+    count, size = len(states), field.size
+    found = np.full((size, count), FAR, dtype=np.uint8)
+    found[: field.centres] = 0
+    edges, senders, starts = field.by_sender
+    kept = None
+    if states.joined is None and states.cut is None:
+        waiting = _bits(states.on)  # off nodes have no edges at all
+    else:
+        kept = _bits(states.edges(field)[:, edges])
+        waiting = np.full((size, kept.shape[1]), _ALL)
+    front = np.zeros_like(waiting)
+    front[: field.centres] = _ALL
+    waiting[: field.centres] = 0
+    target = field.target[edges]
+    for hop in range(1, (size if sweeps is None else min(sweeps, size)) + 1):
+        heard = front[target]
+        if kept is not None:
+            heard &= kept
+        new = np.zeros_like(waiting)
+        if len(edges):
+            new[senders] = np.bitwise_or.reduceat(heard, starts, axis=0)
+        new &= waiting
         if not new.any():
             break
-        np.copyto(found[:, :reach], hop, where=new)
-        waiting[:, :reach] ^= new
+        waiting ^= new
+        # Arithmetic: to write where a mask of random bits is true takes ten times as long.
+        bits = np.unpackbits(new.view(np.uint8), axis=1, count=count)
+        bits *= np.uint8(max(1, FAR - hop))
+        found -= bits
         front = new
-    return found
+    return np.ascontiguousarray(found.T)
 
 
-def _distances_by_edge(states: States, field: Field, sweeps: int, found: Hops) -> Hops:
-    inner = field.inner
-    source, target = field.source[inner], field.target[inner]
-    kept = states.edges(field)[:, inner]
-    for hop in range(1, sweeps + 1):
-        row, edge = np.nonzero(kept & (found[:, target] == hop - 1))
-        new = np.zeros(found.shape, dtype=bool)
-        new[row, source[edge]] = True
-        new &= found == FAR
-        if not new.any():
-            break
-        found[new] = hop
-    return found
+def beyond(levels: Hops, matters: Bools) -> Hops:
+    """FAR where it does not matter."""
+    return levels | (matters.view(np.uint8) - np.uint8(1))
+
+
+_ALL = np.uint64(2**64 - 1)
+
+
+def _bits(rows: Bools) -> NDArray[np.uint64]:
+    """A row of bits for each column, one for each row, in whole words: these are joined fast."""
+    packed = np.packbits(np.ascontiguousarray(rows.T), axis=1)
+    words = np.zeros((len(packed), -(-packed.shape[1] // 8)), dtype=np.uint64)
+    words.view(np.uint8)[:, : packed.shape[1]] = packed
+    return words
 
 
 def reachable(states: States, field: Field, depth: int | None) -> Bools:
@@ -143,26 +153,3 @@ def reachable(states: States, field: Field, depth: int | None) -> Bools:
     *perturbed* graph, and their in-neighbours, which degree-normalising layers count.
     """
     return distances(states, field, None if depth is None else depth + 1) < FAR
-
-
-def _adjacency(source: Ids, target: Ids, size: int) -> Callable[[Bools, int], Bools]:
-    """A function that takes live nodes to the first `reach` nodes with an edge into them."""
-    if size <= 1024:
-        dense = np.zeros((size, size), dtype=np.float32)
-        dense[target, source] = 1
-
-        def multiply(front: Bools, reach: int) -> Bools:
-            if front.shape[1] <= 64:
-                return front.astype(np.float32) @ dense[: front.shape[1], :reach] > 0
-            some = np.flatnonzero(front.any(0))
-            return front[:, some].astype(np.float32) @ dense[some, :reach] > 0
-
-        return multiply
-    ones = np.ones(len(source), dtype=np.float32)
-    matrix = sparse.csr_matrix((ones, (source, target)), (size, size))
-
-    def spread(front: Bools, reach: int) -> Bools:
-        part = matrix[:reach, : front.shape[1]]
-        return np.ascontiguousarray((part @ front.T.astype(np.float32)).T > 0)
-
-    return spread

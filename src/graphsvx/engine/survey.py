@@ -103,7 +103,7 @@ class Survey:
     def hops(self, area: Field, states: States) -> Hops:
         """How far away each node is in each perturbed graph; FAR: it cannot matter."""
         if not self.local:
-            return np.zeros((len(states), area.size), dtype=np.int16)
+            return np.zeros((len(states), area.size), dtype=np.uint8)
         return distances(states, area, self.reach)
 
 
@@ -337,7 +337,7 @@ def _agree(
     slow = one_by_one(query.model, query.graph, area, stage, states, query.kind == "graph")
     try:
         hops = (
-            np.zeros(states.on.shape, np.int16) if way.whole else distances(states, area, way.reach)
+            np.zeros(states.on.shape, np.uint8) if way.whole else distances(states, area, way.reach)
         )
         # However small the batch is, with all the shortcuts that a large one takes.
         quick = Replicas(

@@ -36,8 +36,7 @@ class Isolate:
     def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
         """One perturbed graph a row."""
         field, players = scene.field, scene.players
-        on = np.ones((len(features_on), field.size), dtype=bool)
-        on[:, players.node_members] = nodes_on[:, players.node_owner]
+        on = players.switched(field.size, nodes_on)
         rows = np.broadcast_to(np.arange(field.size), on.shape)
         states = with_features_off(scene, States(on, rows, scene.table), features_on)
         if not self.erase or on.all():

@@ -1,0 +1,76 @@
+"""Distances in perturbed graphs, all at once, against one plain search at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphsvx import graph as graphs
+from graphsvx.engine import field as fields
+from graphsvx.engine.field import Field
+from graphsvx.engine.states import FAR, States, beyond, distances
+from tests.worlds import random_graph
+
+
+def searched(kept: np.ndarray, field: Field, sweeps: int | None) -> list[int]:
+    """Breadth first against the kept edges, in plain Python."""
+    hops = dict.fromkeys(range(field.centres), 0)
+    front = list(hops)
+    while front and (sweeps is None or hops[front[0]] < sweeps):
+        new = []
+        for edge in np.flatnonzero(kept).tolist():
+            source, target = int(field.source[edge]), int(field.target[edge])
+            if target in front and source < field.size and source not in hops:
+                hops[source] = hops[target] + 1
+                new.append(source)
+        front = new
+    return [min(hops.get(node, FAR), FAR) for node in range(field.size)]
+
+
+def field_of(data: Data, depth: int | None, centres: tuple[int, ...] = (1,)) -> Field:
+    return fields.cut(graphs.check(data), np.asarray(centres), depth)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "cut", "joined"])
+@pytest.mark.parametrize("sweeps", [1, 3, None])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+def test_all_at_once_is_one_at_a_time(kind: str, sweeps: int | None, count: int) -> None:
+    field = field_of(random_graph(4, nodes=20, chance=0.12), None, (1, 5))
+    rng = np.random.default_rng(count)
+    on = rng.random((count, field.size)) < 0.6
+    on[:, : field.centres] = True
+    edges = rng.random((count, len(field.edges))) < 0.2
+    states = States(
+        on, np.broadcast_to(np.arange(field.size), on.shape), torch.zeros(field.size, 1),
+        joined=edges if kind == "joined" else None, cut=edges if kind == "cut" else None,
+    )  # fmt: skip
+    found = distances(states, field, sweeps)
+    kept = states.edges(field)
+    assert found.tolist() == [searched(row, field, sweeps) for row in kept]
+    assert len({tuple(row) for row in found.tolist()}) > 1 or count == 1
+
+
+def test_a_path_longer_than_there_are_numbers() -> None:
+    ends = np.stack([np.arange(1, 401), np.arange(400)])
+    edge_index = torch.from_numpy(np.concatenate([ends, ends[::-1]], 1))
+    field = field_of(Data(x=torch.ones(401, 1), edge_index=edge_index), None, (0,))
+    on = np.ones((2, 401), dtype=bool)
+    on[1, 300] = False
+    rows = np.broadcast_to(np.arange(401), on.shape)
+    found = distances(States(on, rows, torch.ones(401, 1)), field, None)
+    assert found[0].tolist() == [min(i, FAR - 1) for i in range(401)]
+    assert (found[1] < FAR).sum() == 300
+
+
+def test_nodes_without_edges_are_far() -> None:
+    field = fields.whole(graphs.check(random_graph(1, nodes=6)))
+    field = fields.restricted(field, np.zeros(1, dtype=np.int64))
+    states = States(np.ones((3, 1), bool), np.zeros((3, 1), np.int64), torch.ones(1, 1))
+    assert distances(states, field, 2).tolist() == [[FAR]] * 3
+
+
+def test_beyond_keeps_what_matters() -> None:
+    levels = np.array([[0, 3, 254]], dtype=np.uint8)
+    assert beyond(levels, np.array([[True, False, True]])).tolist() == [[0, FAR, 254]]
