@@ -24,8 +24,8 @@ from torch_geometric.nn import (
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import rows as lazy
-from graphsvx.engine.prefix import PrefixRows
 from graphsvx.engine.layers import Body
+from graphsvx.engine.prefix import PrefixRows
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.rows import MixedRows, SharedRows
 from graphsvx.engine.states import States, distances

@@ -352,4 +352,3 @@ def usable(x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: Ed
         and len(given) == (edges.weight is not None)
         and all(value is edges.weight for value in given)
     )
-

@@ -117,8 +117,7 @@ def _weights(held: Any) -> list[Any]:
     """As `_contents`, in a third of the time."""
     try:
         return [*held] + [
-            one if one is None else (id(one), one._version, one.data_ptr())
-            for one in held.values()
+            one if one is None else (id(one), one._version, one.data_ptr()) for one in held.values()
         ]
     except (AttributeError, RuntimeError):  # something else by now, made in inference mode, ...
         return _contents(held)
