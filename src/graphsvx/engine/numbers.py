@@ -54,28 +54,29 @@ class Numbers:
         start, rows = len(self), words(*parts)
         if self._rows is not None:
             rows = np.concatenate([self._rows, rows])
-        first, which = _groups(_hash(rows))
+        first = _first(_hash(rows))
         # Different rows with the same hash are as good as impossible, but must not pass.
-        if rows.shape[1] > 1 and not np.array_equal(rows[first[which]], rows):
-            _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-            which = which.reshape(-1)
-        order = np.argsort(first)
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[order] = np.arange(len(first))
-        first = first[order]
-        self._rows = rows[first]
-        return rank[which[start:]], first[start:] - start
+        if rows.shape[1] > 1 and not np.array_equal(rows[first], rows):
+            _, some, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+            first = some[which.reshape(-1)]
+        fresh = np.zeros(len(rows), dtype=bool)
+        fresh[first] = True
+        number = fresh.cumsum() - 1
+        new = np.flatnonzero(fresh)
+        self._rows = rows[new]
+        return number[first[start:]], new[start:] - start
 
 
-def _groups(hashes: Words) -> tuple[Ids, Ids]:
-    """Where each distinct number is first, and which of them each one is."""
-    order = hashes.argsort(kind="stable")
+def _first(hashes: Words) -> Ids:
+    """Where each number is seen for the first time."""
+    order = hashes.argsort()
     ordered = hashes[order]
     new = np.ones(len(order), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    which = np.empty(len(order), dtype=np.int64)
-    which[order] = new.cumsum() - 1
-    return order[new], which
+    found = np.empty(len(order), dtype=np.int64)
+    if len(order):
+        found[order] = np.minimum.reduceat(order, np.flatnonzero(new))[new.cumsum() - 1]
+    return found
 
 
 def _hash(rows: Words) -> Words:
