@@ -160,9 +160,9 @@ class GraphGame:
                 parts.append(states.cut)
         elif not self.survey.local:
             parts = [states.edges(area)]
-            if len(states.table) > len(area.ids):
+            if len(states.table) > area.size:
                 # Pooling reads the features of all nodes, of those without edges too.
-                parts.append(states.rows >= len(area.ids))
+                parts.append(states.rows >= area.size)
         else:
             parts = [live]
             if states.joined is not None or states.cut is not None:
@@ -173,7 +173,7 @@ class GraphGame:
             # Feature rows are named by position in this block's table: name them by content.
             parts.append(features_on)
         if states.joined is not None:
-            parts.append(np.where(live, states.rows >= area.size + area.rim, False))
+            parts.append(np.where(live, states.rows >= area.size, False))
         return self._number(parts, states, hops)
 
     def _number(self, parts: list[Bools], played: States | Bools, hops: Hops) -> Ids:

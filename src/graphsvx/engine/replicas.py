@@ -190,18 +190,22 @@ class Replicas:
             ends[0] = np.where(beyond, source + (place.count - field.size), inside)
         else:
             ends[0] = place.of[first + source]
+        table = states.table
         rows = np.empty(place.count + rim, dtype=np.int64)
         rows[: place.count] = states.rows.reshape(-1)[place.nodes]
-        rows[place.count :] = np.arange(field.size, field.size + rim)
+        if rim:  # wanted only where layers count the edges into the last nodes
+            rows[place.count :] = len(table) + np.arange(rim)
+            beyond_it = tensor(field.ids[field.size :], device)
+            table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
         index = tensor(rows, device)
         x = (
-            SharedRows(states.table, index)
+            SharedRows(table, index)
             if way.shared
             and (
-                isinstance(states.table, PatchedRows)
-                or len(rows) > (max(self._few(16), len(states.table)) if self.eager else 0)
+                isinstance(table, PatchedRows)
+                or len(rows) > (max(self._few(16), len(table)) if self.eager else 0)
             )
-            else states.table.index_select(0, index)
+            else table.index_select(0, index)
         )
         weight, attr = self.graph.edge_weight, self.graph.edge_attr
         where = None if weight is None and attr is None else tensor(field.edges[edge], device)

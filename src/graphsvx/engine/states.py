@@ -21,7 +21,7 @@ class States:
     `joined[k, e]`: edge e is there although an end is off (the indirect effect); None: no such.
     `cut[k, e]`: edge e is gone although both ends are on (edges as players); None: no such.
     `rows[k, i]`: which row of `table` is the node's feature vector.
-    The first rows of `table` are the field's own, then the rim's, then replaced ones.
+    The first rows of `table` are the field's own, then replaced ones.
     """
 
     on: Bools

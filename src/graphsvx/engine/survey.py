@@ -320,7 +320,8 @@ def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
     for row, tenths in zip(on[1:], (3, 5, 2, 6), strict=False):
         others = rng.permutation(np.arange(area.centres, area.size))
         row[others[: -(-len(others) * tenths // 10)]] = False
-    table = query.graph.x.index_select(0, fields.tensor(area.ids, query.graph.x.device))
+    own = fields.tensor(area.ids[: area.size], query.graph.x.device)
+    table = query.graph.x.index_select(0, own)
     return States(on, np.broadcast_to(np.arange(area.size), on.shape), table)
 
 

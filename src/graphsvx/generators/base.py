@@ -34,8 +34,9 @@ class Scene:
 
     @cached_property
     def table(self) -> Tensor:
-        """Feature rows of the field and its rim, in local order."""
-        return self.graph.x.index_select(0, tensor(self.field.ids, self.graph.x.device))
+        """Feature rows of the field's nodes, in local order."""
+        own = self.field.ids[: self.field.size]
+        return self.graph.x.index_select(0, tensor(own, self.graph.x.device))
 
 
 class Generator(Protocol):
