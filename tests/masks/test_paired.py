@@ -12,7 +12,7 @@ from graphsvx.explain import WLS, Regression, Smooth, smooth
 from graphsvx.game import FunctionGame
 from graphsvx.masks import Paired
 from graphsvx.masks.base import all_rows
-from graphsvx.masks.paired import _Strata
+from graphsvx.masks.paired import _Strata, _within
 
 Values = np.ndarray
 
@@ -194,8 +194,34 @@ def test_no_more_distinct_coalitions_than_calls() -> None:
 
 def test_draws_are_distinct_and_of_the_size_of_their_stratum() -> None:
     strata = _Strata(12)
-    rows = strata.draw(2, 300, torch.Generator().manual_seed(0))
-    assert len(np.unique(rows, axis=0)) == len(rows)
-    sizes = np.minimum(rows.sum(1), 12 - rows.sum(1))
-    assert sizes.min() == 3
-    assert sizes.max() == 6
+    rows, stratum = strata.draw(2, 300, torch.Generator().manual_seed(0))
+    assert len(np.unique(np.concatenate([rows, ~rows]), axis=0)) == 2 * len(rows)
+    np.testing.assert_array_equal(rows.sum(1), stratum + 1)
+    assert stratum.min() == 2
+    assert stratum.max() == 5
+
+
+def test_a_budget_is_spent_up_to_the_last_state_that_fits() -> None:
+    states = np.array([3, 0, 3, 5, 5, 0, 1, 3, 2])
+    assert [_within(states, most) for most in (0, 1, 2, 3, 4, 5)] == [0, 1, 3, 6, 8, 9]
+    assert _within(states[:0], 4) == 0
+
+
+def test_the_same_seed_draws_the_same_rows_and_another_one_others() -> None:
+    def rows(seed: int) -> np.ndarray:
+        game = FunctionGame(lambda rows: torch.zeros(len(rows)), 30)
+        return Paired()(game, 200, torch.Generator().manual_seed(seed)).rows
+
+    np.testing.assert_array_equal(rows(1), rows(1))
+    assert not np.array_equal(rows(1), rows(2))
+
+
+def test_players_are_drawn_alike() -> None:
+    """How often each of 9 is in 4000 coalitions of size 4: 4 in 9 times."""
+    rng, counts, size = torch.Generator().manual_seed(0), np.zeros(9), 0
+    for _ in range(100):
+        rows, stratum = _Strata(9).draw(3, 40, rng)
+        assert (stratum == 3).all()
+        counts, size = counts + rows.sum(0), size + len(rows)
+    # Three standard deviations of a share of so many.
+    np.testing.assert_allclose(counts / size, 4 / 9, atol=3 * (20 / 81 / size) ** 0.5)

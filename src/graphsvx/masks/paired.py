@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from functools import lru_cache
+from itertools import chain, combinations, islice
 from math import comb, log
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from graphsvx.engine.numbers import keys
+from graphsvx.engine.numbers import words
 from graphsvx.engine.states import Bools
 from graphsvx.graph import Ids
 from graphsvx.masks.base import Floats, Game, Masks
 
 _GOLDEN = 0.6180339887498949
+_NOISE = 1 << 31
 # Random numbers that are drawn at once: bounds the memory of games with very many players.
 _NOISE_ITEMS = 1 << 21
 
@@ -40,41 +43,39 @@ class Paired:
         if players < 2:
             none = np.zeros((0, players), dtype=bool)
             return Masks(none, game.states(none), np.zeros(0), exact=True)
-        strata = _Strata(players)
+        strata = _strata(players)
         calls = max(2, budget - 2)
         listed = strata.enumerable(calls // 2)
-        rows = strata.pairs_of(listed)
-        states = game.states(rows)
-        left = calls - len(np.unique(states))
-        pair = np.full(len(rows), -1, dtype=np.int64)
-        size = rows.sum(1)
-        if listed < strata.count and left >= 2:
+        few, stratum = strata.pairs_of(listed)
+        known = len(few)
+        if listed < strata.count:
             merging = game.senders() is not None
-            drawn = strata.draw(listed, left // 2 * (self.stretch if merging else 1), rng)
-            seen = game.states(drawn)
-            fits = _within(states, seen, calls) // 2 * 2 if merging else len(drawn)
-            rows = np.concatenate([rows, drawn[:fits]])
-            states = np.concatenate([states, seen[:fits]])
-            pair = np.concatenate([pair, np.repeat(np.arange(fits // 2), 2)])
-            size = rows.sum(1)
-        weights, unseen = strata.weigh(np.minimum(size, players - size), pair, listed)
+            wanted = calls // 2 * (self.stretch if merging else 1)
+            drawn, sizes = strata.draw(listed, wanted, rng)
+            few, stratum = np.concatenate([few, drawn]), np.concatenate([stratum, sizes])
+        rows = _with_complements(few)
+        states = game.states(rows)
+        fits = _within(states, calls) // 2
+        rows, states, stratum = rows[: 2 * fits], states[: 2 * fits], stratum[:fits]
+        pair = np.full(len(stratum), -1)
+        pair[known:] = np.arange(len(stratum) - known)
+        weights, unseen = strata.weigh(listed, np.bincount(stratum[known:], None, strata.count))
         return Masks(
             rows,
             states,
-            weights,
-            exact=bool((unseen == 0).all()) and strata.complete(size, pair, listed),
-            pair=pair,
-            unseen=unseen,
+            weights[stratum].repeat(2),
+            exact=bool((unseen == 0).all()),
+            pair=pair.repeat(2),
+            unseen=unseen[stratum].repeat(2),
         )
 
 
-def _within(known: Ids, new: Ids, most: int) -> int:
-    """How many of `new` can be played before more than `most` distinct states are."""
-    both = np.concatenate([known, new])
-    _, first = np.unique(both, return_index=True)
-    fresh = np.zeros(len(both), dtype=np.int64)
-    fresh[first] = 1
-    return int(np.searchsorted(np.cumsum(fresh), most, side="right")) - len(known)
+def _within(states: Ids, most: int) -> int:
+    """How many rows can be played before more than `most` distinct states are."""
+    position = np.arange(len(states))
+    first = np.zeros(states.max(initial=-1) + 1, dtype=np.int64)
+    first[states[::-1]] = position[::-1]  # of those with one state, the first is written last
+    return int(np.searchsorted((first[states] == position).cumsum(), most, side="right"))
 
 
 class _Strata:
@@ -86,13 +87,14 @@ class _Strata:
         sizes = np.arange(1, self.count + 1)
         # Kernel mass of all coalitions of a size: (M - 1) / (s (M - s)); both sizes of a stratum.
         mass = 2.0 / (sizes * (players - sizes))
+        m = float(players)
+        log_pairs = gammaln(m + 1) - gammaln(sizes + 1.0) - gammaln(m - sizes + 1)
         if players % 2 == 0:
             mass[-1] /= 2
+            log_pairs[-1] -= log(2)
         self.mass: Floats = mass / mass.sum()
-        m = float(players)
-        self.log_pairs: Floats = gammaln(m + 1) - gammaln(sizes + 1.0) - gammaln(m - sizes + 1)
-        if players % 2 == 0:
-            self.log_pairs[-1] -= log(2)
+        self.every: Floats = np.rint(np.exp(np.minimum(log_pairs, 600)))
+        """Pairs of each stratum (as many as there are, or very many)."""
 
     def pairs(self, stratum: int) -> int:
         """How many pairs a stratum (counted from 0) has."""
@@ -104,7 +106,7 @@ class _Strata:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""
         left, mass = float(pairs), 1.0
         for stratum in range(self.count):
-            if self.log_pairs[stratum] > 40:
+            if self.every[stratum] > 1e17:
                 return stratum
             wanted = self.pairs(stratum)
             if wanted > left * self.mass[stratum] / mass + 1e-9:
@@ -113,75 +115,85 @@ class _Strata:
             mass -= self.mass[stratum]
         return self.count
 
-    def pairs_of(self, listed: int) -> Bools:
-        """All pairs of the first strata, a coalition and its complement in turn."""
-        blocks = [np.zeros((0, self.players), dtype=bool)]
-        for stratum in range(listed):
-            size = stratum + 1
-            chosen = combinations(range(self.players), size)
-            members = np.array(list(chosen), dtype=np.int64)[: self.pairs(stratum)]
-            few = np.zeros((len(members), self.players), dtype=bool)
-            np.put_along_axis(few, members, True, axis=1)
-            blocks.append(_with_complements(few))
-        return np.concatenate(blocks)
+    def pairs_of(self, listed: int) -> tuple[Bools, Ids]:
+        """One coalition of all pairs of the first strata, and their strata."""
+        counts = [self.pairs(stratum) for stratum in range(listed)]
+        few = np.zeros((sum(counts), self.players), dtype=bool)
+        at = 0
+        for stratum, count in enumerate(counts):
+            chosen = islice(combinations(range(self.players), stratum + 1), count)
+            members = np.fromiter(chain.from_iterable(chosen), np.int64, count * (stratum + 1))
+            few[np.arange(at, at + count).repeat(stratum + 1), members] = True
+            at += count
+        return few, np.arange(listed).repeat(counts)
 
-    def draw(self, listed: int, pairs: int, rng: torch.Generator) -> Bools:
-        """Distinct random pairs of the other strata; any beginning of them is a fair sample."""
+    def draw(self, listed: int, pairs: int, rng: torch.Generator) -> tuple[Bools, Ids]:
+        """One coalition of distinct random pairs of the other strata, and their strata.
+
+        Any beginning of them is a fair sample.
+        """
         mass = np.cumsum(self.mass[listed:])
-        start = float(torch.rand((), generator=rng, dtype=torch.float64))
+        start = _noise(rng, (1, 1)).item() / _NOISE
         spread = (start + _GOLDEN * np.arange(pairs)) % 1.0 * mass[-1]
         stratum = np.minimum(np.searchsorted(mass, spread, side="right"), len(mass) - 1) + listed
         few = np.empty((pairs, self.players), dtype=bool)
         step = max(1, _NOISE_ITEMS // self.players)
         for begin in range(0, pairs, step):
             part = slice(begin, begin + step)
-            shape = few[part].shape
-            noise = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
+            noise = _noise(rng, few[part].shape)
             # The s smallest of M random numbers; sorting values is far faster than positions.
-            last = np.take_along_axis(np.sort(noise, axis=1), stratum[part, None], axis=1)
-            few[part] = noise <= last
+            last = np.sort(noise, axis=1)[np.arange(len(noise)), stratum[part]]
+            np.less_equal(noise, last[:, None], out=few[part])
         if self.players % 2 == 0:
             # In the middle a coalition and its complement are drawn as the same pair.
             middle = (stratum + 1) * 2 == self.players
             few ^= (middle & ~few[:, 0])[:, None]
-        if self.log_pairs[listed] < log(1e7):
-            _, first = np.unique(np.asarray(keys(few)), return_index=True)
-            few = few[np.sort(first)]
-        return _with_complements(few)
+        if self.every[listed] < 1e7:
+            new = _distinct(few)
+            few, stratum = few[new], stratum[new]
+        return few, stratum
 
-    def weigh(self, small: Ids, pair: Ids, listed: int) -> tuple[Floats, Floats]:
-        """Weight of each row, and the share of its stratum that was not drawn.
+    def weigh(self, listed: int, drawn: Ids) -> tuple[Floats, Floats]:
+        """Weight of a pair of each stratum, and the share of the stratum that was not `drawn`.
 
         A stratum that has enough draws, or few pairs, carries its mass; the others carry theirs
         together, each draw alike.
         """
-        stratum = small - 1
-        drawn = np.bincount(stratum[pair >= 0], minlength=self.count) / 2
-        unseen = np.ones(self.count)
-        unseen[:listed] = 0
-        pairs = np.exp(np.minimum(self.log_pairs, 600))
-        unseen[listed:] = 1 - np.minimum(1.0, drawn[listed:] / pairs[listed:])
-        held = np.where(np.arange(self.count) < listed, pairs, drawn)
-        own = (held >= 4) | (np.arange(self.count) < listed) | (unseen == 0)
-        own &= held > 0
-        per_pair = np.zeros(self.count)
-        per_pair[own] = self.mass[own] / held[own]
+        held = drawn.astype(np.float64)
+        held[:listed] = self.every[:listed]
+        unseen = 1 - held / self.every
+        own = (held >= 4) | (unseen == 0)
         rest = ~own
+        weights = self.mass / np.where(own, held, 1.0)
         if held[rest].sum() > 0:
-            per_pair[rest] = self.mass[rest].sum() / held[rest].sum()
+            weights[rest] = self.mass[rest].sum() / held[rest].sum()
         elif rest.any() and own.any():
             # Nothing drawn from the rest: the nearest stratum stands for it.
             last = int(np.flatnonzero(own)[-1])
-            per_pair[last] += self.mass[rest].sum() / held[last]
-        return per_pair[stratum], unseen[stratum]
+            weights[last] += self.mass[rest].sum() / held[last]
+        return weights, unseen
 
-    def complete(self, size: Ids, pair: Ids, listed: int) -> bool:
-        """Whether every pair of every stratum is there."""
-        if listed == self.count:
-            return True
-        small = np.minimum(size, self.players - size)[pair >= 0]
-        drawn = np.bincount(small - 1, minlength=self.count) // 2
-        return all(drawn[s] >= self.pairs(s) for s in range(listed, self.count))
+
+@lru_cache
+def _strata(players: int) -> _Strata:
+    """The same for all games with as many players."""
+    return _Strata(players)
+
+
+def _noise(rng: torch.Generator, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """Random numbers below 2^31: of M such, the s-th is there twice once in 2^31 / M rows."""
+    return torch.empty(shape, dtype=torch.int32).random_(generator=rng).numpy()
+
+
+def _distinct(rows: Bools) -> Bools:
+    """Which rows are not there before."""
+    bits = words(rows)
+    order = np.lexsort(bits.T)  # stable: of equal rows, the first comes first
+    ordered = bits[order]
+    again = (ordered[1:] == ordered[:-1]).all(1)
+    new = np.ones(len(rows), dtype=bool)
+    new[order[1:][again]] = False
+    return new
 
 
 def _with_complements(few: Bools) -> Bools:
