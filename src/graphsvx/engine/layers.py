@@ -139,8 +139,11 @@ def _gcn(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     heavy = layer.improved and edges.weight is not None
     fill = (2.0 if heavy else 1.0) if layer.add_self_loops else 0.0
     bags = edges.bags_with_loops(limit) if fill else edges.bags(limit)
-    weight = edges.once(("gcn", fill, limit), lambda: _symmetric(edges, fill, limit, bags, x.dtype))
-    out = bags.add(x, weight)
+    weight = edges.once(("gcn", fill), lambda: _symmetric(edges, fill, limit, bags, x.dtype))
+    count = len(bags.sources)
+    if len(weight) < count:  # a later round that needs more than the first: not expected
+        weight = _symmetric(edges, fill, limit, bags, x.dtype)
+    out = bags.add(x, weight[:count])
     return out if layer.bias is None else out.add_(layer.bias)
 
 
