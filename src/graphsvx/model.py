@@ -244,26 +244,26 @@ def left_as_found(model: Callable[..., Any]) -> Iterator[None]:
     `cached=True` remember of the user's graph, which they must not use for perturbed ones.
     """
     found = modules(model) if isinstance(model, nn.Module) else []
-    modes = [module.training for module in found]
-    caching = [module for module in found if module.__dict__.get("cached", False) is True]
+    training = [module for module in found if module.training]
+    caching = [module for module in found if module.__dict__.get("cached") is True]
     remembered = [
         {name: value for name, value in vars(module).items() if name.startswith("_cached")}
         for module in caching
     ]
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread():
+    state = torch.get_rng_state()
+    with torch.no_grad(), one_thread():
         try:
-            for module in found:
-                if module.training:
-                    module.training = False
+            for module in training:
+                module.training = False
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(dict.fromkeys(memory), cached=False)
             yield
         finally:
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(memory, cached=True)
-            for module, mode in zip(found, modes, strict=True):
-                if mode:
-                    module.training = True
+            for module in training:
+                module.training = True
+            torch.set_rng_state(state)
 
 
 def count_rounds(model: Model, graph: Graph) -> int | None:

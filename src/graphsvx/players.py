@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -58,12 +59,12 @@ class Players:
         """Which of the field's first `size` nodes are on, [rows, size]; others than players are."""
         on = np.ones((len(nodes_on), size), dtype=bool)
         members = self.node_members
-        first = int(members[0]) if len(members) else 0
-        count = len(members)
-        in_order = np.arange(count)
-        if np.array_equal(members - first, in_order) and np.array_equal(self.node_owner, in_order):
+        if not len(members):
+            return on
+        first, last = int(members[0]), int(members[-1])
+        if "nodes" not in self.names and last - first + 1 == len(members):
             # Nodes next to each other that play for themselves: copied ten times as fast.
-            on[:, first : first + count] = nodes_on
+            on[:, first : last + 1] = nodes_on
         else:
             on[:, members] = nodes_on[:, self.node_owner]
         return on
@@ -75,7 +76,7 @@ class Players:
 
 
 def singles(features: Ids, nodes: Ids) -> Players:
-    """Each feature and each node plays for itself."""
+    """Each feature and each node, in ascending order, plays for itself."""
     return Players(features, np.arange(len(features)), nodes, np.arange(len(nodes)))
 
 
@@ -167,7 +168,7 @@ def choose_features(
     "all": every column. With a `reference`, values are compared with it in place of mu (and of
     0: a value that only the reference has counts too).
     """
-    rows = graph.x[nodes].double().cpu().numpy()
+    rows = graph.x[torch.from_numpy(nodes).to(graph.x.device)].double().cpu().numpy()
     other = None if reference is None else reference.cpu().numpy()
     if choice == "all":
         return np.arange(rows.shape[1])

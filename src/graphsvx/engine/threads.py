@@ -29,9 +29,11 @@ def one_thread() -> Iterator[None]:
     try:
         for one, _ in busy:
             one.set_num_threads(1)
-        torch.set_num_threads(1)
+        if threads != 1:
+            torch.set_num_threads(1)
         yield
     finally:
-        torch.set_num_threads(threads)
+        if threads != 1:
+            torch.set_num_threads(threads)
         for one, count in busy:
             one.set_num_threads(count)
