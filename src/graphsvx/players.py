@@ -168,7 +168,8 @@ def choose_features(
     "all": every column. With a `reference`, values are compared with it in place of mu (and of
     0: a value that only the reference has counts too).
     """
-    rows = graph.x[torch.from_numpy(nodes).to(graph.x.device)].double().cpu().numpy()
+    at = torch.from_numpy(nodes).to(graph.x.device)
+    rows = graph.x.index_select(0, at).double().cpu().numpy()
     other = None if reference is None else reference.cpu().numpy()
     if choice == "all":
         return np.arange(rows.shape[1])

@@ -37,7 +37,7 @@ class Played:
             name=self.game.side,
             players=self.game.players,
             # Exact rows alone do not make Shapley values: a Lasso leaves players out.
-            exact=self.masks.exact and bool((fit.errors == 0).all()),
+            exact=self.masks.exact and not bool(fit.errors.any()),
             asked=self.budget,
             made=self.game.calls,
             rows=len(self.masks.rows) + 2,

@@ -15,7 +15,7 @@ from graphsvx.engine.survey import Survey
 from graphsvx.errors import InputError
 from graphsvx.explain.regression import Fit
 from graphsvx.explanation import Credit, Explanation, Neighbourhood
-from graphsvx.graph import Ids
+from graphsvx.graph import Graph, Ids
 from graphsvx.players import Players
 from graphsvx.query import Query
 
@@ -34,15 +34,23 @@ def neighbourhood(query: Query, found: Survey) -> Neighbourhood:
     area, graph = found.field, query.graph
     inner = area.inner
     ids = torch.from_numpy(area.ids[: area.size])
-    ends = np.stack([area.ids[area.source[inner]], area.ids[area.target[inner]]])
+    ends = area.ids[np.concatenate([area.source[inner], area.target[inner]])].reshape(2, -1)
     return Neighbourhood(
         ids=ids,
         hops=torch.from_numpy(area.hops),
         edge_index=torch.from_numpy(ends),
-        classes=None if graph.y is None or graph.y.is_floating_point() else graph.y.cpu()[ids],
+        classes=None
+        if graph.y is None or graph.y.is_floating_point()
+        else graph.y.cpu().index_select(0, ids),
         num_nodes=graph.num_nodes,
         num_features=graph.num_features,
     )
+
+
+def _classes(graph: Graph, ids: Tensor) -> Tensor | None:
+    if graph.y is None or graph.y.is_floating_point():
+        return None
+    return graph.y.cpu().index_select(0, ids)
 
 
 def credits(

@@ -74,7 +74,7 @@ class Edges:
         Edges of the batch that end where they begin are left out, as PyG does it.
         """
         sources, starts, ends = self.once("looped", lambda: self._looped(limit))
-        if len(starts) < limit:  # a later round that needs more than the first: not expected
+        if starts.shape[0] < limit:  # a later round that needs more than the first: not expected
             sources, starts, ends = self._kept["looped"] = self._looped(limit)
         return Bags(sources[: int(ends[limit]) + limit], starts[:limit])
 
@@ -115,10 +115,16 @@ class Bags:
             sources, x = x.index.index_select(0, sources), x.base
         elif isinstance(x, PrefixRows):
             x = x.base
-        x = plain(x)
-        return functional.embedding_bag(
-            sources, x, self.starts, mode=mode, per_sample_weights=weight
-        )
+        return _added(sources, plain(x), self.starts, weight, mode)
+
+
+def _added(
+    sources: Tensor, x: Tensor, starts: Tensor, weight: Tensor | None, mode: str = "sum"
+) -> Tensor:
+    """`embedding_bag` without the checks of its wrapper."""
+    return torch.embedding_bag(
+        x, sources, starts, mode=int(mode == "mean"), per_sample_weights=weight
+    )[0]
 
 
 Quick = Callable[[Any, Any, Edges, int], Any]
@@ -140,8 +146,8 @@ def _gcn(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     fill = (2.0 if heavy else 1.0) if layer.add_self_loops else 0.0
     bags = edges.bags_with_loops(limit) if fill else edges.bags(limit)
     weight = edges.once(("gcn", fill), lambda: _symmetric(edges, fill, limit, bags, x.dtype))
-    count = len(bags.sources)
-    if len(weight) < count:  # a later round that needs more than the first: not expected
+    count = bags.sources.shape[0]
+    if weight.shape[0] < count:  # a later round that needs more than the first: not expected
         weight = _symmetric(edges, fill, limit, bags, x.dtype)
     out = bags.add(x, weight[:count])
     return out if layer.bias is None else out.add_(layer.bias)
@@ -160,8 +166,9 @@ def _symmetric(edges: Edges, fill: float, limit: int, bags: Bags, dtype: torch.d
     root = (degree + fill).pow_(-0.5)
     root.masked_fill_(root == torch.inf, 0)
     ends = bags.starts.new_empty(limit + 1)
-    ends[:limit], ends[limit] = bags.starts, len(bags.sources)
-    into = torch.repeat_interleave(root[:limit], ends.diff(), output_size=len(bags.sources))
+    count = bags.sources.shape[0]
+    ends[:limit], ends[limit] = bags.starts, count
+    into = torch.repeat_interleave(root[:limit], ends.diff(), output_size=count)
     found = root.index_select(0, bags.sources).mul_(into)
     if edges.weight is not None:
         own = edges.weight.new_full((len(found),), fill)
@@ -248,7 +255,7 @@ def _gat(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     ):
         return None
     bags = edges.bags_with_loops(limit) if layer.add_self_loops else edges.bags(limit)
-    sources, count = bags.sources, len(bags.sources)
+    sources, count = bags.sources, bags.sources.shape[0]
     ends = bags.starts.new_empty(limit + 1)
     ends[:limit], ends[limit] = bags.starts, count
     own = torch.arange(limit, device=sources.device)
@@ -266,9 +273,9 @@ def _gat(layer: Any, x: Any, edges: Edges, limit: int) -> Any:
     score = score.sub_(shift.index_select(1, into)).exp_()
     head = torch.arange(heads, device=sources.device)[:, None]
     rows = functional.pad(table, (0, 1), value=1.0).reshape(-1, width + 1)
-    out = functional.embedding_bag(
+    out = _added(
         (sources * heads + head).reshape(-1), rows, (bags.starts + head * count).reshape(-1),
-        mode="sum", per_sample_weights=score.reshape(-1),
+        score.reshape(-1),
     ).view(heads, limit, width + 1)  # fmt: skip
     total = out[:, :, width:]
     if not layer.add_self_loops:

@@ -194,7 +194,7 @@ class Replicas:
         rows = np.empty(place.count + rim, dtype=np.int64)
         rows[: place.count] = states.rows.reshape(-1)[place.nodes]
         if rim:  # wanted only where layers count the edges into the last nodes
-            rows[place.count :] = len(table) + np.arange(rim)
+            rows[place.count :] = table.shape[0] + np.arange(rim)
             beyond_it = tensor(field.ids[field.size :], device)
             table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
         index = tensor(rows, device)
@@ -203,7 +203,7 @@ class Replicas:
             if way.shared
             and (
                 isinstance(table, PatchedRows)
-                or len(rows) > (max(self._few(16), len(table)) if self.eager else 0)
+                or len(rows) > (max(self._few(16), table.shape[0]) if self.eager else 0)
             )
             else table.index_select(0, index)
         )

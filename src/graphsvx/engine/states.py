@@ -107,7 +107,7 @@ def distances(states: States, field: Field, sweeps: int | None) -> Hops:
     else:
         kept = _bits(states.edges(field)[:, edges])
         waiting = np.full((size, kept.shape[1]), _ALL)
-    front = np.zeros_like(waiting)
+    front = np.zeros(waiting.shape, dtype=np.uint64)
     front[: field.centres] = _ALL
     waiting[: field.centres] = 0
     target = field.target[edges]
@@ -115,7 +115,7 @@ def distances(states: States, field: Field, sweeps: int | None) -> Hops:
         heard = front[target]
         if kept is not None:
             heard &= kept
-        new = np.zeros_like(waiting)
+        new = np.zeros(waiting.shape, dtype=np.uint64)
         if len(edges):
             new[senders] = np.bitwise_or.reduceat(heard, starts, axis=0)
         new &= waiting

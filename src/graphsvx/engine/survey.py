@@ -171,7 +171,7 @@ def promised(query: Query) -> Survey | None:
     if not notes.mutual and not _symmetric(area):
         return None  # more can go wrong where edges have a direction
     if notes.whole is not None:
-        promise = notes.whole[query.centres]
+        promise = notes.whole.index_select(0, fields.tensor(query.centres, query.graph.x.device))
     else:
         rng = np.random.default_rng(0)
         stage = wider_stage(query.graph, area, rng)

@@ -125,15 +125,16 @@ def trimmed(body: Body, prefix: Sequence[int] | None, edges: Edges | None) -> It
         yield
         return
     rounds = _Rounds(prefix or ())
-    changed = []
+    slow = [layer for layer, compute in body.layers if compute is None or edges is None]
     with ExitStack() as hooks:
+        for layer in slow:
+            hooks.enter_context(rounds.hooked(layer))
+        changed = []
         try:
             for layer, compute in body.layers:
                 if compute is not None and edges is not None:
                     layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
                     changed.append(layer)
-                else:
-                    hooks.enter_context(rounds.hooked(layer))
             yield
         finally:
             for layer in changed:
