@@ -14,9 +14,9 @@ from graphsvx.masks.base import Floats
 _LOWEST, _HIGHEST = -9.0, 2.0  # bounds of log theta
 _PAIRS = 96  # that theta is learnt on
 _OUTPUTS = 8  # whose curvature stands for that of all
-_ALIKE = 0.1  # a weak pull that keeps players alike that the pairs cannot tell apart
-_CAUTION = 0.5  # added to the curvature: steps are short where there is little
-_LONGEST = 1.0  # step of log theta
+_ALIKE = 0.3  # a weak pull that keeps players alike that the pairs cannot tell apart
+_CAUTION = 0.2  # added to the curvature: the step is short where there is little
+_LONGEST = 1.0  # step in log theta
 
 
 def guessed(phi: Floats, odd: Floats, missed: Floats) -> Floats:
@@ -37,8 +37,11 @@ def guessed(phi: Floats, odd: Floats, missed: Floats) -> Floats:
     return (0.95 * credit / credit.mean() + 0.05) * total / players
 
 
-def learnt(signs: Floats, odd: Floats, theta: Floats, steps: int) -> Floats:
-    """A better theta: Newton steps up the marginal likelihood of an even selection of pairs."""
+def learnt(signs: Floats, odd: Floats, theta: Floats) -> Floats:
+    """A better theta: one Newton step up the marginal likelihood of an even selection of pairs.
+
+    More steps gain little from a good guess, and fit few pairs too well.
+    """
     count = len(odd)
     if count > _PAIRS:
         chosen = np.arange(_PAIRS) * (count - 1) // (_PAIRS - 1)
@@ -47,13 +50,10 @@ def learnt(signs: Floats, odd: Floats, theta: Floats, steps: int) -> Floats:
     some = size > 0
     if not some.any():
         return theta
-    y = odd[:, some] / size[some]
-    logs = np.clip(np.log(theta), _LOWEST, _HIGHEST)
-    for _ in range(steps):
-        slope, curvature = _likelihood(logs, signs, y)
-        _, step, _ = lapack.dposv(curvature, slope)
-        logs = np.clip(logs - np.clip(step, -_LONGEST, _LONGEST), _LOWEST, _HIGHEST)
-    return np.exp(logs)
+    logs = np.log(theta).clip(_LOWEST, _HIGHEST)
+    slope, curvature = _likelihood(logs, signs, odd[:, some] / size[some])
+    _, step, _ = lapack.dposv(curvature, slope)
+    return np.exp((logs - step.clip(-_LONGEST, _LONGEST)).clip(_LOWEST, _HIGHEST))
 
 
 def _likelihood(logs: Floats, signs: Floats, y: Floats) -> tuple[Floats, Floats]:

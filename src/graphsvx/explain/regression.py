@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
 from graphsvx.engine.states import Bools
@@ -228,12 +229,13 @@ def _centred_inverse(gram: Floats) -> Floats:
     if not gram.size:
         return gram
     filled = gram + gram.diagonal().mean() / len(gram)
-    # By torch, which inverts faster.
-    factor, failed = torch.linalg.cholesky_ex(torch.from_numpy(filled))
-    pivots = factor.diagonal().numpy()
-    if not int(failed) and pivots.min() > 1e-5 * pivots.max():
-        return torch.cholesky_inverse(factor).numpy()
-    return _pseudo_inverse(gram)
+    # Symmetric matrices and their transposes, which LAPACK works on, are the same.
+    factor, failed = lapack.dpotrf(filled.T, lower=1, clean=1, overwrite_a=1)
+    pivots = factor.diagonal()
+    if failed or pivots.min() <= 1e-5 * pivots.max():
+        return _pseudo_inverse(gram)
+    half, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    return half + np.tril(half, -1).T
 
 
 def _pseudo_inverse(gram: Floats) -> Floats:

@@ -116,7 +116,7 @@ def _interpolate(data: _Pairs, listed: Ids, drawn: Ids, phi: Floats) -> tuple[_P
     theta = guessed(phi, seen.odd, seen.missed_by(phi))
     whole = data.take(np.concatenate([listed, drawn]))
     if len(drawn) >= 160:
-        process = _Process.of(whole, learnt(whole.signs, whole.odd, theta, steps=1))
+        process = _Process.of(whole, learnt(whole.signs, whole.odd, theta))
         # Row i of factor^-1 y is how far pair i is from what the pairs before it foretell, in
         # multiples of what they leave open: misses of held-out pairs without another fit.
         # With half of the pairs held out, the truth is between what is left then and in the end.
@@ -130,7 +130,7 @@ def _interpolate(data: _Pairs, listed: Ids, drawn: Ids, phi: Floats) -> tuple[_P
     scale = np.zeros(data.odd.shape[1])
     for fold in range(folds):
         known = data.take(np.append(listed, np.delete(drawn, np.s_[fold::folds])))
-        process = _Process.of(known, learnt(known.signs, known.odd, theta, steps=2))
+        process = _Process.of(known, learnt(known.signs, known.odd, theta))
         scale += process.missed(data.take(drawn[fold::folds])) / folds
         logs.append(np.log(process.theta))
         left.append(process.variances()[0])
