@@ -335,3 +335,15 @@ def test_the_model_is_left_as_it_was_after_an_error(data, error) -> None:
     assert model.training
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b", "c", "d")])
+def test_every_output_has_a_name_or_none_has(model, data, names) -> None:
+    with pytest.raises(InputError, match=r"each of the 3 outputs, got \d: a"):
+        explain(model, data, node=1, class_names=names)
+    assert explain(model, data, node=1, class_names=("a", "b", "c")).class_names == ("a", "b", "c")
+
+
+def test_the_papers_setting_for_a_set_that_does_not_exist() -> None:
+    with pytest.raises(GraphSVXError, match=r"'tree-cycle'.*did you mean 'tree-cycles'"):
+        GraphSVX.paper("tree-cycle")

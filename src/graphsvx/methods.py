@@ -172,7 +172,9 @@ class GraphSVX:
         Data sets without a budget in the paper get 1,000 samples and S = 1; sets of whole
         graphs have no indirect effect.
         """
-        samples, order = _PAPER.get(dataset, (1000, 1))
+        from graphsvx.data.registry import checked_name  # noqa: PLC0415  (slow to import)
+
+        samples, order = _PAPER.get(checked_name(dataset), (1000, 1))
         settings: dict[str, Any] = {
             "samples": samples,
             "mask": SmarterSeparate(order=order),

@@ -53,6 +53,11 @@ class Query:
     def choose(self, prediction: Tensor) -> tuple[tuple[int, ...], int]:
         """The outputs to explain and the one to speak of, given the full prediction [outputs]."""
         outputs = prediction.shape[0]
+        if self.class_names is not None and len(self.class_names) != outputs:
+            raise InputError(
+                f"class_names must name each of the {outputs} outputs, got "
+                f"{len(self.class_names)}: {', '.join(self.class_names)}"
+            )
         target = self.target
         if target is None:
             if self.model.scale != "value":
