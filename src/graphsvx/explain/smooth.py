@@ -142,26 +142,27 @@ def _corrected(data: _Pairs, masks: Masks, rest: Ids, process: _Process) -> tupl
     """g's values plus those of what g misses on pairs that it has not seen, by least squares."""
     if masks.pair is None or masks.unseen is None:
         raise ValueError("these rows were not drawn as pairs")
-    missed = np.zeros_like(data.odd)
-    missed[rest] = data.odd[rest] - process.at(data.signs[rest])
-    chosen = np.sort(np.append(np.flatnonzero(masks.pair[::2] < 0), rest))
-    rows = np.stack([2 * chosen, 2 * chosen + 1], 1).reshape(-1)
+    drawn, few, weights = masks.pair[::2] >= 0, masks.rows[::2], masks.weights[::2].copy()
+    players = few.shape[1]
+    fresh = ~drawn
+    fresh[rest] = True
     # The unseen pairs stand for all draws of their size.
-    size = np.minimum(masks.rows.sum(1), (~masks.rows).sum(1))
-    fresh = np.zeros(len(size), dtype=bool)
-    fresh[rows] = True
-    drawn = masks.pair >= 0
-    whole = np.bincount(size[drawn], masks.weights[drawn], masks.rows.shape[1] + 1)
-    part = np.bincount(size[drawn & fresh], masks.weights[drawn & fresh], masks.rows.shape[1] + 1)
-    factor = np.where(part > 0, whole / np.where(part > 0, part, 1), 1.0)
-    weights = np.where(drawn, masks.weights * factor[size], masks.weights)[rows]
+    size = few.sum(1)
+    size = np.minimum(size, players - size)
+    whole = np.bincount(size[drawn], weights[drawn], players)
+    part = np.bincount(size[rest], weights[rest], players)
+    weights[rest] *= (whole / np.where(part > 0, part, 1))[size[rest]]
+    missed = np.zeros((len(few), data.odd.shape[1]))
+    missed[rest] = data.odd[rest] - process.at(data.signs[rest])
+    both = fresh.repeat(2)
     left = replace(
-        masks, rows=masks.rows[rows], states=masks.states[rows], weights=weights,
-        pair=masks.pair[rows], unseen=masks.unseen[rows],
+        masks, rows=masks.rows[both], states=masks.states[both], weights=weights[fresh].repeat(2),
+        pair=masks.pair[both], unseen=masks.unseen[both],
     )  # fmt: skip
-    values = np.stack([missed[chosen], -missed[chosen]], 1).reshape(len(rows), -1)
+    values = torch.from_numpy(missed[fresh].repeat(2, 0))
+    values[1::2] *= -1
     nothing = torch.zeros(values.shape[1], dtype=torch.float64)
-    phi, errors = least_squares(left, torch.from_numpy(values), nothing, nothing)
+    phi, errors = least_squares(left, values, nothing, nothing)
     return process.credit() + phi.T, errors.T**2
 
 
