@@ -117,7 +117,8 @@ def explain(
     about, question = _question(dataset, graphs, node=node, nodes=nodes, edge=edge, graph=graph)
     found = explain_one(
         net, about, method=chosen, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
-        class_names=names, targets="all" if versus else None, **question,
+        class_names=names if edge is None else None,  # classes of nodes are none of links
+        targets="all" if versus else None, **question,
     )  # fmt: skip
     if versus:
         found = found.contrast(*versus)
