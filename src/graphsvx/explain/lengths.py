@@ -6,9 +6,9 @@ The kernel is that of `smooth`. Scale is profiled out: only what pairs say of ea
 from __future__ import annotations
 
 import numpy as np
-import torch
 from scipy.linalg import lapack
 
+from graphsvx.explain.factors import diagonal, factored, forward, inverse
 from graphsvx.masks.base import Floats
 
 _LOWEST, _HIGHEST = -9.0, 2.0  # bounds of log theta
@@ -23,9 +23,9 @@ def guessed(phi: Floats, odd: Floats, missed: Floats) -> Floats:
     """theta from what least squares found, [outputs, M], and what they missed of drawn pairs.
 
     Who has much credit matters and interacts much. What least squares miss is interaction, for
-    which the kernel has the more room, the larger the sum of all theta (by about the square root
-    of the share missed, if all are alike). The numbers are those of thetas learnt to the end, on
-    games that no error is reported for.
+    which the kernel has the more room, the larger the sum of all theta: for players that are
+    alike, it goes about with the square root of the share missed. The numbers are those of thetas
+    learnt to the end, on games that no error is reported for.
     """
     players = phi.shape[1]
     size = (odd**2).sum(0)
@@ -75,15 +75,12 @@ def _likelihood(logs: Floats, signs: Floats, y: Floats) -> tuple[Floats, Floats]
     near -= far
     for matrix in (near, both):
         diagonal(matrix)[:] *= 1 + 1e-6
-    # All matrices are symmetric, so that their transposes, which LAPACK works on, are the same.
-    factor, failed = lapack.dpotrf(near.T, lower=1, clean=1, overwrite_a=1)
-    if failed:
-        raise np.linalg.LinAlgError("the kernel matrix is singular")
+    factor = factored(near)
     solved, _ = lapack.dpotrs(factor, y, lower=1)
     # With each output in units of its own scale.
     unit = np.sqrt(count / np.maximum((solved * y).sum(0), 1e-300))
     solved *= unit
-    pull = torch.cholesky_inverse(torch.from_numpy(factor)).numpy().T
+    pull = inverse(factor)
     pull *= outputs
     pull -= solved @ solved.T
     pull *= both
@@ -107,16 +104,3 @@ def _curvature(factor: Floats, both: Floats, signs: Floats, solved: Floats, y: F
         along = products[-1, :-1]
         found += (products[:-1, :-1] - np.outer(along, along) / count) / 2
     return found
-
-
-def diagonal(matrix: Floats) -> Floats:
-    """The diagonal, to be written to."""
-    return np.einsum("ii->i", matrix)
-
-
-def forward(factor: Floats, right: Floats) -> Floats:
-    """factor^-1 right, by torch, which takes a third of the time that scipy takes."""
-    found = torch.linalg.solve_triangular(
-        torch.from_numpy(factor), torch.from_numpy(right), upper=False
-    )
-    return found.numpy()

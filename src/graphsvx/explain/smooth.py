@@ -23,7 +23,8 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
-from graphsvx.explain.lengths import diagonal, forward, guessed, learnt
+from graphsvx.explain.factors import diagonal, factored, forward
+from graphsvx.explain.lengths import guessed, learnt
 from graphsvx.explain.regression import Fit, least_squares, surrogate
 from graphsvx.graph import Ids
 from graphsvx.masks.base import Floats, Masks
@@ -182,16 +183,12 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def _factor(signs: Floats, theta: Floats) -> Floats:
-    """The lower Cholesky factor of the kernel matrix; above its diagonal is anything."""
+    """The lower Cholesky factor of the kernel matrix, of which one half is computed."""
     gram = np.empty((len(signs), len(signs)))
     for rows in _blocks(len(signs)):
         gram[rows, rows.start :] = _kernel(signs[rows], signs[rows.start :], theta)
     diagonal(gram)[:] *= 1 + 1e-8
-    # LAPACK, which works on columns, finds the upper half where it looks for the lower one.
-    factor, failed = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
-    if failed:
-        raise np.linalg.LinAlgError("the kernel matrix is singular")
-    return factor
+    return factored(gram)
 
 
 @dataclass(frozen=True, eq=False)
