@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -77,6 +78,11 @@ class Model:
                 f"the model must return a tensor of shape [{rows}, outputs], got {list(out.shape)}"
             )
         return out
+
+    @cached_property
+    def parts(self) -> list[nn.Module]:
+        """The module and all in it, as they were when first asked for; none of a function."""
+        return modules(self.call) if isinstance(self.call, nn.Module) else []
 
     @property
     def scores_pairs(self) -> bool:

@@ -84,7 +84,7 @@ def outputs(model: nn.Module, data: Data, way: Way, count: int = 40, eager: int 
     table = data.x[torch.from_numpy(found.field.ids)]
     states = States(on, np.broadcast_to(np.arange(found.field.size), on.shape), table)
     hops = distances(states, found.field, way.reach)
-    body = Body.of(query.model.call)
+    body = Body.of(query.model.parts)
     batch = Replicas(query.model, query.graph, found.field, query.memory, way, body, eager)
     return batch(states, hops)
 

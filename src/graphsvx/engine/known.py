@@ -30,7 +30,10 @@ class Known:
     """Of one model on one graph."""
 
     graph: tuple[Any, ...]
+    """Its tensors (weakly) with their versions."""
     depth: int | None
+    takes: frozenset[str] = frozenset()
+    """What the model was given."""
     looked: bool = False
     """Whether `way` and `whole` have been found out."""
     along: bool | None = None
@@ -53,15 +56,14 @@ def known(model: Model, graph: Graph) -> Known:
     if not isinstance(module, nn.Module):
         return Known((), None)
     seen, notes = _KNOWN.get(module, (None, []))
-    if seen is None or not seen.holds(module):
+    if seen is None or not seen.holds(model.parts):
         # Notes on what the model was before are of no more use.
         notes = []
-        _KNOWN[module] = Print.of(module), notes
-    now = (model.takes, *_graph_print(graph))
+        _KNOWN[module] = Print.of(model.parts), notes
     for one in notes:
-        if one.graph[0] == now[0] and _same(one.graph, now):
+        if one.takes == model.takes and _same(one.graph, graph):
             return one
-    found = Known(now, depth=count_rounds(model, graph))
+    found = Known(_graph_print(graph), count_rounds(model, graph), model.takes)
     notes[:] = [found, *notes][:_KEPT]
     return found
 
@@ -72,18 +74,20 @@ def forget(model: Model) -> None:
         _KNOWN.pop(model.call, None)
 
 
+def _tensors(graph: Graph) -> tuple[Tensor | None, ...]:
+    return graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr
+
+
 def _graph_print(graph: Graph) -> tuple[Any, ...]:
-    """The tensors (weakly) with their versions."""
-    parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
-    return tuple(None if p is None else (weakref.ref(p), version(p)) for p in parts)
+    return tuple(p if p is None else (weakref.ref(p), version(p)) for p in _tensors(graph))
 
 
-def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    for first, second in zip(a[1:], b[1:], strict=True):
-        if first is None or second is None:
-            if first is not second:
+def _same(kept: tuple[Any, ...], graph: Graph) -> bool:
+    for was, now in zip(kept, _tensors(graph), strict=True):
+        if was is None or now is None:
+            if was is not now:
                 return False
-        elif first[1] != second[1] or first[0]() is None or first[0]() is not second[0]():
+        elif was[0]() is not now or was[1] != version(now):
             return False
     return True
 

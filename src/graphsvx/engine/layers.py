@@ -24,7 +24,6 @@ from graphsvx.engine.lazy import Lazy, plain
 from graphsvx.engine.prefix import PrefixRows, first
 from graphsvx.engine.rows import SharedRows
 from graphsvx.graph import Ids
-from graphsvx.model import modules
 
 # Rows wider than this are not added up before they are projected.
 _WIDE = 64
@@ -329,9 +328,8 @@ class Body:
     """Numbers that a node may have after the widest layer."""
 
     @staticmethod
-    def of(model: Any) -> Body:
-        """Those of a model; none of anything else."""
-        found = modules(model) if isinstance(model, nn.Module) else []
+    def of(found: list[nn.Module]) -> Body:
+        """Those of a model, given all of its modules."""
         matrices = [
             weight.shape[0]
             for one in found

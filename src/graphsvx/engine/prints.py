@@ -14,7 +14,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphsvx.graph import version
-from graphsvx.model import modules
 
 _PLAIN = {int, float, bool, str, type(None)}
 _TENSORS = {Tensor, nn.Parameter, type(None)}
@@ -78,15 +77,13 @@ class Print:
     ids: list[int]
 
     @staticmethod
-    def of(model: nn.Module) -> Print:
-        """What the model is now."""
-        found = modules(model)
+    def of(found: list[nn.Module]) -> Print:
+        """What a model is now, given all of its modules."""
         looks = [_Look.at(one) for one in found]
         return Print(looks, _seen(looks, found), [id(one) for one in found])
 
-    def holds(self, model: nn.Module) -> bool:
+    def holds(self, found: list[nn.Module]) -> bool:
         """Whether the model is still the same."""
-        found = modules(model)
         if self.ids != [id(one) for one in found]:
             return False
         try:

@@ -280,7 +280,7 @@ def _replicas(query: Query, way: Way) -> Evaluate:
 
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:
         nonlocal body
-        body = body or Body.of(query.model.call)
+        body = body or Body.of(query.model.parts)
         return Replicas(query.model, query.graph, area, query.memory, way, body)(states, hops)
 
     return evaluate
@@ -342,7 +342,7 @@ def _agree(
         )
         # However small the batch is, with all the shortcuts that a large one takes.
         quick = Replicas(
-            query.model, query.graph, area, query.memory, way, Body.of(query.model.call), eager=0
+            query.model, query.graph, area, query.memory, way, Body.of(query.model.parts), eager=0
         )(states, hops)
     except ModelError:
         # It went through alone: what fails is the batch (a fixed number of nodes, say).
@@ -354,8 +354,8 @@ def close(a: Tensor, b: Tensor) -> bool:
     """Equal up to the rounding of matrix products at other sizes."""
     tolerance = 1e-10 if a.dtype == torch.float64 else 1e-5
     if b.numel():
-        scale = max(1.0, float(b.abs().max()))
-        if scale < np.inf and float((a - b).abs().max()) <= tolerance * scale:
+        scale = max(1.0, float(torch.linalg.vector_norm(b, torch.inf)))
+        if scale < torch.inf and float(torch.dist(a, b, torch.inf)) <= tolerance * scale:
             return True
     # Where something is not finite, it must be so in both.
     finite = b[b.isfinite()]
