@@ -62,8 +62,9 @@ def least_squares(
     if masks.credit is not None:
         phi = values.numpy().T @ masks.credit.numpy()
         return phi, np.zeros_like(phi)
-    gain = (full - empty).numpy()
-    seen = _Seen.of(masks, (values - empty).numpy(), gain)
+    base = empty.numpy()
+    gain = full.numpy() - base
+    seen = _Seen.of(masks, values.numpy() - base, gain)
     if scarce(masks):
         part, errors = shrunk(seen.centred(slice(None)), seen.target)
     else:

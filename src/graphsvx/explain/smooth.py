@@ -50,12 +50,20 @@ class Smooth:
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from left-out pairs."""
         phi, errors = least_squares(masks, values, empty, full)
-        if not masks.exact and masks.pair is not None and 3 <= phi.shape[1] <= self.players:
+        if masks.pair is not None and self._needed(masks, phi, errors):
             data = _Pairs.of(masks, values, empty, full)
-            if not (data.explained_by(phi) or _sure(phi, errors)):
+            if not data.explained_by(phi):
                 with suppress(np.linalg.LinAlgError):  # pairs that the kernel cannot tell apart
                     phi, errors = self._interpolated(data, masks, masks.pair[::2], phi, errors)
         return surrogate(masks, values, empty, torch.from_numpy(phi), torch.from_numpy(errors))
+
+    def _needed(self, masks: Masks, phi: Floats, errors: Floats) -> bool:
+        """Whether least squares are not exact, nor within 1.5 % already (NaN is not), nor all
+        that so many players allow.
+        """
+        if masks.exact or not 3 <= phi.shape[1] <= self.players:
+            return False
+        return not bool(((errors**2).sum(1) <= 2e-4 * (phi**2).sum(1)).all())
 
     def _interpolated(
         self, data: _Pairs, masks: Masks, pair: Ids, phi: Floats, errors: Floats
@@ -104,11 +112,6 @@ class _Pairs:
     def missed_by(self, phi: Floats) -> Floats:
         """What least squares miss, [pairs, outputs]."""
         return self.odd - self.signs @ (phi.T / 2)
-
-
-def _sure(phi: Floats, errors: Floats) -> bool:
-    """Whether least squares are within 1.5 % already: nothing that needs g (NaN is not sure)."""
-    return bool(((errors**2).sum(1) <= 2e-4 * (phi**2).sum(1)).all())
 
 
 def _interpolate(data: _Pairs, listed: Ids, drawn: Ids, phi: Floats) -> tuple[_Process, Floats]:
