@@ -1,4 +1,4 @@
-"""Cholesky factors of kernel matrices, and what is done with them."""
+"""Cholesky factors of positive definite matrices, and what is done with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def factored(gram: Floats) -> Floats:
     """
     factor, failed = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
     if failed:
-        raise np.linalg.LinAlgError("the kernel matrix is singular")
+        raise np.linalg.LinAlgError("not positive definite")
     return factor
 
 

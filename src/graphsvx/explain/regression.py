@@ -13,10 +13,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from graphsvx.engine.states import Bools
+from graphsvx.explain.factors import factored, inverse
 from graphsvx.explain.shrink import scarce, shrunk
 from graphsvx.masks.base import Floats, Masks
 
@@ -210,7 +210,8 @@ class _Design:
         drawn = masks.pair[::2] >= 0
         if np.count_nonzero(drawn) < 2:
             return unknown
-        moved = self.rows @ self.inverse
+        # By torch, which takes two thirds of the time.
+        moved = (torch.from_numpy(self.rows) @ torch.from_numpy(self.inverse)).numpy()
         # What a pair's leverage leaves of its residual.
         left = np.where(drawn, 1 - np.einsum("ij,ij->i", moved, self.rows), 1.0)
         if left.min() < 1e-9:
@@ -230,13 +231,12 @@ def _centred_inverse(gram: Floats) -> Floats:
     if not gram.size:
         return gram
     filled = gram + gram.diagonal().mean() / len(gram)
-    # Symmetric matrices and their transposes, which LAPACK works on, are the same.
-    factor, failed = lapack.dpotrf(filled.T, lower=1, clean=1, overwrite_a=1)
-    pivots = factor.diagonal()
-    if failed or pivots.min() <= 1e-5 * pivots.max():
+    try:
+        factor = factored(filled)
+    except np.linalg.LinAlgError:
         return _pseudo_inverse(gram)
-    half, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    return half + np.tril(half, -1).T
+    pivots = factor.diagonal()
+    return inverse(factor) if pivots.min() > 1e-5 * pivots.max() else _pseudo_inverse(gram)
 
 
 def _pseudo_inverse(gram: Floats) -> Floats:
