@@ -193,7 +193,7 @@ def ways_to_draw(games: list[Played], budgets: tuple[int, ...], seeds: int = 3) 
     return found
 
 
-def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 1, skip: int = 8,
+def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 3, skip: int = 8,
             budgets: tuple[int, ...] = BUDGETS) -> dict[str, Any]:  # fmt: skip
     """Median relative squared error by estimator and budget, over games and seeds."""
     games = list(real_games(each, sizes, skip))

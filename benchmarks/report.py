@@ -54,15 +54,19 @@ def _parts(worlds: list[dict[str, Any]]) -> str:
 _LIMITS = """
 What is left and why:
 
-- The model's own part has become small (plain PyG takes a multiple of it for the same batches),
-  so that an explanation cannot be within 1.3x of it. On the synthetic sets the rest is some
-  thousand calls of Python, numpy and torch on small arrays, whatever they compute: the next limit
-  there is the number of such calls, not the work in them.
+- The engine runs the model several times faster than PyG does on the same batches, so that an
+  explanation cannot be within 1.3x of that: the faster the model, the worse this ratio. Within
+  1.3x of the model as it is means no slower than calling it on the bare batches, had somebody
+  thought of them already. Larger games are below that; where a game has few states, the rest
+  weighs more than the model.
+- On the synthetic sets this rest is some two thousand calls of Python, numpy and torch on small
+  arrays, whatever they compute: the next limit there is the number of such calls, not the work
+  in them.
 - On Cora the largest part is the regression. It buys a fraction of the error of least squares on
   the same rows (compare WLS and default in the lines with `shap.KernelExplainer`).
 - Run-time checks make no model call of their own once a model and graph are known: what they cost
-  is the fingerprint of the model (every attribute of every layer is looked at), which weighs on
-  explanations of a few milliseconds only.
+  is a look at the model (every attribute of every layer that a forward pass reads), which weighs
+  on explanations of a few milliseconds only.
 - Where `shap.KernelExplainer` plays on our engine, it shares what the engine saves; what remains
   is its own sampling and regression against ours.
 """
@@ -139,8 +143,9 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         f"is exact where that is enough; the second knows nothing of the graph, like the others. "
         f"The estimator and its settings were chosen on 30 games of separately trained models on "
         f"BA-Shapes, Tree-Grid and Cora (a node may be in both sets, a game is not); how many "
-        f"pairs and folds its parts see was set on the first 8 games of each source, which are "
-        f"left out here.\n\n",
+        f"pairs and folds its parts see was set on the first 8 games of each source, how its "
+        f"kernel is learnt on the 12 games of each that come after those judged here, on other "
+        f"nodes of Cora and on games made up for it.\n\n",
         error_table(result["errors"]),
         "\n![Error against calls](error.png)\n\n## How sizes are drawn\n\n",
         f"Coalitions are drawn with sizes by their kernel mass, 1 / (s (M - s)). Leverage-score "
