@@ -56,7 +56,7 @@ from graphsvx.engine.stages import (
     whole_stage,
     wider_stage,
 )
-from graphsvx.engine.states import Hops, States, distances
+from graphsvx.engine.states import Bools, Hops, States, distances
 from graphsvx.errors import ModelError
 from graphsvx.query import Query
 
@@ -175,7 +175,7 @@ def promised(query: Query) -> Survey | None:
     else:
         rng = np.random.default_rng(0)
         stage = wider_stage(query.graph, area, rng)
-        full = _probes(query, area, rng).take(slice(0, 1))
+        full = _states(query, area, np.ones((1, area.size), dtype=bool))
         promise = one_by_one(query.model, query.graph, area, stage, full, False)[0]
     fast = _replicas(query, way)
     return Survey(area, depth, way.reach, fast, _CHECKS, promise=promise)
@@ -320,6 +320,10 @@ def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
     for row, tenths in zip(on[1:], (3, 5, 2, 6), strict=False):
         others = rng.permutation(np.arange(area.centres, area.size))
         row[others[: -(-len(others) * tenths // 10)]] = False
+    return _states(query, area, on)
+
+
+def _states(query: Query, area: Field, on: Bools) -> States:
     own = fields.tensor(area.ids[: area.size], query.graph.x.device)
     table = query.graph.x.index_select(0, own)
     return States(on, np.broadcast_to(np.arange(area.size), on.shape), table)
