@@ -160,7 +160,7 @@ class GraphGame:
                 parts.append(states.cut)
         elif not self.survey.local:
             parts = [states.edges(area)]
-            if len(states.table) > area.size:
+            if states.rows is not None:
                 # Pooling reads the features of all nodes, of those without edges too.
                 parts.append(states.rows >= area.size)
         else:
@@ -173,7 +173,7 @@ class GraphGame:
             # Feature rows are named by position in this block's table: name them by content.
             parts.append(features_on)
         if states.joined is not None:
-            parts.append(np.where(live, states.rows >= area.size, False))
+            parts.append(live & (states.written_out() >= area.size))
         return self._number(parts, states, hops)
 
     def _number(self, parts: list[Bools], played: States | Bools, hops: Hops) -> Ids:
@@ -298,8 +298,7 @@ def feature_scene(scene: Scene, survey: Survey) -> Scene:
     area = scene.field
     on = np.ones((1, area.size), dtype=bool)
     on[:, scene.players.node_members] = False
-    rows = np.broadcast_to(np.arange(area.size), on.shape)
-    live = reachable(States(on, rows, scene.graph.x[:0]), area, survey.depth)[0]
+    live = reachable(States(on, None, scene.graph.x[:0]), area, survey.depth)[0]
     left = restricted(area, np.flatnonzero(live))
     none = np.zeros(0, dtype=np.int64)
     here = scene.players

@@ -43,7 +43,7 @@ def test_all_at_once_is_one_at_a_time(kind: str, sweeps: int | None, count: int)
     on[:, : field.centres] = True
     edges = rng.random((count, len(field.edges))) < 0.2
     states = States(
-        on, np.broadcast_to(np.arange(field.size), on.shape), torch.zeros(field.size, 1),
+        on, None, torch.zeros(field.size, 1),
         joined=edges if kind == "joined" else None, cut=edges if kind == "cut" else None,
     )  # fmt: skip
     found = distances(states, field, sweeps)
@@ -58,8 +58,7 @@ def test_a_path_longer_than_there_are_numbers() -> None:
     field = field_of(Data(x=torch.ones(401, 1), edge_index=edge_index), None, (0,))
     on = np.ones((2, 401), dtype=bool)
     on[1, 300] = False
-    rows = np.broadcast_to(np.arange(401), on.shape)
-    found = distances(States(on, rows, torch.ones(401, 1)), field, None)
+    found = distances(States(on, None, torch.ones(401, 1)), field, None)
     assert found[0].tolist() == [min(i, FAR - 1) for i in range(401)]
     assert (found[1] < FAR).sum() == 300
 
@@ -67,7 +66,7 @@ def test_a_path_longer_than_there_are_numbers() -> None:
 def test_nodes_without_edges_are_far() -> None:
     field = fields.whole(graphs.check(random_graph(1, nodes=6)))
     field = fields.restricted(field, np.zeros(1, dtype=np.int64))
-    states = States(np.ones((3, 1), bool), np.zeros((3, 1), np.int64), torch.ones(1, 1))
+    states = States(np.ones((3, 1), bool), None, torch.ones(1, 1))
     assert distances(states, field, 2).tolist() == [[FAR]] * 3
 
 

@@ -37,9 +37,8 @@ def perturbed(where: Scene, on: list[int], inner="mean", seed: int = 0):
         (int(names[u]), int(names[v]))
         for u, v in zip(where.field.source[kept], where.field.target[kept], strict=True)
     }
-    rows = {
-        int(names[i]): states.table[states.rows[0, i]].tolist() for i in range(where.field.size)
-    }
+    which = states.written_out()[0]
+    rows = {int(names[i]): states.table[which[i]].tolist() for i in range(where.field.size)}
     return edges, rows
 
 

@@ -192,7 +192,10 @@ class Replicas:
             ends[0] = place.of[first + source]
         table = states.table
         rows = np.empty(place.count + rim, dtype=np.int64)
-        rows[: place.count] = states.rows.reshape(-1)[place.nodes]
+        if states.rows is not None:
+            rows[: place.count] = states.rows.reshape(-1)[place.nodes]
+        else:
+            rows[: place.count] = place.nodes - place.nodes // field.size * field.size
         if rim:  # wanted only where layers count the edges into the last nodes
             rows[place.count :] = table.shape[0] + np.arange(rim)
             beyond_it = tensor(field.ids[field.size :], device)

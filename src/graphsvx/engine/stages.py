@@ -109,13 +109,10 @@ def _single(
     for change, value in ((state.joined, True), (state.cut, False)):
         if change is not None:
             kept[np.isin(stage.edges, field.edges[change[0]])] = value
-    changed = np.flatnonzero(state.rows[0] != np.arange(field.size))
     x = stage.x
-    if len(changed):
+    if state.rows is not None:
         x = x.clone()
-        x[tensor(stage.position[changed], device)] = state.table[
-            tensor(state.rows[0][changed], device)
-        ]
+        x[tensor(stage.position, device)] = state.table[tensor(state.rows[0], device)]
     keep = tensor(np.flatnonzero(kept), device)
     where = tensor(stage.edges[kept], device)
     centres = tensor(stage.position[: field.centres], device)
@@ -159,8 +156,7 @@ def _copied(model: Model, graph: Graph, field: Field, stage: Stage, states: Stat
             kept[:, place] &= ~states.cut
     copy, edge = np.nonzero(kept)
     rows = np.tile(np.arange(size), (count, 1))
-    own = states.rows == np.arange(field.size)
-    rows[:, stage.position] = np.where(own, stage.position, size + states.rows)
+    rows[:, stage.position] = stage.position if states.rows is None else size + states.rows
     index = tensor(rows.reshape(-1), device)
     weight, attr = graph.edge_weight, graph.edge_attr
     where = tensor(stage.edges[edge], device)

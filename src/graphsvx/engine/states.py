@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.engine.field import Field
+from graphsvx.graph import Ids
 
 Bools = NDArray[np.bool_]
 
@@ -20,12 +21,12 @@ class States:
     `on[k, i]`: node i keeps its edges to other nodes that are on (Eq. 2).
     `joined[k, e]`: edge e is there although an end is off (the indirect effect); None: no such.
     `cut[k, e]`: edge e is gone although both ends are on (edges as players); None: no such.
-    `rows[k, i]`: which row of `table` is the node's feature vector.
+    `rows[k, i]`: which row of `table` is the node's feature vector; None: the i-th, always.
     The first rows of `table` are the field's own, then replaced ones.
     """
 
     on: Bools
-    rows: NDArray[np.int64]
+    rows: Ids | None
     table: Tensor
     joined: Bools | None = None
     cut: Bools | None = None
@@ -33,15 +34,21 @@ class States:
     def __len__(self) -> int:
         return len(self.on)
 
-    def take(self, chosen: NDArray[np.int64] | slice) -> States:
+    def take(self, chosen: Ids | slice) -> States:
         """Some of the states."""
-        return replace(
-            self,
-            on=self.on[chosen],
-            rows=_taken(self.rows, chosen),
-            joined=None if self.joined is None else self.joined[chosen],
-            cut=None if self.cut is None else self.cut[chosen],
+        return States(
+            self.on[chosen],
+            None if self.rows is None else self.rows[chosen],
+            self.table,
+            None if self.joined is None else self.joined[chosen],
+            None if self.cut is None else self.cut[chosen],
         )
+
+    def written_out(self) -> Ids:
+        """`rows`, whether or not each node has its own."""
+        if self.rows is not None:
+            return self.rows
+        return np.broadcast_to(np.arange(self.on.shape[1]), self.on.shape)
 
     def followed_by(self, other: States) -> States | None:
         """Both as one batch, where the features of no node are replaced; None elsewhere."""
@@ -49,13 +56,9 @@ class States:
             return None
         if other.cut is not None or len(self.table) != len(other.table):
             return None
-        if not len(self) or not (_same(self.rows) and _same(other.rows)):
+        if self.rows is not None or other.rows is not None:
             return None
-        return replace(
-            self,
-            on=np.concatenate([self.on, other.on]),
-            rows=np.broadcast_to(self.rows[:1], (len(self) + len(other), self.rows.shape[1])),
-        )
+        return replace(self, on=np.concatenate([self.on, other.on]))
 
     def edges(self, field: Field) -> Bools:
         """Which edges each state has, [states, edges]; rim nodes are always on."""
@@ -70,18 +73,6 @@ class States:
         if self.cut is not None:
             kept &= ~self.cut
         return kept
-
-
-def _same(rows: NDArray[np.int64]) -> bool:
-    """Whether all rows are one, broadcast: each node has its own features."""
-    return rows.strides[0] == 0
-
-
-def _taken(rows: NDArray[np.int64], chosen: NDArray[np.int64] | slice) -> NDArray[np.int64]:
-    if not len(rows) or not _same(rows):
-        return rows[chosen]
-    count = len(range(*chosen.indices(len(rows)))) if isinstance(chosen, slice) else len(chosen)
-    return np.broadcast_to(rows[0], (count, rows.shape[1]))
 
 
 FAR = 255

@@ -326,7 +326,7 @@ def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
 def _states(query: Query, area: Field, on: Bools) -> States:
     own = fields.tensor(area.ids[: area.size], query.graph.x.device)
     table = query.graph.x.index_select(0, own)
-    return States(on, np.broadcast_to(np.arange(area.size), on.shape), table)
+    return States(on, None, table)
 
 
 def _symmetric(area: Field) -> bool:

@@ -27,6 +27,5 @@ class CutEdges:
         count = len(features_on)
         cut = np.zeros((count, len(field.edges)), dtype=bool)
         cut[:, players.edge_members] = ~nodes_on[:, players.edge_owner]
-        rows = np.broadcast_to(np.arange(field.size), (count, field.size))
         on = np.broadcast_to(np.ones(1, dtype=bool), (count, field.size))
-        return States(on, rows, scene.table, cut=cut)
+        return States(on, None, scene.table, cut=cut)

@@ -62,7 +62,7 @@ class Indirect:
         table = states.table
         mean = scene.graph.statistics.mean.to(table)[None]
         extra = mean if self.inner == "mean" else table[:1]
-        rows = np.where(passing, len(table), states.rows)
+        rows = np.where(passing, len(table), states.written_out())
         return replace(states, rows=rows, joined=joined, table=torch.cat([table, extra]))
 
 

@@ -37,12 +37,11 @@ class Isolate:
         """One perturbed graph a row."""
         field, players = scene.field, scene.players
         on = players.switched(field.size, nodes_on)
-        rows = np.broadcast_to(np.arange(field.size), on.shape)
-        states = with_features_off(scene, States(on, rows, scene.table), features_on)
+        states = with_features_off(scene, States(on, None, scene.table), features_on)
         if not self.erase or on.all():
             return states
         blank = scene.reference.to(states.table)[None]
-        rows = np.where(on, states.rows, len(states.table))
+        rows = np.where(on, states.written_out(), len(states.table))
         return replace(states, rows=rows, table=torch.cat([states.table, blank]))
 
 
@@ -60,6 +59,6 @@ def with_features_off(scene: Scene, states: States, features_on: Bools) -> State
     patched = PatchedRows(table, count, columns, off, other)
     wide = table.shape[1] >= _WIDE and 2 * len(columns) <= table.shape[1]
     longer = patched if wide else patched.plain()
-    rows = states.rows.copy()
+    rows = states.written_out().copy()
     rows[:, :count] = len(table) + which[:, None] * count + np.arange(count)
     return replace(states, rows=rows, table=longer)
