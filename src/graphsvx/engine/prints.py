@@ -6,6 +6,7 @@ kind, with getters that are made once: most of the looking is done by C code.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from graphsvx.graph import version
 
 _PLAIN = {int, float, bool, str, type(None)}
+_EMPTY = {dict, OrderedDict, list, tuple, set}
 _TENSORS = {Tensor, nn.Parameter, type(None)}
 # What every module has and no forward pass reads. Children are found by walking.
 _UNREAD = {
@@ -24,48 +26,52 @@ _UNREAD = {
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 }  # fmt: skip
 
-_Getter = Callable[[dict[str, Any]], tuple[Any, ...]]
-
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """How to look at one module."""
+    """What one module was."""
 
-    plain: _Getter
-    """Numbers, strings and the like: by value."""
-    empty: _Getter
-    """Dictionaries and lists (of hooks, say) that held nothing."""
-    others: tuple[tuple[str, Callable[[Any], Any]], ...]
-    """Names of all other attributes, and what is looked at in them."""
+    kind: type
+    code: Any
+    size: int
+    """Attributes that it had."""
+    names: Callable[[dict[str, Any]], Any]
+    """Gets numbers, strings and the like, and dictionaries and lists (of hooks) that were empty."""
+    values: Any
+    others: tuple[tuple[str, Callable[[Any], Any], Any], ...]
+    """Names of all other attributes, what is looked at in them, and what was seen."""
 
     @staticmethod
     def at(one: nn.Module) -> _Look:
-        plain: list[str] = []
-        empty: list[str] = []
-        others: list[tuple[str, Callable[[Any], Any]]] = []
+        plain: dict[str, Any] = {}
+        others: list[tuple[str, Callable[[Any], Any], Any]] = []
         for name, value in one.__dict__.items():
             if name in _UNREAD:
                 continue
             if type(value) in _PLAIN:
-                plain.append(name)
-            elif not isinstance(value, (dict, list, tuple)):
-                others.append((name, _item))
-            elif value:
-                others.append((name, _weights if _holds_tensors(value) else _contents))
+                plain[name] = value
+            elif type(value) in _EMPTY and not value:
+                plain[name] = type(value)()
             else:
-                empty.append(name)
-        return _Look(_getter(plain), _getter(empty), tuple(others))
+                look: Callable[[Any], Any] = _item
+                if isinstance(value, (dict, list, tuple)):
+                    look = _weights if _holds_tensors(value) else _contents
+                others.append((name, look, look(value)))
+        names = itemgetter(*plain) if plain else _nothing
+        kind = type(one)
+        return _Look(kind, _code(kind), len(one.__dict__), names, names(plain), tuple(others))
 
-    def __call__(self, one: nn.Module) -> tuple[Any, ...]:
-        own, kind = one.__dict__, type(one)
-        return (
-            kind,
-            getattr(kind, "forward", None),  # scripted modules have none of their class
-            len(own),
-            self.plain(own),
-            any(self.empty(own)),
-            [look(own[name]) for name, look in self.others],
-        )
+    def same(self, one: nn.Module) -> bool:
+        """Whether it still is."""
+        own = one.__dict__
+        if type(one) is not self.kind or _code(self.kind) is not self.code:
+            return False
+        if len(own) != self.size or self.names(own) != self.values:
+            return False
+        for name, look, seen in self.others:  # noqa: SIM110  (`all` takes twice as long)
+            if look(own[name]) != seen:
+                return False
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,27 +79,30 @@ class Print:
     """Changes with the weights, layers, hooks, plain attributes and code of a model."""
 
     looks: list[_Look]
-    seen: list[tuple[Any, ...]]
     ids: list[int]
 
     @staticmethod
     def of(found: list[nn.Module]) -> Print:
         """What a model is now, given all of its modules."""
-        looks = [_Look.at(one) for one in found]
-        return Print(looks, _seen(looks, found), [id(one) for one in found])
+        return Print([_Look.at(one) for one in found], [*map(id, found)])
 
     def holds(self, found: list[nn.Module]) -> bool:
         """Whether the model is still the same."""
-        if self.ids != [id(one) for one in found]:
+        if self.ids != [*map(id, found)]:
             return False
         try:
-            return self.seen == _seen(self.looks, found)
-        except (KeyError, TypeError):  # an attribute is gone, or of another kind
-            return False
+            return all(look.same(one) for look, one in zip(self.looks, found, strict=True))
+        except (KeyError, TypeError, ValueError, RuntimeError):
+            return False  # an attribute is gone, or of another kind
 
 
-def _seen(looks: list[_Look], found: list[nn.Module]) -> list[tuple[Any, ...]]:
-    return [look(one) for look, one in zip(looks, found, strict=True)]
+def _nothing(own: dict[str, Any]) -> None:  # noqa: ARG001  (a getter's argument)
+    return None
+
+
+def _code(kind: type) -> Any:
+    """Scripted modules have none of their class."""
+    return getattr(kind, "forward", None)
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -101,13 +110,6 @@ def _holds_tensors(value: Any) -> bool:
     return isinstance(value, dict) and all(
         type(key) is str and type(one) in _TENSORS for key, one in value.items()
     )
-
-
-def _getter(names: list[str]) -> _Getter:
-    """All values as a tuple; `itemgetter` of a single name would give the value itself."""
-    if not names:
-        return lambda _: ()
-    return itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
 
 
 def _weights(held: Any) -> list[Any]:
