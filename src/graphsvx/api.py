@@ -11,7 +11,7 @@ from torch import Tensor
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.methods import GraphSVX, Method
-from graphsvx.model import Output, Scale, left_as_found
+from graphsvx.model import Output, Scale, left_as_found, modules
 from graphsvx.query import Decoder, ask, whole_number
 
 _DEFAULT = GraphSVX()
@@ -73,5 +73,8 @@ def explain(
         raise InputError(
             f"method must be an explainer with its settings, such as GraphSVX(), got {method!r}"
         )
-    with left_as_found(model), nullcontext() if decoder is None else left_as_found(decoder):
+    with (
+        left_as_found(query.model.parts),
+        nullcontext() if decoder is None else left_as_found(modules(decoder)),
+    ):
         return (method or _DEFAULT)(query, seed)

@@ -226,7 +226,7 @@ class GraphGame:
             self._play_features(np.concatenate(each), np.concatenate(rows))
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
-        return self._values[torch.from_numpy(states)]
+        return self._values.index_select(0, torch.from_numpy(states))
 
     def _play(self, numbers: Ids, states: States, hops: Hops) -> None:
         self._store(numbers, self.survey.evaluate(self.scene.field, states, hops))

@@ -125,7 +125,7 @@ class PGExplainer:
         if not queries:
             raise InputError("fit needs at least one node or graph, got none")
         layers_with_edges(queries[0], self)
-        with left_as_found(model):
+        with left_as_found(queries[0].model.parts):
             questions = [_Question.of(query, seed) for query in queries]
             with borrowed(model):
                 torch.manual_seed(seed)

@@ -319,33 +319,30 @@ def quick(layer: nn.Module) -> Quick | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Body:
-    """The layers of a model that pass messages, looked at once for all of its batches."""
+class Anatomy:
+    """Which of a model's modules pass messages, and how. Keeps none of them alive."""
 
-    layers: tuple[tuple[MessagePassing, Quick | None], ...]
-    """With how they are computed fast, where they are."""
+    layers: tuple[tuple[int, Quick | None], ...]
+    """Their positions among the modules, and how they are computed fast, where they are."""
     widest: int
     """Numbers that a node may have after the widest layer."""
+    all_quick: bool
+    """Whether all layers are computed here, and those that read degrees are GCN layers."""
 
     @staticmethod
-    def of(found: list[nn.Module]) -> Body:
-        """Those of a model, given all of its modules."""
+    def of(found: list[nn.Module]) -> Anatomy:
+        """That of a model, given all of its modules."""
         matrices = [
             weight.shape[0]
             for one in found
             for weight in one._parameters.values()
             if weight is not None and weight.dim() > 1
         ]
-        layers = tuple((one, quick(one)) for one in found if isinstance(one, MessagePassing))
-        return Body(layers, max(matrices, default=0))
-
-    @property
-    def all_quick(self) -> bool:
-        """Whether all layers are computed here, and those that read degrees are GCN layers."""
-        return all(
-            fast is not None and (type(layer) is not GCNConv or layer.normalize)
-            for layer, fast in self.layers
-        )
+        passing = [(at, one) for at, one in enumerate(found) if isinstance(one, MessagePassing)]
+        layers = tuple((at, quick(one)) for at, one in passing)
+        known = all(fast is not None for _, fast in layers)
+        normal = all(type(one) is not GCNConv or one.normalize for _, one in passing)
+        return Anatomy(layers, max(matrices, default=0), known and normal)
 
 
 def usable(x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: Edges) -> bool:

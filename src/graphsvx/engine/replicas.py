@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.layers import Body, Edges
+from graphsvx.engine.layers import Anatomy, Edges
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.rows import SharedRows
@@ -55,7 +55,7 @@ class Replicas:
     field: Field
     memory: int
     way: Way
-    body: Body
+    anatomy: Anatomy
     eager: int = 1 << 12
     """Batches with fewer nodes are played plainly: lazy rows would cost more than they save."""
 
@@ -102,7 +102,7 @@ class Replicas:
             return False
         if states.joined is not None or states.cut is not None:
             return False
-        return isinstance(self.model.call, nn.Module) and self.body.all_quick
+        return isinstance(self.model.call, nn.Module) and self.anatomy.all_quick
 
     def _degrees(self, hops: Hops) -> NDArray[np.float32]:
         """Edges into each node in each perturbed graph, [states, nodes]; all of the rim's count."""
@@ -164,7 +164,7 @@ class Replicas:
     def _limit(self) -> int:
         """Nodes and edges of a batch."""
         # Numbers that a node or edge may take in the widest layer.
-        width = max(self.body.widest, 0 if self.way.shared else self.graph.num_features, 16)
+        width = max(self.anatomy.widest, 0 if self.way.shared else self.graph.num_features, 16)
         return max(1, min(_CACHE_ITEMS, self.memory // (4 * width * 4)))
 
     def _chunk(
@@ -229,7 +229,7 @@ class Replicas:
             known = Edges(edge_index, weights, ends[0], ends[1], starts, field.loops)
             if degrees is not None:
                 known.degree = tensor(degrees.reshape(-1)[place.nodes], device)
-        with trimmed(self.body, place.within(rounds), known):
+        with trimmed(self.model.parts, self.anatomy, place.within(rounds), known):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[where], batch, pairs
             )

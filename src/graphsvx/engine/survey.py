@@ -46,7 +46,7 @@ from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
 from graphsvx.engine.known import Known, ball, is_small, known
-from graphsvx.engine.layers import Body
+from graphsvx.engine.layers import Anatomy
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.stages import (
     Stage,
@@ -127,7 +127,7 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
                 (Way(None), far)]  # fmt: skip
     for tried, (way, reason) in enumerate(ways):
         area = fields.cut(query.graph, query.centres, None if way.reach is None else depth)
-        fast = _replicas(query, way)
+        fast = _replicas(query, way, Anatomy.of(query.model.parts))
         rng = np.random.default_rng(seed)
         stage = wider_stage(query.graph, area, rng)
         if _agree(query, area, way, stage, rng):
@@ -177,7 +177,8 @@ def promised(query: Query) -> Survey | None:
         stage = wider_stage(query.graph, area, rng)
         full = _states(query, area, np.ones((1, area.size), dtype=bool))
         promise = one_by_one(query.model, query.graph, area, stage, full, False)[0]
-    fast = _replicas(query, way)
+    notes.anatomy = notes.anatomy or Anatomy.of(query.model.parts)
+    fast = _replicas(query, way, notes.anatomy)
     return Survey(area, depth, way.reach, fast, _CHECKS, promise=promise)
 
 
@@ -275,13 +276,9 @@ def _hears_only_ends(model: Callable[..., object]) -> bool:
     return bool(layers) and all(layer in _PLAIN_LAYERS for layer in layers)
 
 
-def _replicas(query: Query, way: Way) -> Evaluate:
-    body: Body | None = None
-
+def _replicas(query: Query, way: Way, anatomy: Anatomy) -> Evaluate:
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:
-        nonlocal body
-        body = body or Body.of(query.model.parts)
-        return Replicas(query.model, query.graph, area, query.memory, way, body)(states, hops)
+        return Replicas(query.model, query.graph, area, query.memory, way, anatomy)(states, hops)
 
     return evaluate
 
@@ -304,7 +301,7 @@ def _survey_whole(query: Query, seed: int) -> Survey:
     stage = whole_stage(query.graph, area)
     for shared in (True, False):
         way = Way(None, shared=shared, whole=True)
-        fast = _replicas(query, way)
+        fast = _replicas(query, way, Anatomy.of(query.model.parts))
         if _agree(query, area, way, stage, rng):
             reason = None if shared else "feature rows copied, sharing them changed the output"
             checks = ("batch = single calls", "deterministic")
@@ -346,7 +343,13 @@ def _agree(
         )
         # However small the batch is, with all the shortcuts that a large one takes.
         quick = Replicas(
-            query.model, query.graph, area, query.memory, way, Body.of(query.model.parts), eager=0
+            query.model,
+            query.graph,
+            area,
+            query.memory,
+            way,
+            Anatomy.of(query.model.parts),
+            eager=0,
         )(states, hops)
     except ModelError:
         # It went through alone: what fails is the batch (a fixed number of nodes, say).

@@ -15,9 +15,9 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from graphsvx.engine.layers import Body, Edges, Quick, usable
+from graphsvx.engine.layers import Anatomy, Edges, Quick, usable
 from graphsvx.engine.prefix import PrefixRows
 
 
@@ -115,8 +115,10 @@ class _Quick:
 
 
 @contextmanager
-def trimmed(body: Body, prefix: Sequence[int] | None, edges: Edges | None) -> Iterator[None]:
-    """Within it, calls of the model take shortcuts.
+def trimmed(
+    parts: list[nn.Module], anatomy: Anatomy, prefix: Sequence[int] | None, edges: Edges | None
+) -> Iterator[None]:
+    """Within it, calls of the model that has these modules take shortcuts.
 
     `prefix`: rounds are trimmed to these numbers of nodes; `edges`: known layers are computed
     fast on these. None: not so.
@@ -125,16 +127,16 @@ def trimmed(body: Body, prefix: Sequence[int] | None, edges: Edges | None) -> It
         yield
         return
     rounds = _Rounds(prefix or ())
-    slow = [layer for layer, compute in body.layers if compute is None or edges is None]
+    changed = []
     with ExitStack() as hooks:
-        for layer in slow:
-            hooks.enter_context(rounds.hooked(layer))
-        changed = []
         try:
-            for layer, compute in body.layers:
+            for at, compute in anatomy.layers:
+                layer = parts[at]
                 if compute is not None and edges is not None:
                     layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
                     changed.append(layer)
+                else:
+                    hooks.enter_context(rounds.hooked(layer))
             yield
         finally:
             for layer in changed:

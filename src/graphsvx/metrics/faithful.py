@@ -183,7 +183,7 @@ def _three(
     kept = np.ones((3, len(keys)), dtype=bool)
     kept[1] = [key not in chosen for key in keys]
     kept[2] = ~kept[1]
-    with left_as_found(model):
+    with left_as_found(query.model.parts):
         found = survey(query, None, explanation.certificate.seed)
         states = _Taken(query, found, keys, level)(kept)
         whole, without, only = play(query, found, states)
