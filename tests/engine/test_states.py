@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
-from graphsvx.engine.states import FAR, States, beyond, distances
+from graphsvx.engine.states import FAR, States, distances, far_unless
 from tests.worlds import random_graph
 
 
@@ -70,6 +70,6 @@ def test_nodes_without_edges_are_far() -> None:
     assert distances(states, field, 2).tolist() == [[FAR]] * 3
 
 
-def test_beyond_keeps_what_matters() -> None:
+def test_far_unless_keeps_what_matters() -> None:
     levels = np.array([[0, 3, 254]], dtype=np.uint8)
-    assert beyond(levels, np.array([[True, False, True]])).tolist() == [[0, FAR, 254]]
+    assert far_unless(levels, np.array([[True, False, True]])).tolist() == [[0, FAR, 254]]

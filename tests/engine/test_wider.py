@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.stages import wider_stage
+from tests.worlds import random_graph
 
 
 @pytest.mark.parametrize("leaves", range(60, 68))
@@ -26,3 +27,25 @@ def test_a_group_in_a_field_of_about_as_many_nodes_as_are_looked_at(leaves: int)
     assert set(field.ids[: field.size].tolist()) == set(range(leaves + 2))
     assert len(stage.position) == field.size
     assert torch.equal(stage.x[torch.from_numpy(stage.position)], data.x[field.ids[: field.size]])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_its_edges_are_those_of_the_graph(seed: int, both_ways: bool):
+    data = random_graph(seed, nodes=60, chance=0.04)
+    if not both_ways:
+        kept = torch.rand(data.edge_index.shape[1], generator=torch.Generator().manual_seed(seed))
+        data.edge_index = data.edge_index[:, kept < 0.7]
+    graph = graphs.check(data)
+    field = fields.cut(graph, np.array([seed]), 2)
+    stage = wider_stage(graph, field, np.random.default_rng(seed), most=20)
+    assert len(set(stage.edges.tolist())) == len(stage.edges)
+    # No two nodes have the same features: rows say who is who.
+    for side in range(2):
+        ends = data.edge_index[side, torch.from_numpy(stage.edges)]
+        assert torch.equal(stage.x[stage.edge_index[side]], data.x[ends])
+    into = set(graph.index.edges_into(field.ids[: field.size]).tolist())
+    assert into < set(stage.edges.tolist())
+    assert len(stage.x) == len({tuple(row) for row in stage.x.tolist()})
+    sent = np.isin(data.edge_index[0].numpy(), field.ids[: field.size]).nonzero()[0]
+    assert set(sent.tolist()) & (set(stage.edges.tolist()) - into), "what the field sends"

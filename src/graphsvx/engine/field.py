@@ -81,14 +81,14 @@ def cut(graph: Graph, centres: Ids, depth: int | None) -> Field:
         found, lengths = graph.index.edges_by_node(rings[-1])
         edges.append(found)
         into.append(lengths)
-        beyond = _beyond(sources[found], seen)
+        new = fresh(sources[found], seen)
         if not len(rings[-1]) or len(rings) - 1 == depth:
             break
-        rings.append(beyond)
-        seen = np.concatenate([seen, beyond])
+        rings.append(new)
+        seen = np.concatenate([seen, new])
         seen.sort()
     every = np.concatenate(edges)
-    ids = np.concatenate([*rings, beyond])
+    ids = np.concatenate([*rings, new])
     order = ids.argsort()
     count = np.concatenate(into)
     return Field(
@@ -113,12 +113,12 @@ def around(graph: Graph, centres: Ids, depth: int | None) -> Field:
         near = np.concatenate(
             [sources[graph.index.edges_into(ring)], targets[out.edges_into(ring)]]
         )
-        new = _beyond(near, seen)
+        new = fresh(near, seen)
         seen = np.sort(np.concatenate([seen, new]))
         rings.append(new)
     inside = np.concatenate(rings)
     edges = graph.index.edges_into(inside)
-    ids = np.concatenate([inside, _beyond(sources[edges], seen)])
+    ids = np.concatenate([inside, fresh(sources[edges], seen)])
     order = np.argsort(ids)
     return Field(
         ids=ids,
@@ -130,7 +130,7 @@ def around(graph: Graph, centres: Ids, depth: int | None) -> Field:
     )
 
 
-def _beyond(nodes: Ids, seen: Ids) -> Ids:
+def fresh(nodes: Ids, seen: Ids) -> Ids:
     """Sorted nodes that are not in `seen`, which is sorted; what numpy has for it is far slower."""
     ordered = np.sort(nodes)
     fresh = np.ones(len(ordered), dtype=bool)
@@ -152,8 +152,8 @@ def restricted(field: Field, keep: Ids) -> Field:
     left = np.flatnonzero(
         inside[field.target] & (inside[field.source] | (field.source >= field.size))
     )
-    rim = np.unique(field.source[left])
-    rim = rim[rim >= field.size]
+    senders = field.source[left]
+    rim = fresh(senders[senders >= field.size], senders[:0])
     new[rim] = len(keep) + np.arange(len(rim))
     return Field(
         ids=np.concatenate([field.ids[keep], field.ids[rim]]),

@@ -15,7 +15,7 @@ from graphsvx.engine.layers import Anatomy, Edges
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.rows import SharedRows
-from graphsvx.engine.states import FAR, Hops, States, beyond
+from graphsvx.engine.states import FAR, Hops, States, far_unless
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.graph import Graph, Ids
@@ -69,7 +69,7 @@ class Replicas:
         if not self._lean(states):
             return self._evaluate(states, hops, None, self.way.reach)
         rounds = self.way.rounds or 0
-        near = beyond(hops, hops <= rounds)
+        near = far_unless(hops, hops <= rounds)
         try:
             return self._evaluate(states, near, self._degrees(hops), rounds)
         except ModelError:
@@ -141,9 +141,9 @@ class Replicas:
         kept = live[source]
         by_edge = across[target]
         kept &= by_edge < (FAR if reach is None else reach)
-        levels = np.ascontiguousarray(beyond(by_edge, kept).T)
+        levels = np.ascontiguousarray(far_unless(by_edge, kept).T)
         if states.joined is not None or states.cut is not None:
-            levels = beyond(levels, states.edges(field)[:, edges])
+            levels = far_unless(levels, states.edges(field)[:, edges])
         return levels
 
     def _chunks(self, items: Ids) -> list[slice]:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.engine.field import Field, tensor
+from graphsvx.engine.field import Field, fresh, tensor
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.rows import SharedRows
 from graphsvx.engine.states import States
@@ -55,11 +55,40 @@ def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int 
     new = np.concatenate([ring, strangers])
     # A hub would bring its whole neighbourhood along; the others tell as much.
     new = new[graph.index.start[new + 1] - graph.index.start[new] <= 16]
-    inside = np.union1d(field.ids[: field.size], new)
-    edges = graph.index.edges_into(inside)
+    near = np.sort(field.ids[: field.size])
+    new = fresh(new, near)
     # Nodes that the field sends to: a model that turns edges round would hear them.
     sent = _some_out_edges(graph, field, rng, most)
-    return _stage(graph, field, np.concatenate([edges, sent[~np.isin(sent, edges)]]), inside)
+    ends = graph.edge_index.cpu().numpy()
+    known = np.sort(np.concatenate([near, new]))
+    sent = sent[~_among(ends[1][sent], known)]
+    # The field knows its own edges; only the others have ends to be looked up.
+    edges = np.concatenate([graph.index.edges_into(new), sent])
+    source, target = ends[0][edges], ends[1][edges]
+    order = field.ids.argsort()
+    ordered = field.ids[order]
+    others = fresh(np.concatenate([new, source, target]), ordered)
+
+    def local(nodes: Ids) -> Ids:
+        inside = order.take(ordered.searchsorted(nodes), mode="clip")
+        outside = len(field.ids) + others.searchsorted(nodes)
+        return np.where(_among(nodes, ordered), inside, outside)
+
+    both = np.stack([
+        np.concatenate([field.source, local(source)]), np.concatenate([field.target, local(target)])
+    ])  # fmt: skip
+    device = graph.x.device
+    return Stage(
+        graph.x.index_select(0, tensor(np.concatenate([field.ids, others]), device)),
+        tensor(both, device),
+        np.concatenate([field.edges, edges]),
+        np.arange(field.size),
+    )
+
+
+def _among(nodes: Ids, ordered: Ids) -> NDArray[np.bool_]:
+    """Which nodes are among the others, of which there are some; what numpy has is far slower."""
+    return ordered.take(ordered.searchsorted(nodes), mode="clip") == nodes
 
 
 def _some_out_edges(
@@ -80,14 +109,16 @@ def _some_out_edges(
 def around_stage(graph: Graph, field: Field, area: Field) -> Stage:
     """All edges that begin or end in a wider area around the field."""
     inside = area.ids[: area.size]
-    edges = np.union1d(graph.index.edges_into(inside), outward(graph).edges_into(inside))
+    both = np.concatenate([graph.index.edges_into(inside), outward(graph).edges_into(inside)])
+    edges = fresh(both, both[:0])
     return _stage(graph, field, edges, inside)
 
 
 def _stage(graph: Graph, field: Field, edges: NDArray[np.int64], inside: Ids) -> Stage:
     sources = graph.edge_index[0].cpu().numpy()[edges]
     targets = graph.edge_index[1].cpu().numpy()[edges]
-    ids = np.unique(np.concatenate([inside, sources, targets]))
+    every = np.concatenate([inside, sources, targets])
+    ids = fresh(every, every[:0])
     local = np.stack([np.searchsorted(ids, sources), np.searchsorted(ids, targets)])
     device = graph.x.device
     return Stage(

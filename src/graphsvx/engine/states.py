@@ -121,7 +121,7 @@ def distances(states: States, field: Field, sweeps: int | None) -> Hops:
     return np.ascontiguousarray(found.T)
 
 
-def beyond(levels: Hops, matters: Bools) -> Hops:
+def far_unless(levels: Hops, matters: Bools) -> Hops:
     """FAR where it does not matter."""
     return levels | (matters.view(np.uint8) - np.uint8(1))
 
