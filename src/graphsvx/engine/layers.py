@@ -221,9 +221,11 @@ def _project(lin: Any, x: Any, bags: Bags, weight: Tensor | None, mode: str) -> 
     """lin(sums of rows), the projection first where that is less work."""
     if type(lin) is not Linear or _hooked(lin):
         return None
+    # The bias comes last: a product that also adds to something takes twice as long.
     if not isinstance(x, SharedRows) and lin.out_channels >= lin.in_channels:
-        return functional.linear(bags.add(x, weight, mode), lin.weight, lin.bias)
-    out = bags.add(functional.linear(x, lin.weight), weight, mode)
+        out = functional.linear(bags.add(x, weight, mode), lin.weight)
+    else:
+        out = bags.add(functional.linear(x, lin.weight), weight, mode)
     return out if lin.bias is None else out.add_(lin.bias)
 
 
@@ -232,7 +234,7 @@ def _add_rows(out: Tensor, lin: Any, x: Any, limit: int) -> Tensor:
     x = first(x, limit)
     if isinstance(x, Lazy) or type(lin) is not Linear or _hooked(lin):
         return out.add_(plain(lin(x)))
-    out.addmm_(x, lin.weight.t())
+    out.add_(functional.linear(x, lin.weight))
     return out if lin.bias is None else out.add_(lin.bias)
 
 
