@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from threading import RLock
 from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -24,6 +25,8 @@ from graphsvx.graph import Graph
 Output = Literal["raw", "probs", "log_probs"]
 Scale = Literal["probability", "logit", "log_odds", "value"]
 
+# Modes, layers and the random state are changed for the time of an explanation: one at a time.
+_ALONE = RLock()
 _PARAMETERS: WeakKeyDictionary[Any, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
 
 
@@ -247,18 +250,19 @@ def modules(module: object) -> list[nn.Module]:
 def left_as_found(found: list[nn.Module]) -> Iterator[None]:
     """Eval mode, no gradients, and all modules as they were afterwards, whatever happens.
 
-    Restored: each submodule's train/eval mode, gradient mode, torch's random state and number of
-    threads (one in between: another number would round differently), and what layers with
-    `cached=True` remember of the user's graph, which they must not use for perturbed ones.
+    One explanation at a time: another thread waits. Restored: each submodule's train/eval mode,
+    gradient mode, torch's random state and number of threads (one in between: another number
+    would round differently), and what layers with `cached=True` remember of the user's graph,
+    which they must not use for perturbed ones.
     """
-    training = [module for module in found if module.training]
-    caching = [module for module in found if module.__dict__.get("cached") is True]
-    remembered = [
-        {name: value for name, value in vars(module).items() if name.startswith("_cached")}
-        for module in caching
-    ]
-    state = torch.get_rng_state()
-    with torch.no_grad(), one_thread():
+    with _ALONE, torch.no_grad(), one_thread():
+        training = [module for module in found if module.training]
+        caching = [module for module in found if module.__dict__.get("cached") is True]
+        remembered = [
+            {name: value for name, value in vars(module).items() if name.startswith("_cached")}
+            for module in caching
+        ]
+        state = torch.get_rng_state()
         try:
             for module in training:
                 module.training = False

@@ -39,9 +39,7 @@ def neighbourhood(query: Query, found: Survey) -> Neighbourhood:
         ids=ids,
         hops=torch.from_numpy(area.hops),
         edge_index=torch.from_numpy(ends),
-        classes=None
-        if graph.y is None or graph.y.is_floating_point()
-        else graph.y.cpu().index_select(0, ids),
+        classes=_classes(graph, ids),
         num_nodes=graph.num_nodes,
         num_features=graph.num_features,
     )

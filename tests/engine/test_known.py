@@ -180,3 +180,70 @@ def test_a_model_that_fails_on_a_sample_is_looked_at_with_care() -> None:
     assert count > 60
     e = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=100))
     assert e.certificate.fallback is None
+
+
+class Chain(nn.Module):
+    """As many rounds as `layers` says, which may be the same layer again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([GraphConv(3, 3), GraphConv(3, 3)])
+        self.settings = {"more": [0]}
+        self.double()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in [*self.layers, *self.settings["more"][0] * [self.layers[0]]]:
+            x = layer(x, edge_index).tanh()
+        return x
+
+
+def _again(model: Chain) -> None:
+    model.layers.append(model.layers[0])
+
+
+def _deep_down(model: Chain) -> None:
+    model.settings["more"][0] = 1
+
+
+@pytest.mark.parametrize("both_ways", [True, False])
+@pytest.mark.parametrize("change", [_again, _deep_down])
+def test_one_more_round_of_the_same_layer(change: Callable[[Chain], None], both_ways: bool) -> None:
+    path = torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]])
+    edge_index = torch.cat([path, path.flip(0)], 1) if both_ways else path
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(1)).double()
+    model, data = Chain(), Data(x=x, edge_index=edge_index)
+    assert explain(model, data, node=0).node_ids.tolist() == [1, 2]
+    change(model)
+    e = explain(model, data, node=0)
+    assert e.node_ids.tolist() == [1, 2, 3]
+    truth = node_truth(model, data, 0, e.target, [1, 2, 3])
+    assert e.nodes == pytest.approx(truth, abs=1e-9)
+
+
+class Whole(Net):
+    """Says whole numbers."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return (10 * super().forward(x, edge_index)).round().long()
+
+
+def test_outputs_that_are_whole_numbers() -> None:
+    model, data = Whole(), random_graph(3, nodes=8)
+    e = explain(model, data, node=1, scale="value", target=0)
+    assert e.prediction == float(model(data.x, data.edge_index)[1, 0])
+    assert e.prediction == pytest.approx(e.base + e.total)
+
+
+def test_a_model_that_was_never_called() -> None:
+    torch.manual_seed(0)
+    model, data = nn.ModuleList([GCNConv(-1, 3)])[0].double(), random_graph(3, nodes=8)
+    e = explain(model, data, node=1)
+    assert convert.same(e, explain(copy.deepcopy(model), data, node=1))
+
+
+def test_a_print_sees_a_layer_that_is_used_again() -> None:
+    model = Chain()
+    before = Print.of(modules(model))
+    _again(model)
+    assert not before.holds(modules(model))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch_geometric.nn import GCN
 
-from graphsvx import explain
+from graphsvx import convert, explain
 from tests.engine.test_rows import make_graph
 
 
@@ -41,3 +44,14 @@ def test_threads_are_restored_after_an_error() -> None:
     with pytest.raises(Exception, match="no"):
         explain(broken, make_graph(12), node=1)
     assert torch.get_num_threads() == 2
+
+
+def test_threads_that_share_a_model_wait_for_each_other() -> None:
+    torch.manual_seed(0)
+    model, data = GCN(300, 16, 2, 5, dropout=0.5), make_graph(nodes=60)
+    nodes = range(12)
+    alone = [explain(copy.deepcopy(model), data, node=node) for node in nodes]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda node: explain(model, data, node=node), nodes))
+    assert all(convert.same(one, other) for one, other in zip(found, alone, strict=True))
+    assert model.training

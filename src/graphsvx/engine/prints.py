@@ -19,9 +19,9 @@ from graphsvx.graph import version
 _PLAIN = {int, float, bool, str, type(None)}
 _EMPTY = {dict, OrderedDict, list, tuple, set}
 _TENSORS = {Tensor, nn.Parameter, type(None)}
-# What every module has and no forward pass reads. Children are found by walking.
+# What every module has and no forward pass reads.
 _UNREAD = {
-    "_modules", "_non_persistent_buffers_set", "_backward_pre_hooks", "_backward_hooks",
+    "_non_persistent_buffers_set", "_backward_pre_hooks", "_backward_hooks",
     "_is_full_backward_hook", "_state_dict_hooks", "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 }  # fmt: skip
@@ -118,7 +118,7 @@ def _weights(held: Any) -> list[Any]:
         return [*held] + [
             one if one is None else (id(one), one._version, one.data_ptr()) for one in held.values()
         ]
-    except (AttributeError, RuntimeError):  # something else by now, made in inference mode, ...
+    except (AttributeError, RuntimeError, ValueError):  # something else by now, lazily made, ...
         return _contents(held)
 
 
@@ -135,5 +135,5 @@ def _item(value: Any) -> Any:
         return id(value)
     try:
         return id(value), version(value), value.data_ptr()
-    except RuntimeError:  # lazily made, or without storage
-        return id(value), version(value), 0
+    except (RuntimeError, ValueError):  # lazily made, or without storage
+        return id(value)

@@ -58,6 +58,7 @@ from graphsvx.engine.stages import (
 )
 from graphsvx.engine.states import Bools, Hops, States, distances
 from graphsvx.errors import ModelError
+from graphsvx.model import count_rounds
 from graphsvx.query import Query
 
 Evaluate = Callable[[Field, States, Hops], Tensor]
@@ -114,7 +115,8 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
     """
     if query.kind == "graph":
         return _survey_whole(query, seed)
-    depth = known(query.model, query.graph).depth
+    # Counted again: what is kept may be of what the model was before.
+    depth = count_rounds(query.model, query.graph)
     if depth is not None and not _counts_in_edges_only(query.model.call):
         return _survey_around(query, depth, seed)
     if depth is None:
@@ -359,6 +361,8 @@ def _agree(
 
 def close(a: Tensor, b: Tensor) -> bool:
     """Equal up to the rounding of matrix products at other sizes."""
+    if not b.is_floating_point():
+        a, b = a.double(), b.double()
     tolerance = 1e-10 if a.dtype == torch.float64 else 1e-5
     if b.numel():
         scale = max(1.0, float(torch.linalg.vector_norm(b, torch.inf)))
