@@ -53,9 +53,7 @@ class _Look:
             elif type(value) in _EMPTY and not value:
                 plain[name] = type(value)()
             else:
-                look: Callable[[Any], Any] = _item
-                if isinstance(value, (dict, list, tuple)):
-                    look = _weights if _holds_tensors(value) else _contents
+                look = _way(name, value)
                 others.append((name, look, look(value)))
         names = itemgetter(*plain) if plain else _nothing
         kind = type(one)
@@ -103,6 +101,20 @@ def _nothing(own: dict[str, Any]) -> None:  # noqa: ARG001  (a getter's argument
 def _code(kind: type) -> Any:
     """Scripted modules have none of their class."""
     return getattr(kind, "forward", None)
+
+
+def _way(name: str, value: Any) -> Callable[[Any], Any]:
+    """What is looked at in an attribute."""
+    if not isinstance(value, (dict, list, tuple)):
+        return _item
+    if name == "_modules":
+        return _children
+    return _weights if _holds_tensors(value) else _contents
+
+
+def _children(held: dict[str, Any]) -> list[Any]:
+    """As `_contents`, in a fraction of the time: names, and who they are."""
+    return [*held, *map(id, held.values())]
 
 
 def _holds_tensors(value: Any) -> bool:
