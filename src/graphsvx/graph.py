@@ -196,6 +196,13 @@ def part(graph: Graph, nodes: Ids) -> Graph:
     )
 
 
+def changes(ordered: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a sorted array has another value than just before."""
+    found = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=found[1:])
+    return found
+
+
 def mutual(source: Ids, target: Ids, nodes: int) -> bool:
     """Whether each edge has its reverse."""
     forth, back = source * nodes + target, target * nodes + source

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.graph import Graph, Ids, outward
+from graphsvx.graph import Graph, Ids, changes, outward
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,7 @@ class Field:
         """Inner edges in the order of the nodes that send them, these, and where each begins."""
         edges = self.inner[self.source[self.inner].argsort(kind="stable")]
         source = self.source[edges]
-        new = np.ones(len(source), dtype=bool)
-        np.not_equal(source[1:], source[:-1], out=new[1:])
-        starts = np.flatnonzero(new)
+        starts = np.flatnonzero(changes(source))
         return edges, source[starts], starts
 
     @cached_property
@@ -133,12 +131,10 @@ def around(graph: Graph, centres: Ids, depth: int | None) -> Field:
 def fresh(nodes: Ids, seen: Ids) -> Ids:
     """Sorted nodes that are not in `seen`, which is sorted; what numpy has for it is far slower."""
     ordered = np.sort(nodes)
-    fresh = np.ones(len(ordered), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    new = changes(ordered)
     if len(seen):
-        at = seen.searchsorted(ordered)
-        fresh &= seen.take(at, mode="clip") != ordered
-    return ordered[fresh]
+        new &= seen.take(seen.searchsorted(ordered), mode="clip") != ordered
+    return ordered[new]
 
 
 def restricted(field: Field, keep: Ids) -> Field:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsvx.graph import Ids
+from graphsvx.graph import Ids, changes
 
 Words = NDArray[np.uint64]
 
@@ -71,8 +71,7 @@ def _first(hashes: Words) -> Ids:
     """Where each number is seen for the first time."""
     order = hashes.argsort()
     ordered = hashes[order]
-    new = np.ones(len(order), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    new = changes(ordered)
     found = np.empty(len(order), dtype=np.int64)
     if len(order):
         found[order] = np.minimum.reduceat(order, np.flatnonzero(new))[new.cumsum() - 1]

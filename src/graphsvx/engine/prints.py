@@ -1,7 +1,8 @@
 """Whether a model is still what it was: asked before every explanation, so it must cost little.
 
-A print holds numbers only, nothing that would keep a model alive. Attributes are looked at by
-kind, with getters that are made once: most of the looking is done by C code.
+A print holds no module, tensor or hook, so that it does not keep a model alive: numbers, strings,
+classes and their code. Attributes are looked at by kind, with getters that are made once: most of
+the looking is done by C code.
 """
 
 from __future__ import annotations
