@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.engine.field import restricted
+from graphsvx.engine.field import Field, restricted
+from graphsvx.engine.lazy import plain
 from graphsvx.engine.numbers import Numbers, keys
 from graphsvx.engine.states import FAR, Bools, Hops, States, reachable
 from graphsvx.engine.survey import Survey
 from graphsvx.generators.base import Generator, Scene
 from graphsvx.graph import Ids
+from graphsvx.players import Players
 from graphsvx.query import Query
 
 Side = Literal["features", "nodes", "edges", "joint"]
@@ -86,10 +88,14 @@ class GraphGame:
     side: Side
     rest_on: bool
     """Whether the players of the other side are on (relative efficiency) or off."""
+    whole_scene: Scene | None = None
+    """Features with all nodes off: the scene with the nodes, which `scene` leaves out."""
     _known: Numbers = field(default_factory=Numbers)
     _blocks: list[tuple[int, States | Bools, Hops]] = field(default_factory=list)
     """First state, the states (coalitions, in a game of features), their live nodes."""
     _values: Tensor | None = None
+    _raw: Tensor | None = None
+    """Raw outputs of the states, [states, centres, outputs]."""
     _done: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
     _ends: Ids | None = None
     """The states of the empty and of the full coalition, numbered with the first rows."""
@@ -113,8 +119,8 @@ class GraphGame:
         """Distinct perturbed graphs that have gone through the model."""
         return int(self._done.sum())
 
-    def _split(self, rows: Bools) -> tuple[Bools, Bools]:
-        here, count = self.scene.players, len(rows)
+    def _split(self, rows: Bools, here: Players | None = None) -> tuple[Bools, Bools]:
+        here, count = here or self.scene.players, len(rows)
         if self.side == "joint":
             return rows[:, : here.features], rows[:, here.features :]
         if self.side == "features":
@@ -153,27 +159,25 @@ class GraphGame:
         area = self.scene.field
         hops = self.survey.hops(area, states)
         live = hops < FAR
-        if not self.survey.local and self.query.kind != "graph":
-            # Nothing is known about what matters: only equal coalitions are equal.
-            parts = [states.on]
-            if states.cut is not None:
-                parts.append(states.cut)
-        elif not self.survey.local:
-            parts = [states.edges(area)]
-            if states.rows is not None:
-                # Pooling reads the features of all nodes, of those without edges too.
-                parts.append(states.rows >= area.size)
+        # Two coalitions are one state if nothing that can matter differs: nodes, edges, features.
+        changed_edges = states.joined is not None or states.cut is not None
+        if not self.survey.local:
+            parts = [states.edges(area) if self.query.kind == "graph" else states.on]
+            if changed_edges and self.query.kind != "graph":
+                parts.append(states.edges(area))
         else:
             parts = [live]
-            if states.joined is not None or states.cut is not None:
-                kept = states.edges(area)
-                kept &= live[:, area.target]
-                parts.append(kept)
-        if self.side == "joint" or states.joined is not None:
-            # Feature rows are named by position in this block's table: name them by content.
+            if changed_edges:
+                parts.append(states.edges(area) & live[:, area.target])
+        # A generator that says nothing of its feature rows may have changed them in any way.
+        rows = getattr(self.generator, "feature_rows", "any")
+        if rows == "any":
+            names = _names_of_rows(states.table)
+            parts.append(np.where(live, names[states.written_out()], 0))
+        elif rows == "by_mask":
+            parts += [live & (states.written_out() >= area.size), features_on]
+        elif self.side == "joint":
             parts.append(features_on)
-        if states.joined is not None:
-            parts.append(live & (states.written_out() >= area.size))
         return self._number(parts, states, hops)
 
     def _number(self, parts: list[Bools], played: States | Bools, hops: Hops) -> Ids:
@@ -248,22 +252,43 @@ class GraphGame:
         at = int(np.searchsorted(states, self._watched))
         if at < len(states) and states[at] == self._watched:
             self.witness = out[at]
-        scores = self.query.read(out).cpu()
-        count = len(self._known)
-        if len(states) == count:  # all of them
-            self._values = scores
-        else:
-            values = scores.new_zeros(count, scores.shape[1])
-            if self._values is not None:
-                values[: len(self._values)] = self._values
-            values[torch.from_numpy(states)] = scores
-            self._values = values
+        self._values = self._with(self._values, states, self.query.read(out).cpu())
+        self._raw = self._with(self._raw, states, out.cpu())
         self._done[states] = True
+
+    def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
+        """A row for each state, with new ones for some."""
+        count = len(self._known)
+        if len(states) == count:
+            return new
+        values = new.new_zeros(count, *new.shape[1:])
+        if before is not None:
+            values[: len(before)] = before
+        values[torch.from_numpy(states)] = new
+        return values
+
+    def raw(self, states: Ids) -> Tensor:
+        """Raw outputs of states that have been played, [states, centres, outputs]."""
+        self.values(states)
+        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
+
+    def played(self) -> Tensor:
+        """Raw outputs of all states that have been played."""
+        return cast(Tensor, self._raw)[torch.from_numpy(self._done[: len(cast(Tensor, self._raw))])]
+
+    def perturbed(self, rows: Bools) -> tuple[Field, States]:
+        """The perturbed graphs of coalitions as the generator makes them, nothing left out."""
+        scene = self.whole_scene or self.scene
+        return scene.field, self.generator(scene, *self._split(rows, scene.players))
 
     def senders(self) -> Bools | None:
         """Edges between players, through nodes that are always on where there are such."""
         here, area = self.scene.players, self.scene.field
-        if self.side != "nodes" or not self.generator.severs or not self.survey.local:
+        if (
+            self.side != "nodes"
+            or not getattr(self.generator, "severs", False)
+            or not self.survey.local
+        ):
             return None
         if here.nodes != len(here.node_members):
             return None
@@ -289,6 +314,12 @@ class GraphGame:
         if len(here.node_members) + area.centres < area.size:
             return None
         return self.survey.reach
+
+
+def _names_of_rows(table: Tensor) -> Ids:
+    """A number for each row of a table, the same for equal rows, in this table or another one."""
+    rows = plain(table).detach().cpu().contiguous()
+    return np.fromiter((hash(row.tobytes()) for row in rows.numpy()), np.int64, len(rows))
 
 
 def feature_scene(scene: Scene, survey: Survey) -> Scene:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphsvx.contents import Stamp, stamp
 from graphsvx.errors import InputError
 
 Ids = NDArray[np.int64]
@@ -61,6 +62,8 @@ class Graph:
     y: Tensor | None
     index: Index
     statistics: Statistics
+    stamps: tuple[Stamp | None, ...] = ()
+    """Of x, edge_index, edge_weight and edge_attr, when the graph was checked."""
 
     @property
     def num_nodes(self) -> int:
@@ -84,15 +87,10 @@ _OUTWARD: Any = WeakTensorKeyDictionary()
 _STATISTICS: Any = WeakTensorKeyDictionary()
 
 
-def version(tensor: Tensor) -> int:
-    """Grows with each in-place change, so that an edited tensor is read again."""
-    return -1 if tensor.is_inference() else tensor._version
-
-
 def check(data: Any) -> Graph:
     """Check `data` (a PyG `Data` or anything with `x` and `edge_index`) and index it.
 
-    Index and statistics are kept as long as the tensors live and are not changed in place.
+    Index and statistics are cached as long as the tensors live and hold the same content.
     """
     x = _features(getattr(data, "x", None))
     edge_index = getattr(data, "edge_index", None)
@@ -101,18 +99,16 @@ def check(data: Any) -> Graph:
             "data must have an edge_index of shape [2, edges]; it has none "
             "(an adj_t is turned into one by torch_geometric.utils.to_edge_index)"
         )
-    known = _INDEXES.get(edge_index) if isinstance(edge_index, Tensor) else None
-    if known is not None and known[0] == (version(edge_index), x.shape[0]):
-        index = known[1]
-    else:
-        index = _make_index(edge_index, x.shape[0])
-        _INDEXES[edge_index] = ((version(edge_index), x.shape[0]), index)
-    known = _STATISTICS.get(x)
-    if known is not None and known[0] == version(x):
-        statistics = known[1]
-    else:
-        statistics = _make_statistics(x)
-        _STATISTICS[x] = (version(x), statistics)
+    _check_edge_index(edge_index)
+    index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
+    cached = _INDEXES.get(edge_index)
+    if cached is None or cached[0] != index_key:
+        cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
+    index = cached[1]
+    cached = _STATISTICS.get(x)
+    if cached is None or cached[0] != x_stamp:
+        cached = _STATISTICS[x] = (x_stamp, _make_statistics(x))
+    statistics = cached[1]
     edges = edge_index.shape[1]
     weight = _edge_values(data, "edge_weight", edges)
     if weight is not None and weight.dim() != 1:
@@ -120,9 +116,16 @@ def check(data: Any) -> Graph:
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor) or y.dim() != 1 or y.shape[0] != x.shape[0]:
         y = None
-    return Graph(
-        x, edge_index, weight, _edge_values(data, "edge_attr", edges), y, index, statistics
-    )
+    attr = _edge_values(data, "edge_attr", edges)
+    stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
+    return Graph(x, edge_index, weight, attr, y, index, statistics, stamps)
+
+
+def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> None:
+    """Cache what another process has found out about the same graph."""
+    key = (stamp(data.edge_index), data.x.shape[0])
+    _INDEXES[data.edge_index], _OUTWARD[data.edge_index] = (key, index), (key, outgoing)
+    _STATISTICS[data.x] = (stamp(data.x), statistics)
 
 
 def _features(x: Any) -> Tensor:
@@ -141,7 +144,7 @@ def _features(x: Any) -> Tensor:
     return x
 
 
-def _make_index(edge_index: Any, nodes: int) -> Index:
+def _check_edge_index(edge_index: Any) -> None:
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError(
             "data.edge_index must be a dense tensor of shape [2, edges], "
@@ -155,6 +158,9 @@ def _make_index(edge_index: Any, nodes: int) -> Index:
         raise InputError(
             f"data.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
         )
+
+
+def _make_index(edge_index: Tensor, nodes: int) -> Index:
     if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
         raise InputError(
             f"data.edge_index must name nodes from 0 to {nodes - 1}, "
@@ -211,12 +217,12 @@ def mutual(source: Ids, target: Ids, nodes: int) -> bool:
 
 def outward(graph: Graph) -> Index:
     """Out-edges by source, made once per graph: `outward(g).edges_into(v)` are those *from* v."""
-    known = _OUTWARD.get(graph.edge_index)
-    key = (version(graph.edge_index), graph.num_nodes)
-    if known is None or known[0] != key:
-        known = (key, _by_end(graph.edge_index[0], graph.num_nodes))
-        _OUTWARD[graph.edge_index] = known
-    return known[1]
+    checked = graph.stamps[1] if graph.stamps else None
+    key = (checked or stamp(graph.edge_index), graph.num_nodes)
+    cached = _OUTWARD.get(graph.edge_index)
+    if cached is None or cached[0] != key:
+        cached = _OUTWARD[graph.edge_index] = (key, _by_end(graph.edge_index[0], graph.num_nodes))
+    return cached[1]
 
 
 def _make_statistics(x: Tensor) -> Statistics:

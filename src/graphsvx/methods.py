@@ -11,8 +11,7 @@ import torch
 from graphsvx import players as choosing
 from graphsvx import record, reference
 from graphsvx.certificate import Certificate
-from graphsvx.engine.known import forget
-from graphsvx.engine.survey import Survey, promised, survey
+from graphsvx.engine.survey import Survey, surveys
 from graphsvx.errors import BudgetError, InputError, ModelError, UnsupportedError
 from graphsvx.explain.regression import Fit, Regression
 from graphsvx.explain.selective import Lasso
@@ -33,6 +32,7 @@ from graphsvx.playing import (
 from graphsvx.query import Query
 from graphsvx.record import neighbourhood, no_edges
 from graphsvx.reference import Reference
+from graphsvx.replay import holds
 
 __all__ = ["GraphSVX", "Method", "neighbourhood", "no_edges"]
 
@@ -186,35 +186,28 @@ class GraphSVX:
         """Play the games and share the prediction out."""
         sides = self._sides(query)
         self._check_names(query, sides)
-        found, scene, played = self._played(query, sides, seed)
-        outputs, target = query.choose(played[-1].values[1])
-        fits = fit_all(played, self.regression, outputs)
-        met = None
-        if self.tolerance is not None:
-            played, fits, met = play_until_sure(
-                played, fits, mask=self.mask, regression=self.regression, outputs=outputs,
-                tolerance=self.tolerance, most=self.max_samples, seed=seed,
-            )  # fmt: skip
-        return self._explanation(
-            query, found, scene, played=played, fits=fits, outputs=outputs, target=target,
-            seed=seed, met=met,
-        )  # fmt: skip
-
-    def _played(
-        self, query: Query, sides: Sides, seed: int
-    ) -> tuple[Survey, Scene, list[Played]]:  # fmt: skip
-        """The games, played in the fastest way that turns out to be right."""
-        found = promised(query)
-        if found is not None:
+        failure: ModelError | None = None
+        for found in surveys(query, self.hops, seed):
             try:
                 scene, played = self._play(query, found, sides, seed)
-                if found.kept(played[-1].game.witness):
-                    return found, scene, played
-            except ModelError:
-                pass  # if it is not the shortcuts' fault, the careful way says so
-            forget(query.model)
-        found = survey(query, self.hops, seed)
-        return found, *self._play(query, found, sides, seed)
+                outputs, target = query.choose(played[-1].values[1])
+                fits, met = fit_all(played, self.regression, outputs), None
+                if self.tolerance is not None:
+                    played, fits, met = play_until_sure(
+                        played, fits, mask=self.mask, regression=self.regression, outputs=outputs,
+                        tolerance=self.tolerance, most=self.max_samples, seed=seed,
+                    )  # fmt: skip
+            except (
+                ModelError
+            ) as error:  # the model's fault or that of a shortcut: a slower way tells
+                failure = error
+                continue
+            if holds(found, played, seed):
+                return self._explanation(
+                    query, found, scene, played=played, fits=fits, outputs=outputs, target=target,
+                    seed=seed, met=met,
+                )  # fmt: skip
+        raise failure or ModelError("the model gives another output each time it is called")
 
     def _play(
         self, query: Query, found: Survey, sides: Sides, seed: int
@@ -309,7 +302,9 @@ class GraphSVX:
         if here.features:
             # All nodes are off, so nothing can be joined again.
             alone = feature_scene(scene, found)
-            games.append(GraphGame(query, found, alone, Isolate(), "features", rest_on=False))
+            games.append(
+                GraphGame(query, found, alone, Isolate(), "features", False, whole_scene=scene)
+            )
         return [*games, game("nodes")]
 
     @cached_property

@@ -281,12 +281,10 @@ def count_rounds(model: Model, graph: Graph) -> int | None:
     """Rounds of message passing in one call: how many hops away a node can matter.
 
     Counted by running the model once on a graph of one node, which also sees layers that pass
-    messages several times (APPNP, SGC). None where nothing is counted: not a PyG model.
+    messages several times (APPNP, SGC). None where nothing is counted: not a PyG model. A
+    ModelError where that graph is too small for the model.
     """
-    module = model.call
-    if not isinstance(module, nn.Module):
-        return None
-    layers = [layer for layer in module.modules() if isinstance(layer, MessagePassing)]
+    layers = [layer for layer in model.parts if isinstance(layer, MessagePassing)]
     if not layers:
         return None
     rounds = 0
@@ -306,8 +304,6 @@ def count_rounds(model: Model, graph: Graph) -> int | None:
             torch.zeros(1, dtype=torch.long, device=graph.x.device),
             torch.zeros(2, 1, dtype=torch.long, device=graph.x.device),
         )
-    except ModelError:
-        return len(layers)
     finally:
         for hook in hooks:
             hook.remove()

@@ -19,7 +19,7 @@ from torch_geometric.nn import MessagePassing
 from graphsvx.certificate import Certificate, GameReport
 from graphsvx.engine import field as fields
 from graphsvx.engine.states import States
-from graphsvx.engine.survey import Survey, survey
+from graphsvx.engine.survey import Survey, evaluate, survey
 from graphsvx.errors import UnsupportedError
 from graphsvx.explanation import Credit, Explanation, Kind
 from graphsvx.graph import Ids
@@ -118,11 +118,7 @@ def prepare(query: Query, seed: int) -> Stage:
 
 def play(query: Query, found: Survey, states: States) -> Tensor:
     """Scores [states, outputs] of perturbed graphs, in as few calls as the survey allows."""
-    area = found.field
-    hops = np.zeros((len(states), area.size), dtype=np.uint8)
-    if found.local:
-        hops = found.hops(area, states)
-    return query.read(found.evaluate(area, states, hops)).cpu()
+    return query.read(evaluate(query, found, states)).cpu()
 
 
 # --- habits ---------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 Depth, kinds of layers, whether batches give what single calls give, and the prediction of every
 node on the whole graph depend on the model and the graph, not on the question. They are kept
-with a fingerprint of both. What a fingerprint cannot see (weights changed behind torch's back)
-does no harm: each explanation compares its own full coalition with the kept prediction, and
-where they differ everything is found out again.
+with a fingerprint of both. Weights that were changed behind torch's back do no harm: each
+explanation compares its own full coalition with the kept prediction, and where they differ
+everything is found out again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
 
 from graphsvx.engine.prints import Print
-from graphsvx.graph import Graph, Ids, outward, version
+from graphsvx.engine.structure import Structure
+from graphsvx.errors import ModelError
+from graphsvx.graph import Graph, Ids, outward
 from graphsvx.model import Model, count_rounds
 
 # Graphs with more numbers than this are not run through the model as a whole.
@@ -46,6 +49,10 @@ class Known:
     """The model's `Anatomy`, once somebody has asked."""
     mutual: bool = False
     """Whether each edge of the graph has its reverse; False: not known of large graphs."""
+    structure: Structure | None = None
+    """What one call showed of the model's structure; None: not read yet."""
+    explained: int = 0
+    """Explanations so far: replays become rarer with their number."""
 
 
 _KNOWN: weakref.WeakKeyDictionary[nn.Module, tuple[Print, list[Known]]]
@@ -56,7 +63,9 @@ def known(model: Model, graph: Graph) -> Known:
     """The notes on a model and a graph; new ones if either has changed."""
     module = model.call
     if not isinstance(module, nn.Module):
-        return Known((), None)
+        return Known((), None, model.takes, structure=Structure(False, "it is no module"))
+    if not graph.stamps:  # a part of the user's graph: nothing is kept of it
+        return _first_notes(model, graph)
     seen, notes = _KNOWN.get(module, (None, []))
     if seen is None or not seen.holds(model.parts):
         # Notes on what the model was before are of no more use.
@@ -65,9 +74,18 @@ def known(model: Model, graph: Graph) -> Known:
     for one in notes:
         if one.takes == model.takes and _same(one.graph, graph):
             return one
-    found = Known(_graph_print(graph), count_rounds(model, graph), model.takes)
+    found = _first_notes(model, graph)
     notes[:] = [found, *notes][:_KEPT]
     return found
+
+
+def _first_notes(model: Model, graph: Graph) -> Known:
+    try:
+        return Known(_graph_print(graph), count_rounds(model, graph), model.takes)
+    except ModelError:
+        guess = sum(isinstance(part, MessagePassing) for part in model.parts)
+        unknown = Structure(False, "its rounds of message passing could not be counted")
+        return Known(_graph_print(graph), guess, model.takes, structure=unknown)
 
 
 def forget(model: Model) -> None:
@@ -81,17 +99,16 @@ def _tensors(graph: Graph) -> tuple[Tensor | None, ...]:
 
 
 def _graph_print(graph: Graph) -> tuple[Any, ...]:
-    return tuple(p if p is None else (weakref.ref(p), version(p)) for p in _tensors(graph))
+    tensors = (None if part is None else weakref.ref(part) for part in _tensors(graph))
+    return (graph.stamps, *tensors)
 
 
 def _same(kept: tuple[Any, ...], graph: Graph) -> bool:
-    for was, now in zip(kept, _tensors(graph), strict=True):
-        if was is None or now is None:
-            if was is not now:
-                return False
-        elif was[0]() is not now or was[1] != version(now):
-            return False
-    return True
+    stamps, *tensors = kept
+    return stamps == graph.stamps and all(
+        (None if was is None else was()) is now
+        for was, now in zip(tensors, _tensors(graph), strict=True)
+    )
 
 
 def is_small(graph: Graph) -> bool:

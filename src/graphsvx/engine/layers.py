@@ -296,6 +296,7 @@ _QUICK: dict[type, tuple[Quick, Any]] = {
     )
 }  # fmt: skip
 _OWN = {"forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update"}
+_METHODS = (*sorted(_OWN), "message_and_aggregate", "explain_message")
 _HOOKS = tuple(
     f"_{part}_forward_{kind}"
     for part in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -303,13 +304,22 @@ _HOOKS = tuple(
 )
 
 
+def is_unchanged(layer: nn.Module) -> bool:
+    """Whether a layer runs the code of its class, which is PyG's, without hooks."""
+    own, kind = layer.__dict__, type(layer)
+    if not _OWN.isdisjoint(own) or any(map(own.get, _HOOKS)) or own.get("_explain"):
+        return False
+    return all(
+        getattr(getattr(kind, name, None), "__module__", kind.__module__).startswith("torch_geom")
+        for name in _METHODS
+    )
+
+
 def quick(layer: nn.Module) -> Quick | None:
     """How to compute this layer fast; None: it is not, or no longer, one of the known ones."""
     known = _QUICK.get(type(layer))
     own = layer.__dict__
-    if known is None or type(layer).forward is not known[1] or not _OWN.isdisjoint(own):
-        return None
-    if any(map(own.get, _HOOKS)) or own.get("_explain"):
+    if known is None or type(layer).forward is not known[1] or not is_unchanged(layer):
         return None
     plainly = own["flow"] == "source_to_target" and own["node_dim"] in (-2, 0)
     adds = type(layer.aggr_module) in (SumAggregation, MeanAggregation)

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphsvx.graph import version
+from graphsvx.engine.code import ClassCode
 
 _PLAIN = {int, float, bool, str, type(None)}
 _EMPTY = {dict, OrderedDict, list, tuple, set}
@@ -33,7 +33,6 @@ class _Look:
     """What one module was."""
 
     kind: type
-    code: Any
     size: int
     """Attributes that it had."""
     names: Callable[[dict[str, Any]], Any]
@@ -57,15 +56,12 @@ class _Look:
                 look = _way(name, value)
                 others.append((name, look, look(value)))
         names = itemgetter(*plain) if plain else _nothing
-        kind = type(one)
-        return _Look(kind, _code(kind), len(one.__dict__), names, names(plain), tuple(others))
+        return _Look(type(one), len(one.__dict__), names, names(plain), tuple(others))
 
     def same(self, one: nn.Module) -> bool:
         """Whether it still is."""
         own = one.__dict__
-        if type(one) is not self.kind or _code(self.kind) is not self.code:
-            return False
-        if len(own) != self.size or self.names(own) != self.values:
+        if type(one) is not self.kind or len(own) != self.size or self.names(own) != self.values:
             return False
         for name, look, seen in self.others:  # noqa: SIM110  (`all` takes twice as long)
             if look(own[name]) != seen:
@@ -79,17 +75,23 @@ class Print:
 
     looks: list[_Look]
     ids: list[int]
+    code: list[ClassCode]
+    """Of the classes of its modules, each once."""
 
     @staticmethod
     def of(found: list[nn.Module]) -> Print:
         """What a model is now, given all of its modules."""
-        return Print([_Look.at(one) for one in found], [*map(id, found)])
+        kinds = dict.fromkeys(map(type, found))
+        code = [ClassCode.of(kind) for kind in kinds]
+        return Print([_Look.at(one) for one in found], [*map(id, found)], code)
 
     def holds(self, found: list[nn.Module]) -> bool:
         """Whether the model is still the same."""
         if self.ids != [*map(id, found)]:
             return False
         try:
+            if not all(code.unchanged() for code in self.code):
+                return False
             return all(look.same(one) for look, one in zip(self.looks, found, strict=True))
         except (KeyError, TypeError, ValueError, RuntimeError):
             return False  # an attribute is gone, or of another kind
@@ -97,11 +99,6 @@ class Print:
 
 def _nothing(own: dict[str, Any]) -> None:  # noqa: ARG001  (a getter's argument)
     return None
-
-
-def _code(kind: type) -> Any:
-    """Scripted modules have none of their class."""
-    return getattr(kind, "forward", None)
 
 
 def _way(name: str, value: Any) -> Callable[[Any], Any]:
@@ -135,18 +132,20 @@ def _weights(held: Any) -> list[Any]:
         return _contents(held)
 
 
-def _contents(held: Any) -> list[Any]:
+def _contents(held: Any, depth: int = 4) -> list[Any]:
     if isinstance(held, dict):
-        return [*map(_item, held), *map(_item, held.values())]
-    return [*map(_item, held)]
+        held = [*held, *held.values()]
+    return [_item(value, depth) for value in held]
 
 
-def _item(value: Any) -> Any:
+def _item(value: Any, depth: int = 4) -> Any:
     if type(value) in _PLAIN:
         return value
+    if depth and type(value) in (dict, list, tuple):
+        return _contents(value, depth - 1)
     if not isinstance(value, Tensor):
         return id(value)
     try:
-        return id(value), version(value), value.data_ptr()
+        return id(value), None if value.is_inference() else value._version, value.data_ptr()
     except (RuntimeError, ValueError):  # lazily made, or without storage
         return id(value)

@@ -13,7 +13,7 @@ from graphsvx.engine.field import Field, fresh, tensor
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.rows import SharedRows
 from graphsvx.engine.states import States
-from graphsvx.graph import Graph, Ids, outward
+from graphsvx.graph import Graph, Ids, Index, outward
 from graphsvx.model import Model
 
 
@@ -52,18 +52,16 @@ def wider_stage(graph: Graph, field: Field, rng: np.random.Generator, most: int 
     ring = field.ids[field.size :]
     if len(ring) > most // 2:
         ring = rng.choice(ring, most // 2, replace=False)
-    new = np.concatenate([ring, strangers])
-    # A hub would bring its whole neighbourhood along; the others tell as much.
-    new = new[graph.index.start[new + 1] - graph.index.start[new] <= 16]
     near = np.sort(field.ids[: field.size])
-    new = fresh(new, near)
+    new = fresh(np.concatenate([ring, strangers]), near)
     # Nodes that the field sends to: a model that turns edges round would hear them.
     sent = _some_out_edges(graph, field, rng, most)
     ends = graph.edge_index.cpu().numpy()
     known = np.sort(np.concatenate([near, new]))
     sent = sent[~_among(ends[1][sent], known)]
     # The field knows its own edges; only the others have ends to be looked up.
-    edges = np.concatenate([graph.index.edges_into(new), sent])
+    # A hub would bring its whole neighbourhood along: some of its edges tell as much.
+    edges = np.concatenate([_some_edges(graph.index, new, 16), sent])
     source, target = ends[0][edges], ends[1][edges]
     order = field.ids.argsort()
     ordered = field.ids[order]
@@ -99,11 +97,15 @@ def _some_out_edges(
     if len(others) > most:
         others = rng.choice(others, most, replace=False)
     nodes = np.concatenate([centres, others])
-    out = outward(graph)
-    first = out.start[nodes]
-    count = np.minimum(out.start[nodes + 1] - first, each)
+    return _some_edges(outward(graph), nodes, each)
+
+
+def _some_edges(index: Index, nodes: Ids, each: int) -> Ids:
+    """The first `each` edges of every node."""
+    first = index.start[nodes]
+    count = np.minimum(index.start[nodes + 1] - first, each)
     steps = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-    return out.order[np.repeat(first, count) + steps].astype(np.int64)
+    return index.order[np.repeat(first, count) + steps].astype(np.int64)
 
 
 def around_stage(graph: Graph, field: Field, area: Field) -> Stage:

@@ -1,16 +1,17 @@
-"""Before the first batch: which shortcuts hold for this model on this graph?
+"""Which shortcuts hold for this model on this graph, and whether they held.
 
 The fast way plays many replicas of the receptive field in one call. It is wrong for models that
 look further than counted, that mix the nodes of a batch (batch statistics, pooling, virtual
-nodes) or that are random. So it is compared with the slow way, one plain call a state on a wider
-part of the graph, on the full graph and on a random coalition; where they differ, the next
-slower way is tried, and the certificate says so.
+nodes) or that are random. So each way is checked twice: before the first batch against plain
+calls on a wider part of the graph, and after the games by replaying coalitions that were played
+(`graphsvx.replay`). Where a check fails, the next slower way is taken, and the certificate says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,9 +46,11 @@ from torch_geometric.nn import (
 from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
-from graphsvx.engine.known import Known, ball, is_small, known
-from graphsvx.engine.layers import Anatomy
+from graphsvx.engine.known import Known, ball, forget, is_small, known
+from graphsvx.engine.layers import Anatomy, is_unchanged
+from graphsvx.engine.lazy import plain
 from graphsvx.engine.replicas import Replicas, Way
+from graphsvx.engine.rounding import close, tolerances
 from graphsvx.engine.stages import (
     Stage,
     around_stage,
@@ -57,6 +60,7 @@ from graphsvx.engine.stages import (
     wider_stage,
 )
 from graphsvx.engine.states import Bools, Hops, States, distances
+from graphsvx.engine.structure import aggregates_locally, read_structure
 from graphsvx.errors import ModelError
 from graphsvx.model import count_rounds
 from graphsvx.query import Query
@@ -73,13 +77,17 @@ _KNOWN_LAYERS = _PLAIN_LAYERS | {
     NNConv, PNAConv, ResGatedGraphConv, SGConv, SSGConv, TAGConv,
 }  # fmt: skip
 
-
 _CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
+# Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
+# on a graph; of others always, as many as take about as long as this many numbers.
+_REPLAYS_KNOWN = 2
+_REPLAYS_UNKNOWN = (4, 64)
+_REPLAYED_NUMBERS = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """The field of a query and the fastest way of playing on it that was found to be right."""
+    """The field of a query and a way of playing on it that has passed the checks so far."""
 
     field: Field
     depth: int | None
@@ -94,12 +102,18 @@ class Survey:
     promise: Tensor | None = None
     """What the unperturbed graph must give, [centres, outputs], to be compared when it has been
     played (`kept`); None: the checks are done."""
+    outputs: Tensor | None = None
+    """Outputs of many nodes, [nodes, outputs]: how large and how different they are."""
+    replays: int = 0
+    """Coalitions of each game that have to be replayed by plain calls."""
 
     def kept(self, full: Tensor | None) -> bool:
         """Whether the full coalition gave what was promised."""
         if self.promise is None:
             return True
-        return full is not None and full.shape == self.promise.shape and close(full, self.promise)
+        if full is None or full.shape != self.promise.shape:
+            return False
+        return close(full, self.promise, self.outputs)
 
     def hops(self, area: Field, states: States) -> Hops:
         """How far away each node is in each perturbed graph; FAR: it cannot matter."""
@@ -108,19 +122,72 @@ class Survey:
         return distances(states, area, self.reach)
 
 
+def surveys(query: Query, hops: int | None, seed: int) -> Iterator[Survey]:
+    """Ways of playing, the fastest first; the next one is asked for where one failed."""
+    first = promised(query)
+    if first is not None:
+        yield first
+        forget(query.model)
+    yield from _careful(query, hops, seed)
+
+
+def evaluate(query: Query, found: Survey, states: States) -> Tensor:
+    """Raw outputs of perturbed graphs over the survey's field, some of them replayed.
+
+    Where a replayed one differs, all are played by plain calls on the whole graph.
+    """
+    area = found.field
+    out = found.evaluate(area, states, found.hops(area, states))
+    if not found.replays:
+        return out
+    chosen = np.unique(np.linspace(0, len(states) - 1, found.replays + 1).astype(np.int64))
+    stage = reference_stage(query, area, np.random.default_rng(0))
+    whole = query.kind == "graph"
+    some = states.take(chosen)
+    alone = one_by_one(query.model, query.graph, area, stage, some, whole)
+    if matches(query, area, stage, some, alone, out[fields.tensor(chosen, out.device)], out):
+        return out
+    return one_by_one(query.model, query.graph, area, whole_stage(query.graph, area), states, whole)
+
+
 def survey(query: Query, hops: int | None, seed: int) -> Survey:
-    """Find the field and check the shortcuts, slower ones where faster ones fail.
+    """The fastest way that passes the checks before playing.
 
     `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
     """
+    return next(_careful(query, hops, seed))
+
+
+def _careful(query: Query, hops: int | None, seed: int) -> Iterator[Survey]:
+    """Ways that pass checks of their own, ending with one plain call a coalition."""
+    notes = known(query.model, query.graph)
+    if _other_depth(query, notes):  # what is kept is of what the model was before
+        forget(query.model)
+        notes = known(query.model, query.graph)
+    replays = _replays(query, notes)
     if query.kind == "graph":
-        return _survey_whole(query, seed)
-    # Counted again: what is kept may be of what the model was before.
-    depth = count_rounds(query.model, query.graph)
-    if depth is not None and not _counts_in_edges_only(query.model.call):
-        return _survey_around(query, depth, seed)
-    if depth is None:
-        depth = hops
+        yield from _ways_of_graph(query, seed, replays)
+        return
+    depth = notes.depth
+    in_edges_only = depth is None or _counts_in_edges_only(query.model.call)
+    if in_edges_only:
+        depth = hops if depth is None else depth
+        yield from _ways_of_field(query, depth, seed, replays)
+    if depth is not None:
+        yield from _ways_around(query, depth, seed, replays)
+    yield _plain_calls(query)
+
+
+def _other_depth(query: Query, notes: Known) -> bool:
+    try:
+        return count_rounds(query.model, query.graph) != notes.depth
+    except ModelError:
+        return False
+
+
+def _ways_of_field(
+    query: Query, depth: int | None, seed: int, replays: int
+) -> Iterator[Survey]:  # fmt: skip
     copied = "feature rows copied, sharing them changed the output"
     far = f"all nodes that can reach the explained one, {depth} hops are not enough"
     ways: list[tuple[Way, str | None]] = [(Way(None), None), (Way(None, shared=False), copied)]
@@ -129,17 +196,14 @@ def survey(query: Query, hops: int | None, seed: int) -> Survey:
                 (Way(None), far)]  # fmt: skip
     for tried, (way, reason) in enumerate(ways):
         area = fields.cut(query.graph, query.centres, None if way.reach is None else depth)
-        fast = _replicas(query, way, Anatomy.of(query.model.parts))
         rng = np.random.default_rng(seed)
-        stage = wider_stage(query.graph, area, rng)
+        stage = reference_stage(query, area, rng)
         if _agree(query, area, way, stage, rng):
+            fast = _replicas(query, way, Anatomy.of(query.model.parts))
             deep = None if way.reach is None else depth
-            return Survey(area, deep, way.reach, fast, _CHECKS, reason)
-        if not tried:
+            yield Survey(area, deep, way.reach, fast, _CHECKS, reason, replays=replays)
+        elif not tried:
             _must_be_deterministic(query, area, stage)
-    if depth is None:
-        return _survey_slow(query, fields.around(query.graph, query.centres, None))
-    return _survey_around(query, depth, seed)
 
 
 def _ways(model: Callable[..., object], depth: int) -> list[tuple[Way, str | None]]:
@@ -149,12 +213,49 @@ def _ways(model: Callable[..., object], depth: int) -> list[tuple[Way, str | Non
     return [(Way(depth + 1, depth, lean=True), None), (Way(depth + 1, depth), None)]
 
 
+def reference_stage(query: Query, area: Field, rng: np.random.Generator) -> Stage:
+    """Where plain calls are made: the whole graph, or a wider part of it.
+
+    The latter for large graphs, if the model's structure is known: others may read any node.
+    """
+    structure = known(query.model, query.graph).structure
+    if is_small(query.graph) or structure is None or not structure.known:
+        return whole_stage(query.graph, area)
+    return wider_stage(query.graph, area, rng)
+
+
+def _replays(query: Query, notes: Known) -> int:
+    """How many coalitions of each game must be replayed."""
+    if notes.structure is None:
+        try:
+            small = graphs.part(query.graph, ball(query.graph, np.random.default_rng(0)))
+            notes.structure = read_structure(query.model, small, _is_known_layer)
+        except ModelError:  # too small a graph for the model
+            return _REPLAYS_UNKNOWN[1]
+    notes.explained += 1
+    if notes.structure.known:
+        now = notes.explained
+        return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
+    graph = query.graph
+    numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
+    return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
+
+
+def _is_known_layer(layer: Any) -> bool:
+    return (
+        type(layer) in _KNOWN_LAYERS
+        and layer.flow == "source_to_target"
+        and is_unchanged(layer)
+        and aggregates_locally(layer.aggr_module)
+    )
+
+
 def promised(query: Query) -> Survey | None:
     """The fastest way without a model call of its own, to be checked by what it gives.
 
-    For models that have shown, on samples of this graph, that a batch with all shortcuts gives
-    what single calls give. That and the prediction on the whole graph are found out once. None:
-    look more carefully (`survey`).
+    For models of known structure that have shown, on samples of this graph, that a batch with all
+    shortcuts gives what single calls give. That and the prediction on the whole graph are found
+    out once. None: look more carefully.
     """
     if query.kind == "graph" or query.model.scores_pairs:
         return None
@@ -163,6 +264,10 @@ def promised(query: Query) -> Survey | None:
     if notes.along is None:
         notes.along = _counts_in_edges_only(query.model.call)
     if depth is None or not notes.along:
+        return None
+    replays = _replays(query, notes)
+    if notes.structure is None or not notes.structure.known:
+        notes.explained -= 1  # counted by the careful way
         return None
     if not notes.looked:
         _find_out(query, notes, depth)
@@ -181,7 +286,10 @@ def promised(query: Query) -> Survey | None:
         promise = one_by_one(query.model, query.graph, area, stage, full, False)[0]
     notes.anatomy = notes.anatomy or Anatomy.of(query.model.parts)
     fast = _replicas(query, way, notes.anatomy)
-    return Survey(area, depth, way.reach, fast, _CHECKS, promise=promise)
+    return Survey(
+        area, depth, way.reach, fast, _CHECKS, promise=promise, outputs=notes.whole,
+        replays=replays,
+    )  # fmt: skip
 
 
 def _find_out(query: Query, notes: Known, depth: int) -> None:
@@ -221,7 +329,7 @@ def _counts_in_edges_only(model: Callable[..., object]) -> bool:
     )
 
 
-def _survey_around(query: Query, depth: int, seed: int) -> Survey:
+def _ways_around(query: Query, depth: int, seed: int, replays: int) -> Iterator[Survey]:
     """Coalitions on all that is near, whichever way its edges point, with nothing left out.
 
     Right for every model with `depth` rounds of message passing, known or not. In batches of
@@ -234,29 +342,30 @@ def _survey_around(query: Query, depth: int, seed: int) -> Survey:
     )
     states = _probes(query, area, np.random.default_rng(seed))
     _must_be_deterministic(query, area, near)
-    outputs = [
+    alone, *others = (
         one_by_one(query.model, graph, area, stage, states, False)
-        for stage in (near, far, whole_stage(graph, area))[: 3 if graph.num_nodes <= 4096 else 2]
-    ]
-    if not all(close(outputs[0], other) for other in outputs[1:]):
-        return _survey_slow(query, area)
+        for stage in (near, far, whole_stage(graph, area))
+    )
+    if not all(matches(query, area, near, states, alone, other) for other in others):
+        return
 
-    batched = _copies_agree(query, area, near, states, outputs[0])
+    def in_copies(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
+        return copies(query.model, graph, area, near, states, query.memory)
 
-    def evaluate(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
-        if batched:
-            return copies(query.model, graph, area, near, states, query.memory)
+    def one_at_a_time(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
         return one_by_one(query.model, graph, area, near, states, False)
 
-    how = "whole copies of" if batched else "one call a coalition on"
-    reason = (
-        f"{how} the neighbourhood: the model has layers that are not known to pass messages "
+    why = (
+        "the neighbourhood: the model has layers that are not known to pass messages "
         "along the edges only"
     )
-    checks: tuple[str, ...] = ("neighbourhood = wider graph", "deterministic")
-    if batched:
-        checks = ("neighbourhood = wider graph", "batch = single calls", "deterministic")
-    return Survey(area, depth, None, evaluate, checks, reason, local=False)
+    checks = ("neighbourhood = wider graph", "deterministic")
+    if _copies_agree(query, area, near, states, alone):
+        batched = (checks[0], "batch = single calls", checks[1])
+        yield Survey(area, depth, None, in_copies, batched, f"whole copies of {why}", local=False,
+                     replays=replays)  # fmt: skip
+    yield Survey(area, depth, None, one_at_a_time, checks, f"one call a coalition on {why}",
+                 local=False, replays=replays)  # fmt: skip
 
 
 def _copies_agree(
@@ -267,7 +376,7 @@ def _copies_agree(
         batch = copies(query.model, query.graph, area, stage, states, 1 << 29)
     except ModelError:
         return False
-    return batch.shape == alone.shape and close(batch, alone)
+    return matches(query, area, stage, states, alone, batch)
 
 
 def _hears_only_ends(model: Callable[..., object]) -> bool:
@@ -285,31 +394,33 @@ def _replicas(query: Query, way: Way, anatomy: Anatomy) -> Evaluate:
     return evaluate
 
 
-def _survey_slow(query: Query, area: Field) -> Survey:
+def _plain_calls(query: Query) -> Survey:
+    """One plain call a coalition on the whole graph: right for every model."""
     whole = query.kind == "graph"
+    area = fields.whole(query.graph) if whole else fields.around(query.graph, query.centres, None)
     stage = whole_stage(query.graph, area)
 
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:  # noqa: ARG001  (all matter)
         here = replace(stage, position=area.ids[: area.size])
         return one_by_one(query.model, query.graph, area, here, states, whole)
 
+    _must_be_deterministic(query, area, stage)
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
     return Survey(area, None, None, evaluate, ("deterministic",), reason, local=False)
 
 
-def _survey_whole(query: Query, seed: int) -> Survey:
+def _ways_of_graph(query: Query, seed: int, replays: int) -> Iterator[Survey]:
     area = fields.whole(query.graph)
     rng = np.random.default_rng(seed)
     stage = whole_stage(query.graph, area)
-    for shared in (True, False):
-        way = Way(None, shared=shared, whole=True)
-        fast = _replicas(query, way, Anatomy.of(query.model.parts))
+    checks = ("batch = single calls", "deterministic")
+    copied = "feature rows copied, sharing them changed the output"
+    for way, reason in ((Way(None, whole=True), None),
+                        (Way(None, shared=False, whole=True), copied)):  # fmt: skip
         if _agree(query, area, way, stage, rng):
-            reason = None if shared else "feature rows copied, sharing them changed the output"
-            checks = ("batch = single calls", "deterministic")
-            return Survey(area, None, None, fast, checks, reason, local=False)
-        _must_be_deterministic(query, area, stage)
-    return _survey_slow(query, area)
+            fast = _replicas(query, way, Anatomy.of(query.model.parts))
+            yield Survey(area, None, None, fast, checks, reason, local=False, replays=replays)
+    yield _plain_calls(query)
 
 
 def _probes(query: Query, area: Field, rng: np.random.Generator) -> States:
@@ -356,22 +467,35 @@ def _agree(
     except ModelError:
         # It went through alone: what fails is the batch (a fixed number of nodes, say).
         return False
-    return quick.shape == slow.shape and close(quick, slow)
+    return matches(query, area, stage, states, slow, quick)
 
 
-def close(a: Tensor, b: Tensor) -> bool:
-    """Equal up to the rounding of matrix products at other sizes."""
-    if not b.is_floating_point():
-        a, b = a.double(), b.double()
-    tolerance = 1e-10 if a.dtype == torch.float64 else 1e-5
-    if b.numel():
-        scale = max(1.0, float(torch.linalg.vector_norm(b, torch.inf)))
-        if scale < torch.inf and float(torch.dist(a, b, torch.inf)) <= tolerance * scale:
-            return True
-    # Where something is not finite, it must be so in both.
-    finite = b[b.isfinite()]
-    scale = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
-    return bool(torch.isclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True).all())
+def matches(
+    query: Query, area: Field, stage: Stage, states: States, alone: Tensor, other: Tensor,
+    like: Tensor | None = None,
+) -> bool:  # fmt: skip
+    """Whether outputs are what plain calls on a stage gave, but for rounding.
+
+    Where an output is small because large terms cancel, its size does not tell what rounding can
+    change: then features are changed by their last bit to see it.
+    """
+    if other.shape != alone.shape:
+        return False
+    if close(other, alone, like):
+        return True
+    draws = np.random.default_rng(0)
+
+    def nudged(x: Tensor) -> Tensor:
+        signs = torch.from_numpy(draws.choice([-1.0, 1.0], size=x.shape)).to(x)
+        return x * (1 + torch.finfo(x.dtype).eps * signs)
+
+    changed = one_by_one(
+        query.model, query.graph, area, replace(stage, x=nudged(stage.x)),
+        replace(states, table=nudged(plain(states.table))), query.kind == "graph",
+    )  # fmt: skip
+    noise = 16 * (changed.double() - alone.double()).abs().flatten(0, -2).amax(0)
+    most = tolerances(alone.double().flatten()[:, None].to(alone.dtype)).max()
+    return close(other, alone, like, noise.nan_to_num().clamp(max=float(most)))
 
 
 def _must_be_deterministic(query: Query, area: Field, stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -39,6 +39,11 @@ class Scene:
         return self.graph.x.index_select(0, tensor(own, self.graph.x.device))
 
 
+FeatureRows = Literal["own", "by_mask", "any"]
+"""Nodes keep their features, but for the features that play ("own"); a replaced row depends on its
+node and the mask of features alone ("by_mask"); or it may be anything ("any")."""
+
+
 class Generator(Protocol):
     """Turns masks over features [rows, B] and nodes [rows, D] into perturbed graphs.
 
@@ -48,6 +53,11 @@ class Generator(Protocol):
     @property
     def severs(self) -> bool:
         """True if a switched-off node cuts off all that reach the explained node through it."""
+        ...
+
+    @property
+    def feature_rows(self) -> FeatureRows:
+        """What is known of the feature rows of perturbed graphs; coalitions are compared by it."""
         ...
 
     def prepare(self, scene: Scene, rng: torch.Generator) -> Generator:

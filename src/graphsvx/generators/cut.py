@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from graphsvx.engine.states import Bools, States
-from graphsvx.generators.base import Scene
+from graphsvx.generators.base import FeatureRows, Scene
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class CutEdges:
     """A' loses the switched-off edges; every node keeps its features and its other edges."""
 
     severs = False
+    feature_rows: ClassVar[FeatureRows] = "own"
 
     def prepare(self, scene: Scene, rng: torch.Generator) -> CutEdges:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from graphsvx.engine.field import Field
 from graphsvx.engine.states import Bools, States, reachable
-from graphsvx.generators.base import Scene
+from graphsvx.generators.base import FeatureRows, Scene
 from graphsvx.generators.isolate import Isolate
 from graphsvx.graph import Ids
 
@@ -40,6 +41,7 @@ class Indirect:
 
     inner: InnerFeatures = "mean"
     severs = False
+    feature_rows: ClassVar[FeatureRows] = "by_mask"
     paths: _Paths | None = field(default=None, compare=False, repr=False)
 
     def prepare(self, scene: Scene, rng: torch.Generator) -> Indirect:
@@ -72,6 +74,10 @@ def draw_paths(area: Field, rng: torch.Generator) -> _Paths:
     source, target = area.source[area.inner], area.target[area.inner]
     hops = area.hops
     down = hops[source] == hops[target] + 1
+    if len(np.unique(source[down])) < np.count_nonzero(hops):
+        # A field that was walked both ways: its distances are not those along the edges.
+        hops = _directed_distances(area)
+        down = hops[source] == hops[target] + 1
     source, target = source[down], target[down]
     pairs = np.unique(np.stack([source, target], 1), axis=0)
     # How many shortest paths start at each node: hop by hop outwards.
@@ -87,6 +93,15 @@ def draw_paths(area: Field, rng: torch.Generator) -> _Paths:
             ways[node] = weights[-1]
             following[node] = options[np.searchsorted(weights, draws[node] * weights[-1], "right")]
     return _Paths(*_paths_as_matrices(area, following))
+
+
+def _directed_distances(area: Field) -> Ids:
+    """Hops along the edges from each node to a centre; -2 where there is no way."""
+    source, target = area.source[area.inner], area.target[area.inner]
+    against = sparse.csr_matrix((np.ones(len(source)), (target, source)), (area.size, area.size))
+    centres = np.arange(area.centres)
+    hops = csgraph.dijkstra(against, indices=centres, unweighted=True, min_only=True)
+    return np.where(np.isfinite(hops), hops, -2).astype(np.int64)
 
 
 def _paths_as_matrices(area: Field, following: Ids) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:

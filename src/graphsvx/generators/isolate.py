@@ -11,7 +11,7 @@ from graphsvx.engine.field import tensor
 from graphsvx.engine.numbers import Numbers
 from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.states import Bools, States
-from graphsvx.generators.base import Scene
+from graphsvx.generators.base import FeatureRows, Scene
 
 # Rows with fewer columns are as quickly written out as kept in mind.
 _WIDE = 128
@@ -28,6 +28,11 @@ class Isolate:
 
     erase: bool = False
     severs = True
+
+    @property
+    def feature_rows(self) -> FeatureRows:
+        """With `erase`, switched-off nodes have the reference's features."""
+        return "by_mask" if self.erase else "own"
 
     def prepare(self, scene: Scene, rng: torch.Generator) -> Isolate:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""

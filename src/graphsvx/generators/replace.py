@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch_geometric.explain.algorithm.utils import set_masks
 
 from graphsvx.engine.states import Bools, States
 from graphsvx.errors import InputError
-from graphsvx.generators.base import Scene
+from graphsvx.generators.base import FeatureRows, Scene
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class ReplaceRows:
 
     by: Literal["mean", "zero"] = "mean"
     severs = False
+    feature_rows: ClassVar[FeatureRows] = "by_mask"
 
     def __post_init__(self) -> None:
         if self.by not in ("mean", "zero"):

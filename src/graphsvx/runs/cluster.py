@@ -149,12 +149,7 @@ def _unpacked(packed: _Packed) -> Job:
         ]
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(one) for one in packed.statistics)
-            one = several[0]
-            # What `graphs.check` would find out again in every process, and keep here.
-            state = graphs.version(one.edge_index), one.x.shape[0]
-            graphs._INDEXES[one.edge_index] = state, packed.index[0]
-            graphs._OUTWARD[one.edge_index] = state, packed.index[1]
-            graphs._STATISTICS[one.x] = graphs.version(one.x), graphs.Statistics(mean, std)
+            graphs.adopt(several[0], *packed.index, graphs.Statistics(mean, std))
     return replace(packed.job, data=several if packed.job.kind == "graph" else several[0])
 
 

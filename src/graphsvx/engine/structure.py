@@ -1,0 +1,320 @@
+"""Whether a model is message passing with row-wise operations in between, seen in one call.
+
+The engine's shortcuts (a cut-out field, many perturbed graphs in one batch) are right for every
+model whose forward pass consists of layers that read the edges into a node only and of operations
+that treat each node by itself. `read_structure` calls the model once under a `TorchFunctionMode`
+and looks at each operation on what comes from the graph. Anything else (a maximum over all nodes,
+degrees counted by hand, a branch on the number of edges) makes the structure *unknown*: then the
+evaluator has to prove itself on many replayed coalitions (`engine/replay.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric.nn import aggr
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.pool import glob
+
+from graphsvx.engine.rounding import close
+from graphsvx.engine.rowwise import is_row_wise, leaves, tensors
+from graphsvx.errors import ModelError
+from graphsvx.graph import Graph
+from graphsvx.model import Model
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What one call of a model showed."""
+
+    known: bool
+    reason: str = ""
+    """Why it is not known."""
+
+
+# Aggregations over the messages of one node (or the nodes of one graph) alone. Others pad to the
+# longest sequence of the batch (LSTM, GRU, sort).
+LOCAL_AGGREGATIONS = frozenset({
+    aggr.SumAggregation, aggr.MeanAggregation, aggr.MaxAggregation, aggr.MinAggregation,
+    aggr.MulAggregation, aggr.VarAggregation, aggr.StdAggregation, aggr.SoftmaxAggregation,
+    aggr.PowerMeanAggregation, aggr.MedianAggregation, aggr.QuantileAggregation,
+})  # fmt: skip
+
+
+def aggregates_locally(module: nn.Module) -> bool:
+    """Whether an aggregation reads one set of messages at a time."""
+    if type(module) is aggr.MultiAggregation:
+        return module.mode in ("cat", "sum", "mean", "max", "min", "std", "var") and all(
+            map(aggregates_locally, module.aggrs)
+        )
+    if type(module) is aggr.DegreeScalerAggregation:
+        return aggregates_locally(module.aggr)
+    return type(module) in LOCAL_AGGREGATIONS
+
+
+class _UnknownError(Exception):
+    """Something that is not known to be row-wise happened to a traced tensor."""
+
+
+class _Count(int):
+    """The number of nodes or edges: it may be passed on as a shape, and nothing else."""
+
+    def _compute(self, *_: Any) -> Any:
+        raise _UnknownError("the model computes with the number of nodes or edges")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _compute
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
+    __pow__ = __rpow__ = __neg__ = __float__ = __bool__ = __int__ = __str__ = _compute
+    __repr__ = __format__ = _compute
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compute
+    __hash__ = int.__hash__
+
+
+_GETTERS = {
+    getattr(Tensor, name).__get__
+    for name in (
+        "shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_quantized",
+        "requires_grad", "is_leaf", "grad_fn", "grad", "is_nested", "is_mkldnn", "is_meta",
+    )
+}  # fmt: skip
+_SHAPE = Tensor.shape.__get__  # type: ignore[attr-defined]  # a descriptor
+_ABOUT = {"dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device",
+          "is_contiguous", "is_inference"}  # fmt: skip
+
+
+class _Trace(TorchFunctionMode):
+    """Follows what is computed from the graph row by row; raises where rows are mixed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._traced: dict[int, tuple[Tensor, str]] = {}
+        """Tensors by id, which keeps them alive, and what their rows are."""
+
+    def tag(self, value: Any, kind: str) -> Any:
+        """The rows of all tensors in `value` are of a kind: nodes, edges, graphs, pairs."""
+        for tensor in tensors(value):
+            self._traced[id(tensor)] = (tensor, kind)
+        return value
+
+    def kind(self, value: Any) -> str | None:
+        """What the rows of a tensor are; None: it does not come from the graph."""
+        return self._traced.get(id(value), (None, None))[1]
+
+    def comes_from_graph(self, value: Any) -> bool:
+        """Whether a tensor was computed from the graph."""
+        return id(value) in self._traced
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        kinds = {kind for kind in map(self.kind, tensors(args, kwargs)) if kind is not None}
+        name = getattr(func, "__name__", str(func))
+        if kinds and (func in _GETTERS or name in _ABOUT or name == "size"):
+            return self._about(func, name, args, kwargs)
+        counts = [value for value in leaves(args, kwargs) if type(value) is _Count]
+        if counts and name not in ("view", "reshape"):
+            raise _UnknownError(f"{name} is given the number of nodes or edges")
+        if not kinds:
+            return func(*args, **kwargs)
+        if kinds <= {"pair ends", "nodes"} and "pair ends" in kinds:
+            return self.tag(self._pick_pairs(func, name, args, kwargs), "pairs")
+        if kinds == {"edge_label_index"} and name == "__getitem__" and type(args[1]) is int:
+            return self.tag(func(*args, **kwargs), "pair ends")
+        plain = name if name.endswith("__") else name.rstrip("_")
+        row_wise = len(kinds) == 1 and not kinds & {"edge_index", "batch", "edge_label_index"}
+        if not row_wise or not is_row_wise(plain, args, kwargs, self.comes_from_graph):
+            raise _UnknownError(f"{name} on {' and '.join(sorted(kinds))} may mix rows")
+        return self.tag(func(*args, **kwargs), next(iter(kinds)))
+
+    def _about(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if func != _SHAPE and name != "size":  # a new wrapper each time: not the same object
+            return func(*args, **kwargs)
+        x = args[0]
+        sizes: list[int] = [*Tensor.size(x)]
+        counted = 1 if self.kind(x) in ("edge_index", "edge_label_index") else 0
+        if counted < len(sizes):
+            sizes[counted] = _Count(sizes[counted])
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        return tuple(sizes) if dim is None else sizes[dim]
+
+    def _pick_pairs(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Rows of nodes picked by the ends of the links that are asked about."""
+        picks = name == "__getitem__" or (name == "index_select" and args[1] == 0)
+        if not picks or self.kind(args[0]) != "nodes" or self.kind(args[-1]) != "pair ends":
+            raise _UnknownError(f"{name} on nodes and pairs of nodes")
+        return func(*args, **kwargs)
+
+
+def read_structure(
+    model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]
+) -> Structure:  # fmt: skip
+    """Call the model once on a graph, which should be small, and see what it does to it."""
+    layers = [part for part in model.parts if isinstance(part, MessagePassing)]
+    for layer in layers:
+        if not is_known_layer(layer):
+            return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
+    trace = _Trace()
+    x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
+    given = {
+        "edge_weight": None if graph.edge_weight is None else graph.edge_weight.detach().clone(),
+        "edge_attr": None if graph.edge_attr is None else graph.edge_attr.detach().clone(),
+        "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
+        "edge_label_index": torch.zeros(2, 1, dtype=torch.long, device=x.device),
+    }
+    trace.tag(x, "nodes")
+    trace.tag(edge_index, "edge_index")
+    for name, value in given.items():
+        trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
+    named = {name: given[name] for name in model.takes if given[name] is not None}
+    try:
+        with _known_calls(model.parts, layers, trace, edge_index), trace:
+            out = model.call(x, edge_index, **named)
+    except Exception as error:
+        # What a model raises may have been caused by the trace, or by the model itself: calls on
+        # the user's graph will tell.
+        return Structure(False, _reason(error))
+    wanted = "pairs" if model.scores_pairs else "graphs" if "batch" in model.takes else "nodes"
+    if trace.kind(out) != wanted:
+        return Structure(False, f"its output is not known to have a row for each of the {wanted}")
+    try:
+        if all(_same_beside(model, graph, out.detach(), extra) for extra in (1, 6)):
+            return Structure(True)
+    except ModelError:
+        pass
+    return Structure(False, "another graph in the same batch changes its output")
+
+
+def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
+    """Whether another graph of `extra` nodes in the same batch leaves the output as it is.
+
+    What the trace cannot see (the number of nodes as an integer in `math.log`, say) shows here.
+    """
+    count, device = graph.num_nodes, graph.x.device
+    path = count + torch.arange(extra, device=device)
+    edges = torch.stack([path, path.roll(1)])
+    weight, attr = (
+        None if values is None else torch.cat([values, values.new_ones(extra, *values.shape[1:])])
+        for values in (graph.edge_weight, graph.edge_attr)
+    )
+    batch = None
+    if "batch" in model.takes:
+        batch = torch.zeros(count + extra, dtype=torch.long, device=device)
+        batch[count:] = 1
+    wider = model(
+        torch.cat([graph.x, graph.x[:1].repeat(extra, 1)]), torch.cat([graph.edge_index, edges], 1),
+        weight, attr, batch, torch.zeros(2, 1, dtype=torch.long, device=device),
+    )  # fmt: skip
+    return close(wider[: len(out)], out[:, None] if out.dim() == 1 else out)
+
+
+def _reason(error: BaseException) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _UnknownError):
+            return str(cause)
+        cause = cause.__cause__ or cause.__context__
+    return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _known_calls(
+    parts: list[nn.Module], layers: list[Any], trace: _Trace, edge_index: Tensor
+) -> Iterator[None]:
+    """Within it, known layers and aggregations count as one operation each."""
+    inside = {id(child) for layer in layers for child in layer.modules()}
+    wrapped: list[nn.Module] = []
+
+    def wrap(module: nn.Module, call: Callable[..., Any]) -> None:
+        vars(module)["forward"] = call
+        wrapped.append(module)
+
+    scatter = glob.scatter
+    try:
+        for layer in layers:
+            for child in _called_children(layer):
+                wrap(child, _inner_call(trace, child.forward))
+            wrap(layer, _layer_call(trace, layer.forward, edge_index))
+        for part in parts:
+            if id(part) not in inside and aggregates_locally(part):
+                wrap(part, _pooling_call(trace, part.forward))
+        glob.scatter = _pooling_call(trace, scatter)
+        yield
+    finally:
+        glob.scatter = scatter
+        for module in wrapped:
+            vars(module).pop("forward", None)
+
+
+def _called_children(module: nn.Module) -> Iterator[nn.Module]:
+    """The modules that a layer calls by itself, those in lists too."""
+    for child in module.children():
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict)):
+            yield from _called_children(child)
+        elif not isinstance(child, aggr.Aggregation):
+            yield child
+
+
+def _layer_call(
+    trace: _Trace, forward: Callable[..., Any], edge_index: Tensor
+) -> Callable[..., Any]:
+    """A layer on the graph's own edges: its output has a row for each node."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = tensors(args, kwargs)
+        kinds = {trace.kind(tensor) for tensor in given}
+        if not kinds <= {"nodes", "edges", "edge_index"}:
+            raise _UnknownError("a layer is given something that does not come from the graph")
+        if any(trace.kind(t) == "edge_index" and t is not edge_index for t in given):
+            raise _UnknownError("a layer is given other edges than the graph's")
+        if any(type(value) is _Count for value in leaves(args, kwargs)):
+            raise _UnknownError("a layer is given the number of nodes or edges")
+        with torch._C.DisableTorchFunction():
+            out = forward(*args, **kwargs)
+        if not isinstance(out, Tensor):
+            raise _UnknownError("a layer returns more than one tensor")
+        return trace.tag(out, "nodes")
+
+    return call
+
+
+def _inner_call(trace: _Trace, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A module inside of a layer (the network of a GINConv): what it is given must stay rows."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = tensors(args, kwargs)
+        if len({tensor.shape[0] for tensor in given if tensor.dim()}) > 1:
+            raise _UnknownError("a module inside of a layer is given rows of different kinds")
+        before = [trace.kind(tensor) for tensor in given]
+        trace.tag(given, "rows of a layer")
+        with torch._C._EnableTorchFunction():
+            out = forward(*args, **kwargs)
+        if trace.kind(out) != "rows of a layer":
+            raise _UnknownError("a module inside of a layer does not return its rows")
+        for tensor, kind in zip(given, before, strict=True):
+            if kind is not None:  # the layer's own input
+                trace.tag(tensor, kind)
+        return out
+
+    return call
+
+
+def _pooling_call(trace: _Trace, pool: Callable[..., Any]) -> Callable[..., Any]:
+    """Nodes added up over the graphs of `batch`: the result has a row for each graph."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kinds = [trace.kind(tensor) for tensor in tensors(args, kwargs)]
+        if all(kind is None for kind in kinds):
+            return pool(*args, **kwargs)
+        if kinds != ["nodes", "batch"]:
+            raise _UnknownError("a pooling is given something else than nodes and their batch")
+        if any(type(value) is _Count for value in leaves(args, kwargs)):
+            raise _UnknownError("a pooling is given the number of nodes or edges")
+        with torch._C.DisableTorchFunction():
+            return trace.tag(pool(*args, **kwargs), "graphs")
+
+    return call

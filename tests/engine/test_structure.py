@@ -1,0 +1,150 @@
+"""What one call shows of a model's structure, and what follows for its explanations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv, GINConv, GraphNorm, SAGEConv, global_max_pool
+from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, GraphUNet
+from torch_geometric.utils import degree
+
+from graphsvx import GraphSVX, explain
+from graphsvx import graph as graphs
+from graphsvx import model as models
+from graphsvx.engine.structure import read_structure
+from graphsvx.engine.survey import _is_known_layer
+from tests.worlds import node_truth, prediction, random_graph
+
+Forward = Callable[[Any, Tensor, Tensor], Tensor]
+
+
+class Net(nn.Module):
+    """Two convolutions with a function of one's own around them."""
+
+    def __init__(self, forward: Forward, **layers: nn.Module) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = GCNConv(3, 4), GCNConv(4, 3)
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.body = forward
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.body(self, x, edge_index)
+
+    def plain(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+def _mlp(**settings: Any) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, **settings), nn.ReLU(), nn.Linear(4, 3))
+
+
+KNOWN: dict[str, Callable[[], nn.Module]] = {
+    "GCN": lambda: GCN(3, 4, 2, 3, norm="batch", dropout=0.5, jk="cat"),
+    "GAT": lambda: GAT(3, 4, 2, 3, jk="max"),
+    "GIN": lambda: GIN(3, 4, 2, 3, norm="batch"),
+    "SAGE": lambda: GraphSAGE(3, 4, 2, 3),
+    "views": lambda: Net(lambda m, x, e: m.plain(x.view(x.size(0), -1), e).view(-1, 1, 3).sum(1)),
+    "own head": lambda: Net(lambda m, x, e: torch.cat([m.plain(x, e), x], -1)[:, :3] * x.shape[1]),
+    "network inside": lambda: Net(lambda m, x, e: m.third(x, e), third=GINConv(_mlp())),
+}
+
+UNKNOWN: dict[str, Forward] = {
+    "largest degree": lambda m, x, e: m.plain(x, e) / (1 + degree(e[1], len(x)).max()),
+    "out-degrees": lambda m, x, e: m.plain(x * degree(e[0], len(x))[:, None], e),
+    "branch on edges": lambda m, x, e: m.plain(x, e) if e.shape[1] % 2 else x,
+    "number of nodes": lambda m, x, e: m.plain(x, e) * x.size(0) ** -0.5,
+    "number of nodes, hidden": lambda m, x, e: m.plain(x, e) * math.log(1 + len(range(x.shape[0]))),
+    "mean over nodes": lambda m, x, e: m.plain(x - x.mean(0), e),
+    "softmax over nodes": lambda m, x, e: m.plain(x.softmax(0), e),
+    "a node by its position": lambda m, x, e: m.plain(x, e) + x[0],
+    "hand-written messages": lambda m, x, e: m.plain(x.index_add(0, e[1], x[e[0]]), e),
+    "other edges": lambda m, x, e: m.plain(x, e.flip(0)),
+    "values read": lambda m, x, e: m.plain(x, e) * float(x.max()),
+    "numpy": lambda m, x, e: m.plain(x, e) + torch.from_numpy(np.sort(x.numpy(), axis=0)),
+    "graph norm": lambda m, x, e: m.plain(GraphNorm(3).double()(x), e),
+    "batch statistics": lambda m, x, e: m.plain(
+        nn.functional.batch_norm(x, None, None, training=True), e
+    ),
+}
+
+
+def _structure(model: nn.Module, seed: int = 0) -> Any:
+    graph = graphs.check(random_graph(seed, nodes=12, chance=0.3))
+    checked = models.check(model, graph)
+    with models.left_as_found(checked.parts):
+        return read_structure(checked, graph, _is_known_layer)
+
+
+@pytest.mark.parametrize("name", list(KNOWN))
+def test_message_passing_with_row_wise_operations_is_known(name: str) -> None:
+    assert _structure(KNOWN[name]().double().eval()).known
+
+
+@pytest.mark.parametrize("name", list(UNKNOWN))
+def test_what_reads_more_than_a_node_is_unknown(name: str) -> None:
+    structure = _structure(Net(UNKNOWN[name]).double().eval())
+    assert not structure.known
+    assert structure.reason
+
+
+@pytest.mark.parametrize("layer", [SAGEConv(3, 3, aggr="lstm"), GINConv(_mlp(momentum=None))])
+def test_a_layer_that_pads_or_a_network_in_it_is_looked_into(layer: nn.Module) -> None:
+    if isinstance(layer, GINConv):
+        layer.nn[1].track_running_stats = False
+        layer.nn[1].running_mean = layer.nn[1].running_var = None
+    model = Net(lambda m, x, e: m.third(x, e), third=layer).double().eval()
+    assert not _structure(model).known
+
+
+def test_pooling_by_batch_is_known_and_without_it_is_not() -> None:
+    class Pooled(nn.Module):
+        def __init__(self, batched: bool) -> None:
+            super().__init__()
+            self.conv, self.batched = GCNConv(3, 2), batched
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+            hidden = self.conv(x, edge_index)
+            return global_max_pool(hidden, batch if self.batched else torch.zeros_like(batch))
+
+    graph = graphs.check(random_graph(1, nodes=8))
+    for batched in (True, False):
+        checked = models.check(Pooled(batched).double().eval(), graph, whole_graphs=True)
+        with models.left_as_found(checked.parts):
+            assert read_structure(checked, graph, _is_known_layer).known is batched
+
+
+def test_reading_leaves_the_model_as_it_was() -> None:
+    model = KNOWN["network inside"]().double().eval()
+    before = [dict(vars(part)) for part in model.modules()]
+    _structure(model)
+    assert [dict(vars(part)) for part in model.modules()] == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", [*UNKNOWN, "unet", "lstm"])
+def test_models_of_unknown_structure_are_explained_right(name: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    special = {
+        "unet": lambda: GraphUNet(3, 4, 3, 2, pool_ratios=0.6),
+        "lstm": lambda: Net(lambda m, x, e: m.third(x, e), third=SAGEConv(3, 3, aggr="lstm")),
+    }
+    model = (special[name]() if name in special else Net(UNKNOWN[name])).double().eval()
+    data = random_graph(seed + 10, nodes=8, chance=0.25)
+    if name == "lstm":
+        # Without any edge the layer fails, whoever calls it: two nodes beyond the field are joined.
+        data.x = torch.cat([data.x, data.x[:2]])
+        data.edge_index = torch.cat([data.edge_index, torch.tensor([[8, 9], [9, 8]])], 1)
+        order = data.edge_index[1].argsort(stable=True)  # the layer asks for it
+        data.edge_index = data.edge_index[:, order]
+    e = explain(model, data, node=seed, method=GraphSVX(samples=4000))
+    assert e.prediction == pytest.approx(prediction(model, data, seed, e.target)[0], abs=1e-9)
+    truth = node_truth(model, data, seed, e.target, e.node_ids.tolist())
+    assert e.nodes == pytest.approx(truth, abs=1e-8), e.certificate.line()

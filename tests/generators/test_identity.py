@@ -1,0 +1,72 @@
+"""Which coalitions count as one state follows from what the generator changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.nn.models import GCN
+
+from graphsvx.engine.survey import survey
+from graphsvx.game import GraphGame
+from graphsvx.generators import Scene
+from graphsvx.generators.replace import ReplaceRows
+from graphsvx.masks.base import all_rows
+from graphsvx.model import left_as_found
+from graphsvx.players import find
+from graphsvx.query import ask
+from tests.worlds import random_graph
+
+
+class Shifted(ReplaceRows):
+    """A generator of one's own that says nothing about its feature rows."""
+
+    feature_rows = "any"
+
+    def __call__(self, scene, features_on, nodes_on):
+        """Each switched-off node's features are moved by its own number of switched-on nodes."""
+        states = super().__call__(scene, features_on, nodes_on)
+        on = torch.from_numpy(nodes_on.sum(1)).to(scene.table)
+        moved = [scene.table + k for k in on]
+        size = scene.field.size
+        rows = np.where(
+            states.rows >= size,
+            size * (1 + np.arange(len(nodes_on)))[:, None] + np.arange(size),
+            states.rows,
+        )
+        return replace(states, rows=rows, table=torch.cat([scene.table, *moved]))
+
+
+@pytest.mark.parametrize("generator", [ReplaceRows(), ReplaceRows("zero"), Shifted()])
+def test_replaced_features_make_another_state(generator: ReplaceRows) -> None:
+    torch.manual_seed(0)
+    model = GCN(3, 8, 2, 3).double().eval()
+    data = random_graph(2, nodes=7, chance=0.4)
+    query = ask(model, data, node=1)
+    with left_as_found(query.model.parts):
+        found = survey(query, None, 0)
+        scene = Scene(
+            query.graph,
+            found.field,
+            find(query.graph, found.field, None, "all", "nodes"),
+            query.graph.statistics.mean,
+        )
+        game = GraphGame(query, found, scene, generator, "nodes", rest_on=True)
+        rows = all_rows(game.players)
+        states = game.states(rows)
+        # `Shifted` moves nothing where nobody is on, which is the graph as it is.
+        assert len(np.unique(states)) == len(rows) - isinstance(generator, Shifted)
+        values = game.values(states)
+    ids = found.field.ids[scene.players.node_members]
+    for row, value in zip(rows, values, strict=True):
+        x = data.x.clone()
+        for node in ids[~row]:
+            if isinstance(generator, Shifted):
+                x[node] = data.x[node] + row.sum()
+            else:
+                x[node] = data.x.mean(0) if generator.by == "mean" else 0
+        with torch.no_grad():
+            direct = model(x, data.edge_index)[1].softmax(-1)
+        torch.testing.assert_close(value, direct, atol=1e-10, rtol=0)
