@@ -6,11 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GATConv, GCNConv, GINConv, GraphConv, SAGEConv
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GraphConv,
+    SAGEConv,
+    TransformerConv,
+)
 from torch_geometric.utils import degree
 
 from graphsvx import GraphSVX, explain
-from graphsvx.engine import layers
+from graphsvx.engine import kernels
 from graphsvx.engine.replicas import Replicas, Way
 from tests.engine.test_rows import make_graph, outputs
 from tests.worlds import node_truth, random_graph
@@ -36,6 +44,12 @@ KINDS = {
     "gat": lambda a, b: GATConv(a, b, heads=3, concat=False),
     "gat without loops": lambda a, b: GATConv(a, b, heads=2, concat=False, add_self_loops=False),
     "gat residual": lambda a, b: GATConv(a, b, heads=1, residual=True),
+    "gatv2": lambda a, b: GATv2Conv(a, b, heads=3, concat=False),
+    "gatv2 without loops": lambda a, b: GATv2Conv(a, b, heads=1, add_self_loops=False),
+    "gatv2 shared": lambda a, b: GATv2Conv(a, b, share_weights=True, residual=True, bias=False),
+    "transformer": lambda a, b: TransformerConv(a, b, heads=2, concat=False),
+    "transformer gated": lambda a, b: TransformerConv(a, b, heads=1, beta=True),
+    "transformer alone": lambda a, b: TransformerConv(a, b, heads=1, root_weight=False),
 }
 
 
@@ -93,16 +107,16 @@ def test_steep_attention_is_left_to_the_layer() -> None:
 
 def test_only_layers_as_they_were_made_are_fast() -> None:
     layer = GCNConv(3, 4)
-    assert layers.quick(layer) is not None
+    assert kernels.fast_forward(layer) is not None
     hook = layer.register_propagate_forward_hook(lambda *_: None)
-    assert layers.quick(layer) is None
+    assert kernels.fast_forward(layer) is None
     hook.remove()
-    assert layers.quick(layer) is not None
+    assert kernels.fast_forward(layer) is not None
     layer.message = lambda x_j, edge_weight: x_j
-    assert layers.quick(layer) is None
-    assert layers.quick(type("Mine", (GCNConv,), {})(3, 4)) is None
-    assert layers.quick(GraphConv(3, 4, flow="target_to_source")) is None
-    assert layers.quick(GraphConv(3, 4, aggr="max")) is None
+    assert kernels.fast_forward(layer) is None
+    assert kernels.fast_forward(type("Mine", (GCNConv,), {})(3, 4)) is None
+    assert kernels.fast_forward(GraphConv(3, 4, flow="target_to_source")) is None
+    assert kernels.fast_forward(GraphConv(3, 4, aggr="max")) is None
 
 
 def test_the_model_has_its_own_forward_again() -> None:

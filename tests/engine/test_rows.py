@@ -24,7 +24,7 @@ from torch_geometric.nn import (
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import rows as lazy
-from graphsvx.engine.layers import Anatomy
+from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.prefix import PrefixRows
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.rows import MixedRows, SharedRows
@@ -84,8 +84,8 @@ def outputs(model: nn.Module, data: Data, way: Way, count: int = 40, eager: int 
     table = data.x[torch.from_numpy(found.field.ids)]
     states = States(on, None, table)
     hops = distances(states, found.field, way.reach)
-    anatomy = Anatomy.of(query.model.parts)
-    batch = Replicas(query.model, query.graph, found.field, query.memory, way, anatomy, eager)
+    layers = ModelLayers.of(query.model.parts)
+    batch = Replicas(query.model, query.graph, found.field, query.memory, way, layers, eager)
     return batch(states, hops)
 
 

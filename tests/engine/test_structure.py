@@ -17,8 +17,8 @@ from torch_geometric.utils import degree
 from graphsvx import GraphSVX, explain
 from graphsvx import graph as graphs
 from graphsvx import model as models
+from graphsvx.engine.kernels import is_known
 from graphsvx.engine.structure import read_structure
-from graphsvx.engine.survey import _is_known_layer
 from tests.worlds import node_truth, prediction, random_graph
 
 Forward = Callable[[Any, Tensor, Tensor], Tensor]
@@ -80,7 +80,7 @@ def _structure(model: nn.Module, seed: int = 0) -> Any:
     graph = graphs.check(random_graph(seed, nodes=12, chance=0.3))
     checked = models.check(model, graph)
     with models.left_as_found(checked.parts):
-        return read_structure(checked, graph, _is_known_layer)
+        return read_structure(checked, graph, is_known)
 
 
 @pytest.mark.parametrize("name", list(KNOWN))
@@ -118,7 +118,7 @@ def test_pooling_by_batch_is_known_and_without_it_is_not() -> None:
     for batched in (True, False):
         checked = models.check(Pooled(batched).double().eval(), graph, whole_graphs=True)
         with models.left_as_found(checked.parts):
-            assert read_structure(checked, graph, _is_known_layer).known is batched
+            assert read_structure(checked, graph, is_known).known is batched
 
 
 def test_reading_leaves_the_model_as_it_was() -> None:

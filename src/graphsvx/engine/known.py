@@ -45,8 +45,8 @@ class Known:
     """The fastest `Way` in which batches gave what single calls give, on samples of the graph."""
     whole: Tensor | None = None
     """Raw outputs on the whole graph, [nodes, outputs]; None too for large graphs."""
-    anatomy: Any = None
-    """The model's `Anatomy`, once somebody has asked."""
+    layers: Any = None
+    """The model's `ModelLayers`; None: not read yet."""
     mutual: bool = False
     """Whether each edge of the graph has its reverse; False: not known of large graphs."""
     structure: Structure | None = None

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.layers import Anatomy, Edges
+from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.patched import PatchedRows
 from graphsvx.engine.rows import SharedRows
@@ -55,7 +55,7 @@ class Replicas:
     field: Field
     memory: int
     way: Way
-    anatomy: Anatomy
+    layers: ModelLayers
     eager: int = 1 << 12
     """Batches with fewer nodes are played plainly: lazy rows would cost more than they save."""
 
@@ -102,7 +102,7 @@ class Replicas:
             return False
         if states.joined is not None or states.cut is not None:
             return False
-        return isinstance(self.model.call, nn.Module) and self.anatomy.all_quick
+        return isinstance(self.model.call, nn.Module) and self.layers.degrees_suffice
 
     def _degrees(self, hops: Hops) -> NDArray[np.float32]:
         """Edges into each node in each perturbed graph, [states, nodes]; all of the rim's count."""
@@ -164,7 +164,7 @@ class Replicas:
     def _limit(self) -> int:
         """Nodes and edges of a batch."""
         # Numbers that a node or edge may take in the widest layer.
-        width = max(self.anatomy.widest, 0 if self.way.shared else self.graph.num_features, 16)
+        width = max(self.layers.widest, 0 if self.way.shared else self.graph.num_features, 16)
         return max(1, min(_CACHE_ITEMS, self.memory // (4 * width * 4)))
 
     def _chunk(
@@ -226,10 +226,10 @@ class Replicas:
         if way.shared:
             starts = np.zeros(len(rows) + 1, dtype=np.int64)
             np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
-            known = Edges(edge_index, weights, ends[0], ends[1], starts, field.loops)
+            known = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.loops)
             if degrees is not None:
                 known.degree = tensor(degrees.reshape(-1)[place.nodes], device)
-        with trimmed(self.model.parts, self.anatomy, place.within(rounds), known):
+        with trimmed(self.model.parts, self.layers, place.within(rounds), known):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[where], batch, pairs
             )

@@ -15,39 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch_geometric.nn import (
-    APPNP,
-    ARMAConv,
-    CGConv,
-    EdgeConv,
-    GATConv,
-    GatedGraphConv,
-    GATv2Conv,
-    GCN2Conv,
-    GCNConv,
-    GENConv,
-    GINConv,
-    GINEConv,
-    GraphConv,
-    LEConv,
-    MessagePassing,
-    MFConv,
-    NNConv,
-    PNAConv,
-    ResGatedGraphConv,
-    SAGEConv,
-    SGConv,
-    SSGConv,
-    TAGConv,
-    TransformerConv,
-)
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
 
 from graphsvx import graph as graphs
 from graphsvx.engine import field as fields
 from graphsvx.engine.field import Field
+from graphsvx.engine.kernels import ModelLayers, is_known, kernel_of
 from graphsvx.engine.known import Known, ball, forget, is_small, known
-from graphsvx.engine.layers import Anatomy, is_unchanged
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.replicas import Replicas, Way
 from graphsvx.engine.rounding import close, tolerances
@@ -60,22 +35,12 @@ from graphsvx.engine.stages import (
     wider_stage,
 )
 from graphsvx.engine.states import Bools, Hops, States, distances
-from graphsvx.engine.structure import aggregates_locally, read_structure
+from graphsvx.engine.structure import read_structure
 from graphsvx.errors import ModelError
-from graphsvx.model import count_rounds
+from graphsvx.model import Model, count_rounds
 from graphsvx.query import Query
 
 Evaluate = Callable[[Field, States, Hops], Tensor]
-
-# Layers whose messages depend on nothing but the two ends and the edge: what enters a node k hops
-# away cannot matter after k rounds. Others (GCN) also count the neighbours of the sender.
-_PLAIN_LAYERS = {GATConv, GATv2Conv, GINConv, GINEConv, GraphConv, SAGEConv, TransformerConv}
-# Layers that count at most the edges *into* the two ends. A layer that is not known may count
-# the edges out of a node as well (ChebConv does), or send messages against the edges.
-_KNOWN_LAYERS = _PLAIN_LAYERS | {
-    APPNP, ARMAConv, CGConv, EdgeConv, GCN2Conv, GCNConv, GENConv, GatedGraphConv, LEConv, MFConv,
-    NNConv, PNAConv, ResGatedGraphConv, SGConv, SSGConv, TAGConv,
-}  # fmt: skip
 
 _CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
 # Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
@@ -169,7 +134,7 @@ def _careful(query: Query, hops: int | None, seed: int) -> Iterator[Survey]:
         yield from _ways_of_graph(query, seed, replays)
         return
     depth = notes.depth
-    in_edges_only = depth is None or _counts_in_edges_only(query.model.call)
+    in_edges_only = depth is None or _reads_in_edges_only(query.model)
     if in_edges_only:
         depth = hops if depth is None else depth
         yield from _ways_of_field(query, depth, seed, replays)
@@ -192,23 +157,23 @@ def _ways_of_field(
     far = f"all nodes that can reach the explained one, {depth} hops are not enough"
     ways: list[tuple[Way, str | None]] = [(Way(None), None), (Way(None, shared=False), copied)]
     if depth is not None:
-        ways = [*_ways(query.model.call, depth), (Way(depth + 1, shared=False), copied),
+        ways = [*_ways(query.model, depth), (Way(depth + 1, shared=False), copied),
                 (Way(None), far)]  # fmt: skip
     for tried, (way, reason) in enumerate(ways):
         area = fields.cut(query.graph, query.centres, None if way.reach is None else depth)
         rng = np.random.default_rng(seed)
         stage = reference_stage(query, area, rng)
         if _agree(query, area, way, stage, rng):
-            fast = _replicas(query, way, Anatomy.of(query.model.parts))
+            fast = _replicas(query, way, ModelLayers.of(query.model.parts))
             deep = None if way.reach is None else depth
             yield Survey(area, deep, way.reach, fast, _CHECKS, reason, replays=replays)
         elif not tried:
             _must_be_deterministic(query, area, stage)
 
 
-def _ways(model: Callable[..., object], depth: int) -> list[tuple[Way, str | None]]:
+def _ways(model: Model, depth: int) -> list[tuple[Way, str | None]]:
     """The fastest ways first."""
-    if _hears_only_ends(model):
+    if not _reads_degrees(model):
         return [(Way(depth, depth), None)]
     return [(Way(depth + 1, depth, lean=True), None), (Way(depth + 1, depth), None)]
 
@@ -229,7 +194,7 @@ def _replays(query: Query, notes: Known) -> int:
     if notes.structure is None:
         try:
             small = graphs.part(query.graph, ball(query.graph, np.random.default_rng(0)))
-            notes.structure = read_structure(query.model, small, _is_known_layer)
+            notes.structure = read_structure(query.model, small, is_known)
         except ModelError:  # too small a graph for the model
             return _REPLAYS_UNKNOWN[1]
     notes.explained += 1
@@ -239,15 +204,6 @@ def _replays(query: Query, notes: Known) -> int:
     graph = query.graph
     numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
     return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
-
-
-def _is_known_layer(layer: Any) -> bool:
-    return (
-        type(layer) in _KNOWN_LAYERS
-        and layer.flow == "source_to_target"
-        and is_unchanged(layer)
-        and aggregates_locally(layer.aggr_module)
-    )
 
 
 def promised(query: Query) -> Survey | None:
@@ -262,7 +218,7 @@ def promised(query: Query) -> Survey | None:
     notes = known(query.model, query.graph)
     depth = notes.depth
     if notes.along is None:
-        notes.along = _counts_in_edges_only(query.model.call)
+        notes.along = _reads_in_edges_only(query.model)
     if depth is None or not notes.along:
         return None
     replays = _replays(query, notes)
@@ -284,8 +240,8 @@ def promised(query: Query) -> Survey | None:
         stage = wider_stage(query.graph, area, rng)
         full = _states(query, area, np.ones((1, area.size), dtype=bool))
         promise = one_by_one(query.model, query.graph, area, stage, full, False)[0]
-    notes.anatomy = notes.anatomy or Anatomy.of(query.model.parts)
-    fast = _replicas(query, way, notes.anatomy)
+    notes.layers = notes.layers or ModelLayers.of(query.model.parts)
+    fast = _replicas(query, way, notes.layers)
     return Survey(
         area, depth, way.reach, fast, _CHECKS, promise=promise, outputs=notes.whole,
         replays=replays,
@@ -297,7 +253,7 @@ def _find_out(query: Query, notes: Known, depth: int) -> None:
     graph, model = query.graph, query.model
     notes.looked = True
     try:
-        for way, _ in _ways(model.call, depth):
+        for way, _ in _ways(model, depth):
             if all(_holds(query, way, depth, seed) for seed in range(2)):
                 if is_small(graph):
                     parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
@@ -318,15 +274,13 @@ def _holds(query: Query, way: Way, depth: int, seed: int) -> bool:
     return _agree(few, area, way, whole_stage(few.graph, area), rng)
 
 
-def _counts_in_edges_only(model: Callable[..., object]) -> bool:
-    layers = (
-        [layer for layer in model.modules() if isinstance(layer, MessagePassing)]
-        if isinstance(model, nn.Module)
-        else []
-    )
-    return all(
-        type(layer) in _KNOWN_LAYERS and layer.flow == "source_to_target" for layer in layers
-    )
+def _message_layers(model: Model) -> list[Any]:
+    return [part for part in model.parts if isinstance(part, MessagePassing)]
+
+
+def _reads_in_edges_only(model: Model) -> bool:
+    """Whether all layers are known to pass messages along the edges."""
+    return all(kernel_of(layer) is not None for layer in _message_layers(model))
 
 
 def _ways_around(query: Query, depth: int, seed: int, replays: int) -> Iterator[Survey]:
@@ -379,17 +333,15 @@ def _copies_agree(
     return matches(query, area, stage, states, alone, batch)
 
 
-def _hears_only_ends(model: Callable[..., object]) -> bool:
-    if not isinstance(model, nn.Module):
-        return False
-    layers = [type(layer) for layer in model.modules() if isinstance(layer, MessagePassing)]
-    # Aggregations are no MessagePassing; subclasses may do anything, so types must be the same.
-    return bool(layers) and all(layer in _PLAIN_LAYERS for layer in layers)
+def _reads_degrees(model: Model) -> bool:
+    """Whether messages may depend on degrees: then edges one hop further out count."""
+    kernels = [kernel_of(layer) for layer in _message_layers(model)]
+    return not kernels or any(kernel is None or kernel.reads_degrees for kernel in kernels)
 
 
-def _replicas(query: Query, way: Way, anatomy: Anatomy) -> Evaluate:
+def _replicas(query: Query, way: Way, layers: ModelLayers) -> Evaluate:
     def evaluate(area: Field, states: States, hops: Hops) -> Tensor:
-        return Replicas(query.model, query.graph, area, query.memory, way, anatomy)(states, hops)
+        return Replicas(query.model, query.graph, area, query.memory, way, layers)(states, hops)
 
     return evaluate
 
@@ -418,7 +370,7 @@ def _ways_of_graph(query: Query, seed: int, replays: int) -> Iterator[Survey]:
     for way, reason in ((Way(None, whole=True), None),
                         (Way(None, shared=False, whole=True), copied)):  # fmt: skip
         if _agree(query, area, way, stage, rng):
-            fast = _replicas(query, way, Anatomy.of(query.model.parts))
+            fast = _replicas(query, way, ModelLayers.of(query.model.parts))
             yield Survey(area, None, None, fast, checks, reason, local=False, replays=replays)
     yield _plain_calls(query)
 
@@ -461,7 +413,7 @@ def _agree(
             area,
             query.memory,
             way,
-            Anatomy.of(query.model.parts),
+            ModelLayers.of(query.model.parts),
             eager=0,
         )(states, hops)
     except ModelError:

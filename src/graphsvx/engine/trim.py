@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphsvx.engine.layers import Anatomy, Edges, Quick, usable
+from graphsvx.engine.kernels import BatchEdges, ModelLayers
+from graphsvx.engine.kernels.base import Forward
+from graphsvx.engine.kernels.registry import is_plain_call
 from graphsvx.engine.prefix import PrefixRows
 
 
@@ -94,16 +96,16 @@ class _Quick:
     """A layer's `forward` for the time of one call."""
 
     layer: Any
-    compute: Quick
+    compute: Forward
     rounds: _Rounds
-    edges: Edges
+    edges: BatchEdges
 
     def __call__(self, x: Any, edge_index: Any, *rest: Any, **named: Any) -> Any:
         layer, rounds, edges = self.layer, self.rounds, self.edges
         if get_ident() != rounds.owner:
             return type(layer).forward(layer, x, edge_index, *rest, **named)
         limit = rounds.limit(layer) if rounds.prefix else edges.rows
-        if limit is not None and usable(x, edge_index, rest, named, edges):
+        if limit is not None and is_plain_call(x, edge_index, rest, named, edges):
             out = self.compute(layer, x, edges, limit)
             if out is not None:
                 rounds.done += 1
@@ -116,7 +118,10 @@ class _Quick:
 
 @contextmanager
 def trimmed(
-    parts: list[nn.Module], anatomy: Anatomy, prefix: Sequence[int] | None, edges: Edges | None
+    parts: list[nn.Module],
+    layers: ModelLayers,
+    prefix: Sequence[int] | None,
+    edges: BatchEdges | None,
 ) -> Iterator[None]:
     """Within it, calls of the model that has these modules take shortcuts.
 
@@ -130,7 +135,7 @@ def trimmed(
     changed = []
     with ExitStack() as hooks:
         try:
-            for at, compute in anatomy.layers:
+            for at, compute in layers.layers:
                 layer = parts[at]
                 if compute is not None and edges is not None:
                     layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)

@@ -1,0 +1,26 @@
+"""What is known of layer classes: one file each, with traits and a fast forward.
+
+A layer of one's own that reads its in-edges only is registered in the same way:
+
+    register(LayerKernel(MyConv, reads_degrees=False))
+"""
+
+from graphsvx.engine.kernels.base import LayerKernel
+from graphsvx.engine.kernels.registry import (
+    ModelLayers,
+    fast_forward,
+    is_known,
+    kernel_of,
+    register,
+)
+from graphsvx.engine.kernels.segments import BatchEdges
+
+__all__ = [
+    "BatchEdges",
+    "LayerKernel",
+    "ModelLayers",
+    "fast_forward",
+    "is_known",
+    "kernel_of",
+    "register",
+]

@@ -1,0 +1,65 @@
+"""GCNConv."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from graphsvx.engine.kernels.base import LayerKernel
+from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, as_tensor
+
+
+def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+    """D^-1/2 (A + I) D^-1/2 X W + b."""
+    if not layer.normalize:
+        return None
+    if layer.add_self_loops and edges.loops and edges.weight is not None:
+        return None  # loops keep their weight
+    x = layer.lin(x)
+    # `improved` makes loops weigh 2, but PyG forgets it where edges have no weight.
+    heavy = layer.improved and edges.weight is not None
+    fill = (2.0 if heavy else 1.0) if layer.add_self_loops else 0.0
+    segments = edges.segments_with_self_loops(rows) if fill else edges.segments(rows)
+
+    def weights() -> Tensor:
+        return _normalised_weights(edges, fill, rows, segments, x.dtype)
+
+    weight = edges.once(("gcn", fill), weights)
+    count = segments.sources.shape[0]
+    if weight.shape[0] < count:  # a later round needs more rows than the first
+        weight = weights()
+    out = segments.add(x, weight[:count])
+    return out if layer.bias is None else out.add_(layer.bias)
+
+
+def _normalised_weights(
+    edges: BatchEdges, fill: float, rows: int, segments: EdgeSegments, dtype: torch.dtype
+) -> Tensor:
+    """Entries of D^-1/2 (A + fill I) D^-1/2, one for each edge of the segments."""
+    if edges.degree is not None:
+        degree = edges.degree.to(dtype)
+    elif edges.weight is None:
+        starts = edges.without_self_loops()[2] if fill else edges.starts
+        degree = as_tensor(np.diff(starts), edges.index).to(dtype)
+    else:
+        degree = torch.zeros(edges.rows, dtype=dtype, device=edges.index.device)
+        degree.index_add_(0, edges.index[1], edges.weight.to(dtype))
+    root = (degree + fill).pow_(-0.5)
+    root.masked_fill_(root == torch.inf, 0)
+    count = segments.sources.shape[0]
+    into = torch.repeat_interleave(root[:rows], segments.pointer().diff(), output_size=count)
+    weight = root.index_select(0, segments.sources).mul_(into)
+    if edges.weight is not None:
+        own = edges.weight.new_full((count,), fill)
+        stop = int(edges.starts[rows])
+        shift = edges.target[:stop] if fill else 0
+        own[as_tensor(np.arange(stop) + shift, edges.index)] = edges.weight[:stop]
+        weight *= own
+    return weight
+
+
+KERNEL = LayerKernel(GCNConv, reads_degrees=True, forward=forward)
