@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, GINConv, GraphNorm, SAGEConv, global_max_pool
+from torch_geometric.nn import (
+    ClusterGCNConv,
+    GCNConv,
+    GINConv,
+    GraphNorm,
+    LEConv,
+    SAGEConv,
+    global_max_pool,
+)
 from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, GraphUNet
 from torch_geometric.utils import degree
 
@@ -126,6 +134,27 @@ def test_reading_leaves_the_model_as_it_was() -> None:
     before = [dict(vars(part)) for part in model.modules()]
     _structure(model)
     assert [dict(vars(part)) for part in model.modules()] == before
+
+
+class Embedded(nn.Module):
+    """A table with a row for each node of one graph."""
+
+    def __init__(self, layer: type[nn.Module], nodes: int = 8) -> None:
+        super().__init__()
+        self.table, self.conv = nn.Embedding(nodes, 3), layer(3, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x + self.table.weight, edge_index)
+
+
+@pytest.mark.parametrize("layer", [GCNConv, LEConv, ClusterGCNConv])
+def test_a_model_that_takes_one_graph_only_is_played_on_all_of_it(layer: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    model, data = Embedded(layer).double().eval(), random_graph(5, nodes=8, chance=0.3)
+    e = explain(model, data, node=2, method=GraphSVX(samples=4000))
+    truth = node_truth(model, data, 2, e.target, e.node_ids.tolist())
+    assert e.nodes == pytest.approx(truth, abs=1e-9)
+    assert e.certificate.fallback is not None
 
 
 @pytest.mark.parametrize("seed", range(3))

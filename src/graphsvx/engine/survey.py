@@ -295,11 +295,14 @@ def _ways_around(query: Query, depth: int, seed: int, replays: int) -> Iterator[
         around_stage(graph, area, fields.around(graph, centres, depth + more)) for more in (0, 1)
     )
     states = _probes(query, area, np.random.default_rng(seed))
+    try:
+        alone, *others = (
+            one_by_one(query.model, graph, area, stage, states, False)
+            for stage in (near, far, whole_stage(graph, area))
+        )
+    except ModelError:
+        return  # the model takes the whole graph only (a table with a row for each node)
     _must_be_deterministic(query, area, near)
-    alone, *others = (
-        one_by_one(query.model, graph, area, stage, states, False)
-        for stage in (near, far, whole_stage(graph, area))
-    )
     if not all(matches(query, area, near, states, alone, other) for other in others):
         return
 
