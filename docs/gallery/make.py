@@ -211,7 +211,8 @@ HEAD = """# Gallery
 Made by `scripts/gallery` from the data sets and models of the paper; the script computes every
 number on this page. Each explanation is the first one that its data set offers: the first motif
 node (in BA-Shapes the first roof), or the first graph with a known motif, of the test part that
-the model classifies right. None was picked for its looks.
+the model classifies right. None was picked for its looks. The models were trained on one processor;
+on another, training rounds differently, and predictions and credit differ a little.
 
 ![The six explanations of the paper's Table 1](gallery/table1.png)
 

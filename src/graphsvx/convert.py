@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from graphsvx.certificate import Certificate, GameReport
-from graphsvx.errors import DataError, MissingExtraError
+from graphsvx.errors import DataError
 from graphsvx.explanation import Credit, Explanation, Neighbourhood
+from graphsvx.extras import package
 from graphsvx.files import written_whole
 
 FORMAT = "graphsvx.explanation"
@@ -216,10 +217,7 @@ def to_pyg(explanation: Explanation) -> Any:
 
 def to_shap(explanation: Explanation) -> Any:
     """A `shap.Explanation`: features, then nodes, with names that say which."""
-    try:
-        import shap  # noqa: PLC0415  (an extra)
-    except ImportError:
-        raise MissingExtraError("shap", "baselines") from None
+    shap = package("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
     values = torch.cat([explanation.feature_values, explanation.node_values])
     names = [f"feature {i}" for i in explanation.feature_ids.tolist()]
     names += [f"node {i}" for i in explanation.node_ids.tolist()]

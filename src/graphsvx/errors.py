@@ -7,13 +7,15 @@
     │   └── DataError                   a data set, file or checkpoint that is missing or damaged
     ├── ModelError (RuntimeError)       the model raised, or returned what cannot be explained
     ├── UnsupportedError (NotImplementedError)  a method was asked for what it cannot do
-    └── MissingExtraError (ImportError) an optional package is not installed
+    └── MissingExtraError (ImportError) an optional package is not installed or cannot be imported
 
 Messages say what was expected, what came and what to do. The command line prints them in one
 line and exits with code 2.
 """
 
 from __future__ import annotations
+
+from textwrap import shorten
 
 
 class GraphSVXError(Exception):
@@ -45,10 +47,16 @@ class UnsupportedError(GraphSVXError, NotImplementedError):
 
 
 class MissingExtraError(GraphSVXError, ImportError):
-    """An optional package is needed and not installed."""
+    """An optional package is needed, and is not installed or cannot be imported."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"this needs the package {package!r}, which is not installed; "
-            f'install it with: pip install "graphsvx[{extra}]"'
-        )
+    def __init__(self, package: str, extra: str, cause: Exception | None = None) -> None:
+        """`cause`: what the import of a package that is installed has raised."""
+        if cause is None:
+            problem = f'is not installed; install it with: pip install "graphsvx[{extra}]"'
+        else:
+            reason = shorten(f"{type(cause).__name__}: {cause}", 300)
+            problem = (
+                f"is installed but cannot be imported: {reason}; versions that fit each other: "
+                f'pip install --upgrade "graphsvx[{extra}]" {package}'
+            )
+        super().__init__(f"this needs the package {package!r}, which {problem}")

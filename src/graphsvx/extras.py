@@ -10,11 +10,18 @@ from graphsvx.errors import MissingExtraError
 
 
 def package(name: str, extra: str = "baselines", quiet: tuple[type[Warning], ...] = ()) -> Any:
-    """Import an optional package, or say how to install it; `quiet`: warnings of its own making."""
+    """Import an optional package, or say how to install it; `quiet`: warnings of its own making.
+
+    A package that is installed may fail to import too: because of another package's version
+    (`ImportError`, `ValueError`, `AttributeError`, ...) or a module that its own version lacks.
+    """
+    top = name.partition(".")[0]
     try:
         with warnings.catch_warnings():
             for kind in quiet:
                 warnings.simplefilter("ignore", kind)
             return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name.partition(".")[0], extra) from error
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(top, extra, None if error.name == top else error) from error
+    except Exception as error:
+        raise MissingExtraError(top, extra, error) from error

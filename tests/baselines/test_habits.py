@@ -131,7 +131,7 @@ def test_a_missing_package_is_named_with_its_extra(known, monkeypatch, method, m
 
     def gone(name, *rest):
         if name.split(".")[0] == missing:
-            raise ImportError(name)
+            raise ModuleNotFoundError(name=missing)
         return real(name, *rest)
 
     monkeypatch.setattr(extras.importlib, "import_module", gone)

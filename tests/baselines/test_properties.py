@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from itertools import combinations
+from statistics import mean, median
 
 import pytest
 import torch
@@ -91,51 +93,58 @@ def general(name, world):
     return True
 
 
-def correlation(first, second):
-    """Of the credit of all players; a cosine would be high for any two masks around 0.5."""
-    a, b = credit(first), credit(second)
-    both = torch.stack([a, b])
-    return 1.0 if torch.equal(a, b) else float(both.corrcoef()[0, 1])
+def correlation(explanations):
+    """Mean over pairs, of the credit of all players.
+
+    A cosine would be high for any two masks around 0.5.
+    """
+    pairs = combinations([credit(e) for e in explanations], 2)
+    # Constant credit has no correlation, but is the same as itself.
+    found = [1.0 if torch.equal(*pair) else float(torch.stack(pair).corrcoef()[0, 1])
+             for pair in pairs]  # fmt: skip
+    return mean(found)
 
 
 def robust(name, world):
     model, data = world
-    first, second = (
+    by_seed = [
         graphsvx.explain(model, data, node=3, method=made(name, model, data, seed), seed=seed)
-        for seed in (1, 2)
-    )
+        for seed in range(1, 5)
+    ]
     noisy = copy.copy(data)
     torch.manual_seed(0)
     noisy.x = data.x + 0.01 * data.x.std(0) * torch.randn_like(data.x)
-    third = graphsvx.explain(
-        model, noisy, node=3, method=made(name, model, noisy, 1), seed=1, target=first.target
-    )
-    return correlation(first, second) >= 0.99 and correlation(first, third) >= 0.99
+    method, target = made(name, model, noisy, 1), by_seed[0].target
+    with_noise = graphsvx.explain(model, noisy, node=3, method=method, seed=1, target=target)
+    return correlation(by_seed) >= 0.99 and correlation([by_seed[0], with_noise]) >= 0.99
+
+
+def differ(found, expected):
+    """If credit is more than 5 % away from what was expected, or nothing was."""
+    return not bool((found - expected).norm() < 0.05 * expected.norm())
 
 
 def meaningful(name, world):
     _, data = world
     once, twice = (value(name, GCN(factor).eval(), data, target=1) for factor in (1.0, 2.0))
-    size = float(credit(once).norm())
-    return size > 0 and float((credit(twice) - 2 * credit(once)).norm()) < 1e-3 * size
+    return not differ(credit(twice), 2 * credit(once))
 
 
-def selective(name, known):
-    model, data = known
-    e = as_nodes(graphsvx.explain(model, data, node=0, method=made(name, model, data)))
+def idle_share(name, seed):
+    """The share of players that cannot matter that get 0."""
+    model, data = hand_set(seed)
+    e = as_nodes(graphsvx.explain(model, data, node=0, method=made(name, model, data), seed=seed))
     idle = [abs(v) for i, v in e.nodes.items() if i not in NODES]
     idle += [abs(v) for i, v in e.edges.items() if i not in EDGES]
     idle += [abs(v) for i, v in e.features.items() if i not in {0, OWN}]
     largest = float(credit(e).abs().max())
-    return sum(v <= 1e-9 * largest for v in idle) >= 0.9 * len(idle)
+    return mean(v <= 1e-9 * largest for v in idle)
 
 
 def contrastive(name, world):
     model, data = world
     both = value(name, model, data, targets="all").contrast(1, 0)
-    alone = value(name, Difference(model), data, target=0)
-    size = float(credit(alone).norm())
-    return size > 0 and float((credit(both) - credit(alone)).norm()) < 1e-3 * size
+    return not differ(credit(both), credit(value(name, Difference(model), data, target=0)))
 
 
 @pytest.mark.parametrize("name", PER_INSTANCE)
@@ -148,8 +157,9 @@ def test_the_property_is_as_stated(name, measure, world):
 
 
 @pytest.mark.parametrize("name", PER_INSTANCE)
-def test_selectivity_is_as_stated(name, known):
-    assert selective(name, known) == registry.blocks(name).properties.selective
+def test_selectivity_is_as_stated(name):
+    found = median(idle_share(name, seed) for seed in range(5)) >= 0.9
+    assert found == registry.blocks(name).properties.selective
 
 
 def test_a_model_level_method_says_nothing_about_players():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import networkx as nx
 import pytest
 import torch
@@ -25,32 +27,56 @@ def as_networkx(e):
     return graph
 
 
-def test_the_model_gives_the_grown_graph_the_class(known_graph):
-    model, data = known_graph
-    method = XGNN(candidates=(MARKED, PLAIN), steps=6, episodes=60)
-    e = graphsvx.explain(model, data, graph=True, target=1, method=method)
-    assert e.kind == "model"
-    assert e.extra["score"] > 0.9
-    assert e.prediction == pytest.approx(e.extra["score"], abs=1e-6)
-    # The class is made of marked neighbours, and the policy has learned to use them.
-    kinds = e.extra["graph"]["kinds"]
-    assert kinds.count(0) > kinds.count(1)
-    assert e.extra["mean_score_trained"] > e.extra["mean_score_untrained"] + 0.1
-    made = Data(
-        x=torch.tensor(e.extra["graph"]["x"]),
-        edge_index=torch.tensor(e.extra["graph"]["edge_index"]),
+def grown(model, data, method, seeds=range(3), target=1):
+    return [
+        graphsvx.explain(model, data, graph=True, target=target, method=method, seed=seed)
+        for seed in seeds
+    ]
+
+
+def median_gain(explanations):
+    """What training adds to the mean score of a drawn graph: one seed may have bad luck."""
+    return median(
+        e.extra["mean_score_trained"] - e.extra["mean_score_untrained"] for e in explanations
     )
-    out = model(made.x, made.edge_index, torch.zeros(len(made.x), dtype=torch.long)).detach()
-    assert float(out.softmax(-1)[0, 1]) == pytest.approx(e.extra["score"], abs=1e-5)
 
 
-def test_the_other_class_gets_another_graph(known_graph):
+@pytest.mark.parametrize("target", [0, 1])
+def test_the_grown_graph_follows_the_rules_and_has_the_score_that_is_told(known_graph, target):
     model, data = known_graph
-    method = XGNN(candidates=(MARKED, PLAIN), steps=6, episodes=60)
-    e = graphsvx.explain(model, data, graph=True, target=0, method=method)
-    kinds = e.extra["graph"]["kinds"]
-    assert kinds.count(1) >= kinds.count(0)
-    assert e.extra["score"] > 0.85
+    method = XGNN(
+        candidates=(MARKED, PLAIN), steps=7, nodes=5, degree=3, episodes=3, rollouts=1, tries=5
+    )
+    for e in grown(model, data, method, range(5), target):
+        assert e.kind == "model"
+        graph, made = as_networkx(e), e.extra["graph"]
+        assert nx.is_connected(graph)
+        assert graph.number_of_nodes() <= 5
+        assert graph.number_of_edges() <= 7
+        assert max(degree for _, degree in graph.degree()) <= 3
+        assert made["x"] == [list((MARKED, PLAIN)[kind]) for kind in made["kinds"]]
+        x, edge_index = torch.tensor(made["x"]), torch.tensor(made["edge_index"])
+        out = model(x, edge_index, torch.zeros(len(x), dtype=torch.long)).detach()
+        score = float(out.softmax(-1)[0, target])
+        assert e.extra["score"] == pytest.approx(score, abs=1e-5)
+        assert e.prediction == pytest.approx(score, abs=1e-5)
+        # The best of those that the trained policy draws.
+        assert e.extra["score"] >= e.extra["mean_score_trained"]
+        assert len(e.extra["history"]) == 3
+
+
+def test_the_policy_learns_what_each_class_is_made_of(known_graph):
+    model, data = known_graph
+    method = XGNN(candidates=(MARKED, PLAIN), steps=6, episodes=60, rollouts=0)
+    without, with_marks = (grown(model, data, method, target=target) for target in (0, 1))
+    assert median_gain(without) > 0.1
+    assert median_gain(with_marks) > 0.1
+    # Class 1 is made of marked neighbours.
+    marked = [
+        median(e.extra["graph"]["kinds"].count(0) for e in explanations)
+        for explanations in (without, with_marks)
+    ]
+    assert marked[0] < marked[1]
 
 
 class Oxygens(nn.Module):
@@ -154,6 +180,6 @@ class Chains(nn.Module):
 def test_structure_alone_can_be_learned():
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     method = XGNN(steps=7, nodes=8, episodes=60, rollouts=0)
-    e = graphsvx.explain(Chains(), data, graph=True, target=1, method=method)
-    assert e.extra["mean_score_trained"] > e.extra["mean_score_untrained"] + 0.3
-    assert max(degree for _, degree in as_networkx(e).degree()) == 2
+    chains = grown(Chains(), data, method)
+    assert median_gain(chains) > 0.1
+    assert median(max(degree for _, degree in as_networkx(e).degree()) for e in chains) == 2

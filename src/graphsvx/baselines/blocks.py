@@ -30,7 +30,8 @@ class Properties:
     general: bool
     """Global: explains groups of nodes or the model, or carries over to unseen nodes."""
     robust: bool
-    """Credit correlates by 0.99 or more with that of another seed, and of X with 1 % of noise."""
+    """Credit correlates by 0.99 or more between seeds (mean over pairs of them), and with that of
+    X with 1 % of noise."""
     meaningful: bool
     """Values are in units of the prediction: twice the score gives twice the credit."""
     selective: bool

@@ -6,18 +6,15 @@ written to global random state; the same seed gives the same picture.
 
 from __future__ import annotations
 
-from graphsvx.errors import MissingExtraError
+from graphsvx.extras import package
 
-try:
-    import matplotlib as _matplotlib
-except ImportError as error:
-    raise MissingExtraError("matplotlib", "plot") from error
+package("matplotlib", "plot")
 
-from graphsvx.plot.bars import bars, waterfall
-from graphsvx.plot.choose import explanation, figure, save
-from graphsvx.plot.graph import graph
-from graphsvx.plot.many import beeswarm, heatmap, share
-from graphsvx.plot.study import convergence, noise_kde
+from graphsvx.plot.bars import bars, waterfall  # noqa: E402  (after the check that says what is missing)
+from graphsvx.plot.choose import explanation, figure, save  # noqa: E402
+from graphsvx.plot.graph import graph  # noqa: E402
+from graphsvx.plot.many import beeswarm, heatmap, share  # noqa: E402
+from graphsvx.plot.study import convergence, noise_kde  # noqa: E402
 
 __all__ = [
     "bars",
@@ -32,5 +29,3 @@ __all__ = [
     "share",
     "waterfall",
 ]
-
-del _matplotlib
