@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, Literal
 
 from torch import Tensor
 
+from graphsvx.engine.exclusive import exclusive
 from graphsvx.errors import InputError
 from graphsvx.explanation import Explanation
 from graphsvx.methods import GraphSVX, Method
@@ -61,11 +61,6 @@ def explain(
         A frozen record; for GraphSVX `base + total == prediction`.
 
     """
-    query = ask(
-        model, data, node=node, nodes=nodes, graph=graph, edge=edge, decoder=decoder,
-        target=target, targets=targets, output=output, scale=scale, class_names=class_names,
-        memory=memory,
-    )  # fmt: skip
     seed = whole_number(seed, "seed")
     if seed < 0:
         raise InputError(f"seed must be 0 or more, got {seed}")
@@ -73,8 +68,11 @@ def explain(
         raise InputError(
             f"method must be an explainer with its settings, such as GraphSVX(), got {method!r}"
         )
-    with (
-        left_as_found(query.model.parts),
-        nullcontext() if decoder is None else left_as_found(modules(decoder)),
-    ):
-        return (method or _DEFAULT)(query, seed)
+    with exclusive():
+        query = ask(
+            model, data, node=node, nodes=nodes, graph=graph, edge=edge, decoder=decoder,
+            target=target, targets=targets, output=output, scale=scale, class_names=class_names,
+            memory=memory,
+        )  # fmt: skip
+        with left_as_found([*query.model.parts, *modules(decoder)]):
+            return (method or _DEFAULT)(query, seed)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphsvx.engine.exclusive import exclusive
 from graphsvx.errors import InputError
 
 Ids = NDArray[np.int64]
@@ -105,13 +106,15 @@ def check(data: Any) -> Graph:
     if known is not None and known[0] == (version(edge_index), x.shape[0]):
         index = known[1]
     else:
-        index = _make_index(edge_index, x.shape[0])
+        with exclusive():
+            index = _make_index(edge_index, x.shape[0])
         _INDEXES[edge_index] = ((version(edge_index), x.shape[0]), index)
     known = _STATISTICS.get(x)
     if known is not None and known[0] == version(x):
         statistics = known[1]
     else:
-        statistics = _make_statistics(x)
+        with exclusive():
+            statistics = _make_statistics(x)
         _STATISTICS[x] = (version(x), statistics)
     edges = edge_index.shape[1]
     weight = _edge_values(data, "edge_weight", edges)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from threading import RLock
 from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -18,15 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.engine.threads import one_thread
+from graphsvx.engine.exclusive import exclusive, taking_back
 from graphsvx.errors import InputError, ModelError
 from graphsvx.graph import Graph
 
 Output = Literal["raw", "probs", "log_probs"]
 Scale = Literal["probability", "logit", "log_odds", "value"]
 
-# Modes, layers and the random state are changed for the time of an explanation: one at a time.
-_ALONE = RLock()
 _PARAMETERS: WeakKeyDictionary[Any, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
 
 
@@ -255,7 +252,7 @@ def left_as_found(found: list[nn.Module]) -> Iterator[None]:
     would round differently), and what layers with `cached=True` remember of the user's graph,
     which they must not use for perturbed ones.
     """
-    with _ALONE, torch.no_grad(), one_thread():
+    with exclusive():
         training = [module for module in found if module.training]
         caching = [module for module in found if module.__dict__.get("cached") is True]
         remembered = [
@@ -263,18 +260,20 @@ def left_as_found(found: list[nn.Module]) -> Iterator[None]:
             for module in caching
         ]
         state = torch.get_rng_state()
-        try:
-            for module in training:
-                module.training = False
-            for module, memory in zip(caching, remembered, strict=True):
-                vars(module).update(dict.fromkeys(memory), cached=False)
-            yield
-        finally:
+
+        def restore() -> None:
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(memory, cached=True)
             for module in training:
                 module.training = True
             torch.set_rng_state(state)
+
+        with taking_back(restore):
+            for module in training:
+                module.training = False
+            for module, memory in zip(caching, remembered, strict=True):
+                vars(module).update(dict.fromkeys(memory), cached=False)
+            yield
 
 
 def count_rounds(model: Model, graph: Graph) -> int | None:
