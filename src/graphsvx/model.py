@@ -164,10 +164,13 @@ def _looks_like_softmax(out: Tensor) -> bool:
 
 def log_odds(logits: Tensor) -> Tensor:
     """log p_c / (1 - p_c) for every class, without leaving log space."""
-    classes = logits.shape[-1]
-    others = logits[..., None, :].expand(*logits.shape, classes)
-    own = torch.eye(classes, dtype=torch.bool, device=logits.device)
-    return logits - others.masked_fill(own, -torch.inf).logsumexp(-1)
+    log_probs = logits.log_softmax(-1)
+    # 1 - p loses digits where p is near 1. Only the largest can be above 1/2: its 1 - p is the
+    # sum over the others, and its own p is set to 0, which also keeps gradients finite.
+    best = logits.argmax(-1, keepdim=True)
+    others = log_probs.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
+    rest = torch.log1p(-log_probs.exp().scatter(-1, best, 0.0))
+    return log_probs - rest.scatter(-1, best, others)
 
 
 def check(
