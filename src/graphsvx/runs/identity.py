@@ -15,6 +15,11 @@ from torch import Tensor, nn
 from graphsvx.graph import Ids
 from graphsvx.runs.contents import Contents, feed, name_of, words
 
+__all__ = [
+    "PACKAGES", "differences", "of_graphs", "of_model", "of_queries", "settings", "versions",
+    "words",
+]  # fmt: skip
+
 # Other versions of these may give other bits, and half a run of each would be neither.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
 _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")

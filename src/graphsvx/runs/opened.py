@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from graphsvx import summary
+from graphsvx.constraints import whole_number
 from graphsvx.errors import DataError, InputError
 from graphsvx.explanation import Explanation
 from graphsvx.graph import Ids
-from graphsvx.query import whole_number
 from graphsvx.runs import columns, identity
 from graphsvx.runs.store import Folder, Kept
 
