@@ -37,11 +37,11 @@ SETTINGS = {
         {"features_of": "subgraph", "players": "both"}, "no credit to both"),
     "subgraph features with edges": (
         {"features_of": "subgraph", "players": "edges"}, "no credit to edges"),
-    "unknown features_of": ({"features_of": "graph"}, "features_of must be one of"),
-    "unknown players": ({"players": "links"}, "players must be one of"),
-    "unknown directions": ({"directions": "both"}, "directions must be one of"),
-    "balance below 0": ({"balance": -0.1}, "between 0 and 1"),
-    "balance is NaN": ({"balance": float("nan")}, "between 0 and 1"),
+    "unknown features_of": ({"features_of": "graph"}, "features_of must be 'node' or 'subgraph'"),
+    "unknown players": ({"players": "links"}, "'nodes', 'features', 'edges' or None, got 'links'"),
+    "unknown directions": ({"directions": "both"}, "directions must be 'together' or 'apart'"),
+    "balance below 0": ({"balance": -0.1}, "at least 0 and at most 1"),
+    "balance is NaN": ({"balance": float("nan")}, "at least 0 and at most 1"),
     "balance of one side": ({"balance": 0.5, "players": "nodes"}, "both must play"),
     "balance of subgraph features": (
         {"balance": 0.5, "features_of": "subgraph"}, "both must play"),
@@ -59,7 +59,7 @@ SETTINGS = {
     "feature in two groups": (
         {"feature_groups": {"a": [1], "b": [1]}}, "a player can be in one group only"),
     "group without members": ({"groups": {"a": []}}, "at least one member"),
-    "group of words": ({"groups": {"a": ["x"]}}, "must be integers"),
+    "group of words": ({"groups": {"a": ["x"]}}, "must be an integer"),
     "group that is a word": ({"groups": {"a": "12"}}, "list of members"),
     "groups that are no mapping": ({"groups": [1, 2]}, "mapping of names"),
     "groups of nodes for features": (
@@ -190,7 +190,7 @@ def test_credit_that_sums_to_nothing_cannot_be_rescaled() -> None:
 
 def test_budgets_of_the_extensions() -> None:
     refused(BudgetError, "monte_carlo", lambda: GraphSVX(monte_carlo=0))
-    refused(InputError, "at least 1 player", lambda: Lasso(k=0))
+    refused(InputError, "k must be an integer of at least 1", lambda: Lasso(k=0))
 
 
 def test_settings_hash_compare_and_read_back() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, Literal
 
 from torch import Tensor
 
-from graphsvx.errors import InputError
+from graphsvx.constraints import Seed, checked
+from graphsvx.engine.exclusive import exclusive
 from graphsvx.explanation import Explanation
-from graphsvx.methods import GraphSVX, Method
+from graphsvx.methods import GraphSVX, Method, MethodSetting
 from graphsvx.model import Output, Scale, left_as_found, modules
-from graphsvx.query import Decoder, ask, whole_number
+from graphsvx.query import Decoder, ask
 
 _DEFAULT = GraphSVX()
 
@@ -61,20 +61,13 @@ def explain(
         A frozen record; for GraphSVX `base + total == prediction`.
 
     """
-    query = ask(
-        model, data, node=node, nodes=nodes, graph=graph, edge=edge, decoder=decoder,
-        target=target, targets=targets, output=output, scale=scale, class_names=class_names,
-        memory=memory,
-    )  # fmt: skip
-    seed = whole_number(seed, "seed")
-    if seed < 0:
-        raise InputError(f"seed must be 0 or more, got {seed}")
-    if method is not None and (isinstance(method, type) or not callable(method)):
-        raise InputError(
-            f"method must be an explainer with its settings, such as GraphSVX(), got {method!r}"
-        )
-    with (
-        left_as_found(query.model.parts),
-        nullcontext() if decoder is None else left_as_found(modules(decoder)),
-    ):
-        return (method or _DEFAULT)(query, seed)
+    seed = checked(seed, Seed, "seed")
+    method = checked(_DEFAULT if method is None else method, MethodSetting, "method")
+    with exclusive():
+        query = ask(
+            model, data, node=node, nodes=nodes, graph=graph, edge=edge, decoder=decoder,
+            target=target, targets=targets, output=output, scale=scale, class_names=class_names,
+            memory=memory,
+        )  # fmt: skip
+        with left_as_found([*query.model.parts, *modules(decoder)]):
+            return method(query, seed)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphsvx.contents import Stamp, stamp
+from graphsvx.engine.exclusive import exclusive
 from graphsvx.errors import InputError
 
 Ids = NDArray[np.int64]
@@ -100,15 +101,16 @@ def check(data: Any) -> Graph:
             "(an adj_t is turned into one by torch_geometric.utils.to_edge_index)"
         )
     _check_edge_index(edge_index)
-    index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
-    cached = _INDEXES.get(edge_index)
-    if cached is None or cached[0] != index_key:
-        cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
-    index = cached[1]
-    cached = _STATISTICS.get(x)
-    if cached is None or cached[0] != x_stamp:
-        cached = _STATISTICS[x] = (x_stamp, _make_statistics(x))
-    statistics = cached[1]
+    with exclusive():  # large tensors are read
+        index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
+        cached = _INDEXES.get(edge_index)
+        if cached is None or cached[0] != index_key:
+            cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
+        index = cached[1]
+        cached = _STATISTICS.get(x)
+        if cached is None or cached[0] != x_stamp:
+            cached = _STATISTICS[x] = (x_stamp, _make_statistics(x))
+        statistics = cached[1]
     edges = edge_index.shape[1]
     weight = _edge_values(data, "edge_weight", edges)
     if weight is not None and weight.dim() != 1:

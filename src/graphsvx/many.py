@@ -14,10 +14,11 @@ from torch import Tensor
 from graphsvx import graph as graphs
 from graphsvx import processes
 from graphsvx.api import explain
+from graphsvx.constraints import Workers, checked, whole_number
 from graphsvx.convert import from_dict
 from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.explanation import Explanation
-from graphsvx.query import listed, whole_number
+from graphsvx.query import listed
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,7 @@ def explain_many(
         options: everything else that `explain` takes (method, target, seed, ...).
 
     """
-    workers = whole_number(workers, "workers")
-    if workers < 1:
-        raise InputError(f"workers must be at least 1, got {workers}")
+    workers = checked(workers, Workers, "workers")
     whole_graphs = isinstance(data, (list, tuple))
     if whole_graphs and (nodes is not None or edges is not None):
         raise InputError("a list of graphs is explained as whole graphs; leave nodes and edges out")

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
 
 from graphsvx import players as choosing
 from graphsvx import record, reference
 from graphsvx.certificate import Certificate
+from graphsvx.constraints import MOST, Block, Checked, Range
 from graphsvx.engine.survey import Survey, surveys
 from graphsvx.errors import BudgetError, InputError, ModelError, UnsupportedError
-from graphsvx.explain.regression import Fit, Regression
+from graphsvx.explain.regression import Fit, RegressionSetting
 from graphsvx.explain.selective import Lasso
 from graphsvx.explain.smooth import Smooth
 from graphsvx.explanation import Explanation
 from graphsvx.game import GraphGame, Side, feature_scene
 from graphsvx.generators import CutEdges, Generator, Indirect, Isolate, Scene
-from graphsvx.masks import Auto, Mask, SmarterSeparate
-from graphsvx.players import Directions, FeatureChoice, Groups, Sides
+from graphsvx.masks import Auto, SmarterSeparate
+from graphsvx.masks.base import MaskSetting
+from graphsvx.players import Directions, FeatureChoice, GroupsSetting, Hops, Samples, Sides
 from graphsvx.playing import (
     Played,
     fit_all,
@@ -31,10 +33,10 @@ from graphsvx.playing import (
 )
 from graphsvx.query import Query
 from graphsvx.record import neighbourhood, no_edges
-from graphsvx.reference import Reference
+from graphsvx.reference import ReferenceSetting
 from graphsvx.replay import holds
 
-__all__ = ["GraphSVX", "Method", "neighbourhood", "no_edges"]
+__all__ = ["GraphSVX", "Method", "MethodSetting", "neighbourhood", "no_edges"]
 
 
 class Method(Protocol):
@@ -45,6 +47,11 @@ class Method(Protocol):
         ...
 
 
+MethodSetting = Annotated[
+    Method, Block("an explainer with its settings, such as GraphSVX()", arguments=2)
+]
+"""A method as an argument."""
+
 # Model calls and largest favoured order S that the paper used (appendix, running times).
 _PAPER: dict[str, tuple[int, int]] = {
     "ba-shapes": (400, 1),
@@ -52,24 +59,23 @@ _PAPER: dict[str, tuple[int, int]] = {
     "tree-cycles": (1400, 4),
     "tree-grid": (1500, 4),
 }
-_MOST_SAMPLES = 10_000_000  # more rows than this do not fit in memory
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
 
 
 @dataclass(frozen=True)
-class GraphSVX:
+class GraphSVX(Checked):
     """Shapley values of the explained node's features and of the nodes around it.
 
     Features play with the node isolated, nodes play with all features on (relative efficiency);
     each of the two games is exact where its distinct perturbed graphs fit the budget.
     """
 
-    samples: int = 1000
+    samples: Samples = 1000
     """Model calls per explanation, all games together (P)."""
-    hops: int | None = None
+    hops: Hops = None
     """How far away nodes play (k); None: as far as the model looks."""
-    mask: Mask = Auto()  # noqa: RUF009  (a frozen record)
+    mask: MaskSetting = Auto()  # noqa: RUF009  (a frozen record)
     """MASK: which coalitions are played."""
     indirect: Literal[False, "mean", "target"] = False
     """GEN: join cut-off nodes along a shortest path (algorithm 2); changes the game."""
@@ -78,26 +84,26 @@ class GraphSVX:
     players: Sides | None = None
     """Who gets credit; everything else stays as it is. None: "both" nodes and features for a
     node, several nodes or a link; "nodes" for a graph; "features" with `features_of="subgraph"`."""
-    regression: Regression = Smooth()  # noqa: RUF009  (a frozen record)
+    regression: RegressionSetting = Smooth()  # noqa: RUF009  (a frozen record)
     """EXPL: how values become credit; `Lasso(k=5)` is selective."""
-    r: float | None = None
+    r: Annotated[float | None, Range(0, 1)] = None
     """Share of the samples that goes to features; None: as in algorithm 3."""
-    tolerance: float | None = None
+    tolerance: Annotated[float | None, Range(0, inside=True)] = None
     """Keep sampling until every standard error is below this, or `max_samples` are spent."""
-    max_samples: int = 100_000
-    reference: Reference = None
+    max_samples: Samples = 100_000
+    reference: ReferenceSetting = None
     """Contrastive: what switched-off features become in place of mu: a node id, "class:c" (the
     mean of the nodes of class c) or a vector."""
     features_of: Literal["node", "subgraph"] = "node"
     """"subgraph": a feature is switched off at the node and its whole neighbourhood, to a mean
     drawn from the data (`monte_carlo` nodes); no node credit."""
-    monte_carlo: int = 1000
+    monte_carlo: Annotated[int, Range(1, MOST, error=BudgetError)] = 1000
     """Nodes that are drawn for the mean of `features_of="subgraph"`."""
-    balance: float | None = None
+    balance: Annotated[float | None, Range(0, 1)] = None
     """Social: alpha, the share of prediction - base that node credit is rescaled to."""
-    groups: Groups = ()
+    groups: GroupsSetting = ()
     """{name: members}: nodes (or edges, if edges play) that switch on and off together."""
-    feature_groups: Groups = ()
+    feature_groups: GroupsSetting = ()
     """{name: columns}: features that switch on and off together."""
     directions: Directions = "together"
     """Edges as players: the two directions of an edge as one player, or "apart"."""
@@ -106,35 +112,8 @@ class GraphSVX:
     pooling model does not see it at all. False: it keeps them, as in Eq. 2."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reference", reference.frozen(self.reference))
-        object.__setattr__(self, "groups", choosing.frozen_groups(self.groups, "groups"))
-        object.__setattr__(
-            self, "feature_groups", choosing.frozen_groups(self.feature_groups, "feature_groups")
-        )
-        self._check_values()
+        super().__post_init__()
         self._check_combinations()
-
-    def _check_values(self) -> None:
-        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 2:
-            raise BudgetError(f"samples must be an integer of at least 2, got {self.samples!r}")
-        if self.samples > _MOST_SAMPLES:
-            raise BudgetError(f"samples must be at most {_MOST_SAMPLES:,}, got {self.samples:,}")
-        if self.hops is not None and (not isinstance(self.hops, int) or self.hops < 0):
-            raise InputError(f"hops must be an integer of at least 0, got {self.hops!r}")
-        if self.monte_carlo < 1:
-            raise BudgetError(f"monte_carlo must be at least 1 node, got {self.monte_carlo!r}")
-        for name, value, allowed in (
-            ("indirect", self.indirect, (False, "mean", "target")),
-            ("players", self.players, (None, "both", "nodes", "features", "edges")),
-            ("features_of", self.features_of, ("node", "subgraph")),
-            ("directions", self.directions, ("together", "apart")),
-        ):
-            if value not in allowed:
-                raise InputError(f"{name} must be one of {allowed}, got {value!r}")
-        if self.tolerance is not None and not self.tolerance > 0:
-            raise InputError(f"tolerance must be above 0, got {self.tolerance}")
-        if self.balance is not None and not 0 <= self.balance <= 1:
-            raise InputError(f"balance must be between 0 and 1, got {self.balance}")
 
     def _check_combinations(self) -> None:
         features_only = self.players == "features" or self.features_of == "subgraph"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from threading import RLock
 from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -18,15 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.engine.threads import one_thread
+from graphsvx.engine.exclusive import exclusive, taking_back
 from graphsvx.errors import InputError, ModelError
 from graphsvx.graph import Graph
 
 Output = Literal["raw", "probs", "log_probs"]
 Scale = Literal["probability", "logit", "log_odds", "value"]
 
-# Modes, layers and the random state are changed for the time of an explanation: one at a time.
-_ALONE = RLock()
 _PARAMETERS: WeakKeyDictionary[Any, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
 
 
@@ -167,10 +164,13 @@ def _looks_like_softmax(out: Tensor) -> bool:
 
 def log_odds(logits: Tensor) -> Tensor:
     """log p_c / (1 - p_c) for every class, without leaving log space."""
-    classes = logits.shape[-1]
-    others = logits[..., None, :].expand(*logits.shape, classes)
-    own = torch.eye(classes, dtype=torch.bool, device=logits.device)
-    return logits - others.masked_fill(own, -torch.inf).logsumexp(-1)
+    log_probs = logits.log_softmax(-1)
+    # 1 - p loses digits where p is near 1. Only the largest can be above 1/2: its 1 - p is the
+    # sum over the others, and its own p is set to 0, which also keeps gradients finite.
+    best = logits.argmax(-1, keepdim=True)
+    others = log_probs.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
+    rest = torch.log1p(-log_probs.exp().scatter(-1, best, 0.0))
+    return log_probs - rest.scatter(-1, best, others)
 
 
 def check(
@@ -255,7 +255,7 @@ def left_as_found(found: list[nn.Module]) -> Iterator[None]:
     would round differently), and what layers with `cached=True` remember of the user's graph,
     which they must not use for perturbed ones.
     """
-    with _ALONE, torch.no_grad(), one_thread():
+    with exclusive():
         training = [module for module in found if module.training]
         caching = [module for module in found if module.__dict__.get("cached") is True]
         remembered = [
@@ -263,18 +263,20 @@ def left_as_found(found: list[nn.Module]) -> Iterator[None]:
             for module in caching
         ]
         state = torch.get_rng_state()
-        try:
-            for module in training:
-                module.training = False
-            for module, memory in zip(caching, remembered, strict=True):
-                vars(module).update(dict.fromkeys(memory), cached=False)
-            yield
-        finally:
+
+        def restore() -> None:
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(memory, cached=True)
             for module in training:
                 module.training = True
             torch.set_rng_state(state)
+
+        with taking_back(restore):
+            for module in training:
+                module.training = False
+            for module, memory in zip(caching, remembered, strict=True):
+                vars(module).update(dict.fromkeys(memory), cached=False)
+            yield
 
 
 def count_rounds(model: Model, graph: Graph) -> int | None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsvx.constraints import MOST, Converted, NotNegative, Range, shown, whole_number
 from graphsvx.engine.field import Field
-from graphsvx.errors import InputError
+from graphsvx.errors import BudgetError, InputError
 from graphsvx.graph import Graph, Ids
 
-FeatureChoice = float | Literal["all", "nonzero"]
+FeatureChoice = NotNegative | Literal["all", "nonzero"]
+Hops = Annotated[int | None, Range(0)]
+Samples = Annotated[int, Range(2, MOST, error=BudgetError)]
 Sides = Literal["both", "nodes", "features", "edges"]
 Directions = Literal["together", "apart"]
 Groups = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -195,15 +198,17 @@ def choose_features(
 
 def frozen_groups(given: Any, name: str) -> Groups:
     """A mapping of names to members as sorted tuples; members are integers or pairs of them."""
-    pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, (list, tuple)):
+        raise InputError(f"{name} must be a mapping of names to members, got {shown(given)}")
     found: list[tuple[str, tuple[Any, ...]]] = []
     seen: dict[Any, str] = {}
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise InputError(f"{name} must be a mapping of names to members, got {given!r}")
+            raise InputError(f"{name} must be a mapping of names to members, got {shown(given)}")
         label, members = pair
-        if isinstance(members, str) or not isinstance(members, (Iterable, Tensor)):
-            raise InputError(f"group {label!r} must be a list of members, got {members!r}")
+        if isinstance(members, (str, bytes)) or not isinstance(members, (Iterable, Tensor)):
+            raise InputError(f"group {label!r} must be a list of members, got {shown(members)}")
         plain = members.tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
         if not plain:
             raise InputError(f"group {label!r} must have at least one member, got none")
@@ -221,12 +226,14 @@ def frozen_groups(given: Any, name: str) -> Groups:
     return tuple(found)
 
 
+GroupsSetting = Annotated[Groups, Converted(frozen_groups)]
+"""Groups as a field of settings."""
+
+
 def _member(one: Any, label: str) -> Any:
     if isinstance(one, (tuple, list)) and len(one) == 2:
         return (_member(one[0], label), _member(one[1], label))
-    if isinstance(one, bool) or not hasattr(one, "__index__"):
-        raise InputError(f"members of group {label!r} must be integers, got {one!r}")
-    return int(one.__index__())
+    return whole_number(one, f"each member of group {label!r}")
 
 
 def check_groups(groups: Groups, count: int, what: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphsvx import graph as graphs
 from graphsvx import model as models
+from graphsvx.constraints import whole_number
 from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.explanation import Kind
 from graphsvx.graph import Graph, Ids
@@ -164,16 +165,6 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
             f"[{count}, outputs], got {got}"
         )
     return scores
-
-
-def whole_number(value: Any, name: str) -> int:
-    """An integer from Python, numpy or a tensor of one element; nothing else."""
-    if isinstance(value, (bool, float, str)):
-        raise InputError(f"{name} must be an integer, got {value!r}")
-    try:
-        return int(value.__index__())
-    except (AttributeError, TypeError, ValueError, RuntimeError):
-        raise InputError(f"{name} must be an integer, got {value!r}") from None
 
 
 def listed(nodes: Any, count: int) -> Any:

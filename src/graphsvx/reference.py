@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphsvx.constraints import Converted, shown, whole_number
 from graphsvx.errors import InputError
 from graphsvx.graph import Graph
 
@@ -16,14 +17,14 @@ Reference = int | str | tuple[float, ...] | None
 _EXPECTED = 'reference must be a node id, "class:c" or a vector of numbers'
 
 
-def frozen(given: Any) -> Reference:
+def frozen(given: Any, name: str = "reference") -> Reference:
     """A checked reference that hashes: vectors become tuples."""
     if given is None:
         return None
     if isinstance(given, str):
         head, _, number = given.partition(":")
         if head != "class" or not number.isdecimal():
-            raise InputError(f"{_EXPECTED}, got {given!r}")
+            raise InputError(f"{_EXPECTED}, got {shown(given)}")
         return given
     if isinstance(given, Tensor):
         given = given.item() if given.dim() == 0 else given.detach().cpu().double().numpy()
@@ -31,16 +32,21 @@ def frozen(given: Any) -> Reference:
         try:
             vector = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError(f"{_EXPECTED}, got {given!r}") from None
+            raise InputError(f"{_EXPECTED}, got {shown(given)}") from None
         if vector.ndim != 1:
             raise InputError(f"{_EXPECTED}, got an array of shape {list(vector.shape)}")
         if not np.isfinite(vector).all():
             where = int(np.flatnonzero(~np.isfinite(vector))[0])
             raise InputError(f"reference must be finite, got {vector[where]} for feature {where}")
         return tuple(vector.tolist())
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise InputError(f"{_EXPECTED}, got {given!r}")
-    return int(given.__index__())
+    try:
+        return whole_number(given, name)
+    except InputError:
+        raise InputError(f"{_EXPECTED}, got {shown(given)}") from None
+
+
+ReferenceSetting = Annotated[Reference, Converted(frozen)]
+"""A reference as a field of settings."""
 
 
 def resolve(graph: Graph, reference: Reference) -> Tensor:

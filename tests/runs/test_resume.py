@@ -134,9 +134,17 @@ def test_a_damaged_part_is_found_and_made_again(tmp_path, reference, damage, cap
     victim.write_bytes({"flip": bytes(content), "cut": bytes(content[:-9]), "empty": b""}[damage])
     with pytest.raises(DataError, match=r"damaged.*started again"):
         run.table()
+    now = run.status()
+    assert (now.state, now.done, now.left) == (
+        "stopped",
+        helpers.NODES - helpers.PART,
+        helpers.PART,
+    )
+    assert now.damaged == 1
     assert convert.same(run[0], reference[0])  # the others are still there
     start(out, progress=True)
     assert "answered anew" in capsys.readouterr().err
+    assert (run.status().state, run.status().damaged) == ("finished", 0)
     assert names(out) == names(reference.folder)
 
 

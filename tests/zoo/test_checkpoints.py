@@ -119,7 +119,7 @@ def test_damaged_weights(kept: Path) -> None:
         zoo.load("ba-shapes", root=kept.parent)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 9}', "\x00"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 9}', "\x00", "[" * 100_000])
 def test_a_damaged_card(kept: Path, content: str) -> None:
     kept.with_suffix(".json").write_text(content)
     with pytest.raises(DataError, match="damaged"):
@@ -135,6 +135,20 @@ def test_a_damaged_card(kept: Path, content: str) -> None:
         lambda card: card["settings"].pop("hidden"),
         lambda card: card["settings"].update(hidden="20"),
         lambda card: card["settings"].update(surprise=1),
+        lambda card: card["settings"].update(hidden=-20),
+        lambda card: card["settings"].update(model="resnet"),
+        lambda card: card["settings"].update(dropout=float("nan")),
+        lambda card: card.update(settings=[]),
+        lambda card: card.update(features=-5),
+        lambda card: card.update(features=True),
+        lambda card: card.update(classes=0),
+        lambda card: card.update(classes=10**30),
+        lambda card: card.update(seed=-1),
+        lambda card: card.update(task="edge"),
+        lambda card: card.update(accuracy={"test": 2.0}),
+        lambda card: card.update(accuracy={"test": None}),
+        lambda card: card.update(versions=[]),
+        lambda card: card.update(weights=None),
     ],
 )
 def test_a_card_with_wrong_entries(kept: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -143,7 +157,7 @@ def test_a_card_with_wrong_entries(kept: Path, change: Callable[[dict[str, Any]]
         zoo.load(kept)
 
 
-@pytest.mark.parametrize("setting", [{"hidden": 21}, {"model": "resnet"}, {"concat": False}])
+@pytest.mark.parametrize("setting", [{"hidden": 21}, {"model": "gin"}, {"concat": False}])
 def test_weights_that_do_not_fit_the_card(kept: Path, setting: dict[str, Any]) -> None:
     changed(kept, lambda card: card["settings"].update(setting))
     with pytest.raises(DataError, match="does not fit its card") as caught:

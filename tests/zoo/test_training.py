@@ -135,5 +135,5 @@ def test_bad_arguments(shapes: DataSet, quick: Trained) -> None:
         zoo.train(shapes, "transformer")
     with pytest.raises(InputError, match="settings say 'graphconv'"):
         zoo.train(shapes, "gin", settings=quick.card.settings)
-    with pytest.raises(InputError, match="epochs must be at least 1"):
+    with pytest.raises(InputError, match="epochs must be an integer of at least 1"):
         zoo.train(shapes, settings=replace(quick.card.settings, epochs=0))

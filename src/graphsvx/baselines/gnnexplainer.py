@@ -18,6 +18,7 @@ from graphsvx.baselines.stage import (
     refuse_unless,
     report,
 )
+from graphsvx.constraints import Checked, Count, Rate
 from graphsvx.errors import InputError
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Explanation
@@ -27,14 +28,14 @@ from graphsvx.query import Query
 
 
 @dataclass(frozen=True)
-class GNNExplainer:
+class GNNExplainer(Checked):
     """PyG's GNNExplainer on the receptive field of the question.
 
     For a group of nodes one mask is learned for all of them together.
     """
 
-    epochs: int = 100
-    lr: float = 0.01
+    epochs: Count = 100
+    lr: Rate = 0.01
     edges: bool = True
     """Learn M_E; needs a model of PyG layers."""
     features: bool = True
@@ -66,10 +67,7 @@ class GNNExplainer:
     )
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise InputError(f"epochs must be at least 1, got {self.epochs}")
-        if not self.lr > 0:
-            raise InputError(f"lr must be above 0, got {self.lr}")
+        super().__post_init__()
         if not self.edges and not self.features:
             raise InputError("at least one of edges and features must be learned, got neither")
 

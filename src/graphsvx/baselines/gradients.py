@@ -17,7 +17,7 @@ from graphsvx.baselines.stage import (
     refuse_unless,
     report,
 )
-from graphsvx.errors import InputError
+from graphsvx.constraints import Checked, Count
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Credit, Explanation
 from graphsvx.extras import package
@@ -54,7 +54,7 @@ def _forward(stage: Stage, output: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Saliency:
+class Saliency(Checked):
     """|df / dX|: how fast the score moves with each number of X."""
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -111,10 +111,10 @@ def along_the_line(stage: Stage, output: int, start: Tensor, steps: int) -> Tens
 
 
 @dataclass(frozen=True)
-class IntegratedGradients:
+class IntegratedGradients(Checked):
     """Gradients integrated along the straight line from a baseline to X; edges stay."""
 
-    steps: int = 50
+    steps: Count = 50
     baseline: Literal["mean", "zero"] = "mean"
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -133,12 +133,6 @@ class IntegratedGradients:
         notes="decomposable in the limit: the residual falls with `steps`",
         **_SHARED,  # type: ignore[arg-type]  # one dict for two classes; its values are tuples
     )
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"steps must be at least 1, got {self.steps}")
-        if self.baseline not in ("mean", "zero"):
-            raise InputError(f'baseline must be "mean" or "zero", got {self.baseline!r}')
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """`steps` backward passes an output."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import prepare, record, refuse_unless, report
+from graphsvx.constraints import Checked, NotNegative, Range
 from graphsvx.engine import field as fields
-from graphsvx.errors import InputError
 from graphsvx.explain.direct import direct
 from graphsvx.explain.hsic import HSICLasso
 from graphsvx.explanation import Explanation
@@ -31,13 +31,13 @@ def neighbours(query: Query, hops: int | None, most: int, seed: int) -> Ids:
 
 
 @dataclass(frozen=True)
-class GraphLIME:
+class GraphLIME(Checked):
     """HSIC Lasso of the explained score on features, over the node's N-hop neighbourhood."""
 
-    hops: int | None = None
+    hops: Annotated[int | None, Range(1)] = None
     """N; None: as far as the model looks."""
-    rho: float = 0.1
-    most: int = 300
+    rho: NotNegative = 0.1
+    most: Annotated[int, Range(2, 100_000)] = 300
     """At most so many neighbours; kernels grow with their square."""
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -58,13 +58,6 @@ class GraphLIME:
         source="Huang et al. 2020",
         notes="deterministic here: it samples only above `most` neighbours",
     )
-
-    def __post_init__(self) -> None:
-        HSICLasso(self.rho)
-        if self.hops is not None and self.hops < 1:
-            raise InputError(f"hops must be at least 1, got {self.hops}")
-        if self.most < 2:
-            raise InputError(f"most must be at least 2, got {self.most}")
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Read the neighbours' predictions, then regress."""

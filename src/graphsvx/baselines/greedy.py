@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,14 +12,14 @@ from torch import Tensor
 from graphsvx import players as choosing
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import record, refuse_unless, report
+from graphsvx.constraints import Checked, Range
 from graphsvx.engine.states import Bools
 from graphsvx.engine.survey import survey
-from graphsvx.errors import InputError
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Explanation
 from graphsvx.game import GraphGame
 from graphsvx.generators import Isolate, Scene
-from graphsvx.players import FeatureChoice, Sides
+from graphsvx.players import FeatureChoice, Hops
 from graphsvx.query import Query
 
 
@@ -32,17 +32,17 @@ def one_less(on: Bools) -> tuple[Bools, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Checked):
     """Removes the most contributory feature or node until the prediction changes.
 
     A value is what the score lost when its player went; players that were still there at the end
     have 0. The losses add up to prediction - base, where base is the score at the end.
     """
 
-    players: Sides = "both"
+    players: Literal["both", "nodes", "features"] = "both"
     features: FeatureChoice = 0.25
-    hops: int | None = None
-    rounds: int | None = None
+    hops: Hops = None
+    rounds: Annotated[int | None, Range(1)] = None
     """At most so many removals; None: until the prediction changes."""
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -61,12 +61,6 @@ class Greedy:
             contrastive=False,
         ),
     )
-
-    def __post_init__(self) -> None:
-        if self.players not in ("both", "nodes", "features"):
-            raise InputError(f'players must be "both", "nodes" or "features", got {self.players!r}')
-        if self.rounds is not None and self.rounds < 1:
-            raise InputError(f"rounds must be at least 1, got {self.rounds}")
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Remove and look."""

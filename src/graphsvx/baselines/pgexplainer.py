@@ -25,6 +25,7 @@ from graphsvx.baselines.stage import (
     refuse_unless,
     report,
 )
+from graphsvx.constraints import Checked, Count, Positive, Rate
 from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Explanation
@@ -48,20 +49,20 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class PGExplainer:
+class PGExplainer(Checked):
     """PyG's PGExplainer. `fit` returns a trained copy; only that one explains.
 
     The network reads the embeddings of an edge's ends (and of the explained node), so it also
     explains nodes and graphs that it was not trained on.
     """
 
-    epochs: int = 30
-    lr: float = 0.003
+    epochs: Count = 30
+    lr: Rate = 0.003
     size: float = 0.05
     """Weight of the number of edges kept."""
     entropy: float = 1.0
     """Weight of the masks' entropy."""
-    temperature: tuple[float, float] = (5.0, 2.0)
+    temperature: tuple[Positive, Positive] = (5.0, 2.0)
     """First and last temperature of the concrete distribution."""
     trained: Trained | None = field(default=None, repr=False, compare=False)
 
@@ -86,12 +87,6 @@ class PGExplainer:
         package="torch_geometric",
         notes="inductive; once trained, another seed changes nothing",
     )
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise InputError(f"epochs must be at least 1, got {self.epochs}")
-        if not self.lr > 0:
-            raise InputError(f"lr must be above 0, got {self.lr}")
 
     @property
     def mask(self) -> EdgeNetwork:

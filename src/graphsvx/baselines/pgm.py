@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from graphsvx import players as choosing
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import play, record, refuse_unless, report
+from graphsvx.constraints import MOST, Checked, Count, Range
 from graphsvx.engine.states import Bools
 from graphsvx.engine.survey import Survey, survey
-from graphsvx.errors import BudgetError, InputError
+from graphsvx.errors import BudgetError
 from graphsvx.explain.bayes import CHANGE, BayesNetwork, Network
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Explanation
 from graphsvx.extras import package
 from graphsvx.generators import Scene
 from graphsvx.generators.replace import ReplaceRows
+from graphsvx.players import Hops
 from graphsvx.query import Query
 
 Floats = NDArray[np.float64]
@@ -32,22 +34,22 @@ def coin_flips(rows: int, players: int, rate: float, seed: int) -> Bools:
 
 
 @dataclass(frozen=True)
-class PGMExplainer:
+class PGMExplainer(Checked):
     """Nodes whose perturbation the change of the prediction depends on, as a Bayesian network.
 
     I(.) of the paper: a row counts as changed if the explained score falls by more than
     `drop`, or, without one, by more than it does on average over the rows.
     """
 
-    samples: int = 1000
-    rate: float = 0.5
+    samples: Annotated[int, Range(10, MOST, error=BudgetError)] = 1000
+    rate: Annotated[float, Range(0, 1, inside=True)] = 0.5
     drop: float | None = None
     by: Literal["mean", "zero"] = "mean"
     """What features are replaced by; where all nodes are alike the mean changes nothing."""
-    significance: float = 0.05
-    blanket: int = 6
+    significance: Annotated[float, Range(0, 1, inside=True)] = 0.05
+    blanket: Count = 6
     """At most so many nodes in the Markov blanket."""
-    hops: int | None = None
+    hops: Hops = None
 
     blocks: ClassVar[Blocks] = Blocks(
         title="PGM-Explainer",
@@ -67,14 +69,6 @@ class PGMExplainer:
         source="Vu and Thai 2020",
         package="pgmpy",
     )
-
-    def __post_init__(self) -> None:
-        BayesNetwork(self.significance, self.blanket)
-        ReplaceRows(self.by)
-        if self.samples < 10:
-            raise BudgetError(f"samples must be at least 10, got {self.samples}")
-        if not 0 < self.rate < 1:
-            raise InputError(f"rate must be between 0 and 1, got {self.rate}")
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Perturb, test, learn."""

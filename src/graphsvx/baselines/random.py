@@ -11,7 +11,7 @@ import torch
 from graphsvx import players as choosing
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import prepare, record, refuse_unless, report
-from graphsvx.errors import InputError
+from graphsvx.constraints import Checked
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Explanation
 from graphsvx.generators.replace import Unchanged
@@ -34,7 +34,7 @@ def _stream(query: Query, seed: int) -> torch.Generator:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Checked):
     """Uniform numbers in [0, 1] for the same players as GraphSVX's (or for edges)."""
 
     players: Sides = "both"
@@ -56,12 +56,6 @@ class Random:
             contrastive=False,
         ),
     )
-
-    def __post_init__(self) -> None:
-        if self.players not in ("both", "nodes", "features", "edges"):
-            raise InputError(
-                f'players must be "both", "nodes", "features" or "edges", got {self.players!r}'
-            )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Draw."""

@@ -18,6 +18,7 @@ from torch_geometric.nn import MessagePassing
 
 from graphsvx.certificate import Certificate, GameReport
 from graphsvx.engine import field as fields
+from graphsvx.engine.exclusive import taking_back
 from graphsvx.engine.states import States
 from graphsvx.engine.survey import Survey, evaluate, survey
 from graphsvx.errors import UnsupportedError
@@ -172,12 +173,8 @@ def borrowed(module: object) -> Iterator[None]:
     layers = [layer for layer in module.modules() if isinstance(layer, MessagePassing)]
     found = [{name: getattr(layer, name) for name in _MASK_ATTRIBUTES} for layer in layers]
     registered = ["_edge_mask" in layer._parameters for layer in layers]
-    try:
-        for one, _ in parameters:
-            one.requires_grad_(False)
-        with torch.enable_grad():
-            yield
-    finally:
+
+    def restore() -> None:
         for one, needed in parameters:
             one.requires_grad_(needed)
         for layer, before, was in zip(layers, found, registered, strict=True):
@@ -185,6 +182,12 @@ def borrowed(module: object) -> Iterator[None]:
                 layer._parameters.pop("_edge_mask", None)
             for name, value in before.items():
                 setattr(layer, name, value)
+
+    with taking_back(restore):
+        for one, _ in parameters:
+            one.requires_grad_(False)
+        with torch.enable_grad():
+            yield
 
 
 # --- the record -----------------------------------------------------------------------

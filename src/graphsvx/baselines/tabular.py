@@ -19,14 +19,14 @@ from torch import Tensor
 from graphsvx import players as choosing
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import play, record, refuse_unless, report
+from graphsvx.constraints import Checked
 from graphsvx.engine.survey import Survey, survey
-from graphsvx.errors import BudgetError
 from graphsvx.explain.direct import direct
 from graphsvx.explanation import Credit, Explanation
 from graphsvx.extras import package
 from graphsvx.generators import Scene
 from graphsvx.generators.replace import OwnFeatures
-from graphsvx.players import FeatureChoice
+from graphsvx.players import FeatureChoice, Samples
 from graphsvx.query import Query
 
 Floats = NDArray[np.float64]
@@ -102,11 +102,6 @@ def numpy_seeded(seed: int) -> Iterator[None]:
         np.random.set_state(before)
 
 
-def _check(samples: int) -> None:
-    if samples < 2:
-        raise BudgetError(f"samples must be at least 2, got {samples}")
-
-
 def kernel_shap(row: Row, samples: int, seed: int) -> Any:
     """shap's KernelExplainer with mu as the background, no feature selection."""
     # shap's own: a colour map that it makes with a function that matplotlib will drop.
@@ -118,10 +113,10 @@ def kernel_shap(row: Row, samples: int, seed: int) -> Any:
 
 
 @dataclass(frozen=True)
-class SHAP:
+class SHAP(Checked):
     """Kernel SHAP of the node's features, the rest of the graph switched on."""
 
-    samples: int = 2048
+    samples: Samples = 2048
     features: FeatureChoice = 0.25
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -142,9 +137,6 @@ class SHAP:
         source="Lundberg and Lee 2017",
         package="shap",
     )
-
-    def __post_init__(self) -> None:
-        _check(self.samples)
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Ask shap."""
@@ -196,10 +188,10 @@ def local_surrogate(
 
 
 @dataclass(frozen=True)
-class LIME:
+class LIME(Checked):
     """A local linear surrogate over the node's features, the rest of the graph as it is."""
 
-    samples: int = 1000
+    samples: Samples = 1000
     features: FeatureChoice = 0.25
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -222,9 +214,6 @@ class LIME:
         source="Ribeiro et al. 2016",
         package="lime",
     )
-
-    def __post_init__(self) -> None:
-        _check(self.samples)
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Ask lime, once an output, on the same perturbed rows."""

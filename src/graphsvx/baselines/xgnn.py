@@ -7,7 +7,7 @@ which names the model, the class, and with its features the candidate nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from graphsvx.baselines.blocks import Block, Blocks, Properties
 from graphsvx.baselines.stage import borrowed, record, refuse_unless, report
+from graphsvx.constraints import MOST, Checked, Count, Range, Rate
 from graphsvx.engine.survey import survey
-from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.errors import InputError, ModelError, UnsupportedError
 from graphsvx.explanation import Explanation, Neighbourhood
 from graphsvx.query import Query
 
@@ -111,31 +112,33 @@ class Policy(nn.Module):
 
 def _draw(scores: Tensor, rng: torch.Generator) -> tuple[int, Tensor]:
     log = scores.log_softmax(0)
+    if bool(log.isnan().any()):
+        raise ModelError("training broke down: the policy gives NaN; use a smaller lr")
     chosen = int(torch.multinomial(log.detach().exp(), 1, generator=rng))
     return chosen, log[chosen]
 
 
 @dataclass(frozen=True)
-class XGNN:
+class XGNN(Checked):
     """A graph that the model gives the class, grown edge by edge by a trained policy."""
 
-    steps: int = 12
+    steps: Count = 12
     """Edges that are added."""
-    nodes: int = 8
+    nodes: Count = 8
     """At most so many nodes."""
-    valences: tuple[int, ...] | None = None
+    valences: tuple[Annotated[int, Range(0)], ...] | None = None
     """Most edges at a node of each candidate kind (`MUTAG_VALENCES`); None: `degree` for all."""
-    degree: int = 4
+    degree: Count = 4
     candidates: tuple[tuple[float, ...], ...] | None = None
     """Feature vectors of the kinds of nodes; None: the distinct rows of data.x."""
-    start: int | None = None
+    start: Annotated[int | None, Range(0)] = None
     """Kind of the first node; None: drawn anew for each episode."""
-    episodes: int = 100
-    rollouts: int = 2
+    episodes: Count = 100
+    rollouts: Annotated[int, Range(0, MOST)] = 2
     """Completions from each state whose score is added to the reward; 0: its own episode's end."""
-    lr: float = 0.01
-    hidden: int = 16
-    tries: int = 20
+    lr: Rate = 0.01
+    hidden: Annotated[int, Range(1, 10_000)] = 16
+    tries: Count = 20
     """Graphs drawn from the trained policy, of which the best is returned."""
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -168,13 +171,10 @@ class XGNN:
         return XGNN(**{**given, **changes})
 
     def __post_init__(self) -> None:
-        for name in ("steps", "nodes", "episodes", "degree", "hidden", "tries"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.rollouts < 0:
-            raise InputError(f"rollouts must be 0 or more, got {self.rollouts}")
-        if self.valences is not None and (not self.valences or min(self.valences) < 0):
-            raise InputError(f"valences must be numbers of edges, got {self.valences}")
+        super().__post_init__()
+        for name in ("valences", "candidates"):
+            if getattr(self, name) == ():
+                raise InputError(f"{name} must be one entry for each kind of node, got none")
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Train the policy, then let it draw."""
@@ -294,7 +294,7 @@ class _Garden:
             allowed = self.rules.allowed(graph)
             if not bool(allowed.any()):
                 break
-            start, end, log = policy(graph, self.candidates, allowed, self.rng)
+            start, end, log = policy(graph, self.candidates.float(), allowed, self.rng)
             graph = graph.joined(start, end)
             graphs.append(graph)
             logs.append(log)
@@ -312,7 +312,7 @@ class _Garden:
             out = self.query.model(
                 self.candidates[kinds].to(device),
                 edges.to(device),
-                torch.ones(edges.shape[1], device=device),
+                torch.ones(edges.shape[1], dtype=self.candidates.dtype, device=device),
                 None,
                 torch.arange(len(graphs)).repeat_interleave(sizes).to(device),
             )

@@ -181,6 +181,8 @@ def _number(word: str) -> int:
 def _show_status(now: runs.Status, folder: Path) -> None:
     console = Console(highlight=False, soft_wrap=True)
     parts = [f"{now.done} of {now.total} explained", f"{now.failed} failed", now.state]
+    if now.damaged:
+        parts.append(f"{now.damaged} damaged files, to be made again")
     if now.rate:
         parts.append(f"{now.rate:.1f} a second")
     if now.seconds_left is not None:

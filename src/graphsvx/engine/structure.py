@@ -22,6 +22,7 @@ from torch_geometric.nn import aggr
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.pool import glob
 
+from graphsvx.engine.exclusive import taking_back
 from graphsvx.engine.rounding import close
 from graphsvx.engine.rowwise import is_row_wise, leaves, tensors
 from graphsvx.errors import ModelError
@@ -227,14 +228,19 @@ def _known_calls(
 ) -> Iterator[None]:
     """Within it, known layers and aggregations count as one operation each."""
     inside = {id(child) for layer in layers for child in layer.modules()}
+    scatter = glob.scatter
     wrapped: list[nn.Module] = []
 
     def wrap(module: nn.Module, call: Callable[..., Any]) -> None:
-        vars(module)["forward"] = call
         wrapped.append(module)
+        vars(module)["forward"] = call
 
-    scatter = glob.scatter
-    try:
+    def restore() -> None:
+        glob.scatter = scatter
+        for module in wrapped:
+            vars(module).pop("forward", None)
+
+    with taking_back(restore):
         for layer in layers:
             for child in _called_children(layer):
                 wrap(child, _inner_call(trace, child.forward))
@@ -244,10 +250,6 @@ def _known_calls(
                 wrap(part, _pooling_call(trace, part.forward))
         glob.scatter = _pooling_call(trace, scatter)
         yield
-    finally:
-        glob.scatter = scatter
-        for module in wrapped:
-            vars(module).pop("forward", None)
 
 
 def _called_children(module: nn.Module) -> Iterator[nn.Module]:

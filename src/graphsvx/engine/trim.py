@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphsvx.engine.exclusive import taking_back
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.kernels.base import Forward
 from graphsvx.engine.kernels.registry import is_plain_call
@@ -49,11 +50,13 @@ class _Rounds:
                 layer.register_propagate_forward_hook(self.after),
                 layer.register_edge_update_forward_pre_hook(self.before_update),
             ]
-        try:
-            yield
-        finally:
+
+        def remove() -> None:
             for hook in hooks:
                 hook.remove()
+
+        with taking_back(remove):
+            yield
 
     def before_update(self, layer: Any, inputs: Any) -> Any:
         """Edge weights that are computed first (attention): all of `kwargs` is one row an edge."""
@@ -132,17 +135,18 @@ def trimmed(
         yield
         return
     rounds = _Rounds(prefix or ())
-    changed = []
-    with ExitStack() as hooks:
-        try:
-            for at, compute in layers.layers:
-                layer = parts[at]
-                if compute is not None and edges is not None:
-                    layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
-                    changed.append(layer)
-                else:
-                    hooks.enter_context(rounds.hooked(layer))
-            yield
-        finally:
-            for layer in changed:
-                del layer.__dict__["forward"]
+    changed: list[nn.Module] = []
+
+    def restore() -> None:
+        for layer in changed:
+            layer.__dict__.pop("forward", None)
+
+    with ExitStack() as hooks, taking_back(restore):
+        for at, compute in layers.layers:
+            layer = parts[at]
+            if compute is not None and edges is not None:
+                changed.append(layer)
+                layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
+            else:
+                hooks.enter_context(rounds.hooked(layer))
+        yield

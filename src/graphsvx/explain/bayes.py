@@ -8,14 +8,14 @@ network       hill climbing by BIC over the blanket and the change (pgmpy)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from graphsvx.constraints import Checked, Count, Range
 from graphsvx.engine.states import Bools
-from graphsvx.errors import InputError
 from graphsvx.extras import package
 
 Floats = NDArray[np.float64]
@@ -59,18 +59,12 @@ def chi_square(perturbed: Bools, changed: Bools) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class BayesNetwork:
+class BayesNetwork(Checked):
     """Tests, blanket and structure."""
 
-    significance: float = 0.05
-    most: int = 6
+    significance: Annotated[float, Range(0, 1, inside=True)] = 0.05
+    most: Count = 6
     """At most so many nodes in the blanket; tests given the others need rows for each cell."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.significance < 1:
-            raise InputError(f"significance must be between 0 and 1, got {self.significance}")
-        if self.most < 1:
-            raise InputError(f"most must be at least 1, got {self.most}")
 
     def __call__(self, perturbed: Bools, changed: Bools) -> Network:
         """`perturbed` [rows, nodes] and `changed` [rows]."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import Lasso
 
-from graphsvx.errors import InputError
+from graphsvx.constraints import Checked, NotNegative
 
 Floats = NDArray[np.float64]
 
@@ -47,15 +47,11 @@ def centred(kernels: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class HSICLasso:
+class HSICLasso(Checked):
     """Coefficients beta of features, sparse and not negative."""
 
-    rho: float = 0.1
+    rho: NotNegative = 0.1
     """Weight of the L1 norm. Kernels have norm 1, so features with an HSIC below it get 0."""
-
-    def __post_init__(self) -> None:
-        if not self.rho >= 0:
-            raise InputError(f"rho must be 0 or more, got {self.rho}")
 
     def __call__(self, features: Floats, scores: Floats, memory: int = 2**28) -> Floats:
         """`features` [n, F] and `scores` [n] to beta [F]."""

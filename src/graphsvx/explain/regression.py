@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphsvx.constraints import Block, Checked
 from graphsvx.engine.states import Bools
 from graphsvx.explain.factors import factored, inverse
 from graphsvx.explain.shrink import scarce, shrunk
@@ -45,8 +46,12 @@ class Regression(Protocol):
         ...
 
 
+RegressionSetting = Annotated[Regression, Block("a regression, such as Smooth() or WLS()", 4)]
+"""A regression as a field of settings."""
+
+
 @dataclass(frozen=True)
-class WLS:
+class WLS(Checked):
     """Weighted least squares with g(0) and g(1) exact: the Shapley values on all coalitions."""
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
@@ -75,7 +80,7 @@ def least_squares(
 
 
 @dataclass(frozen=True)
-class WLR:
+class WLR(Checked):
     """Weighted linear regression with an intercept: g(1) is exact, g(0) is fitted.
 
     The base value is the constant of g, as in the paper's ablation; the empty coalition takes

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 from torch import Tensor
 
-from graphsvx.errors import InputError
+from graphsvx.constraints import Checked, Range
 from graphsvx.explain.regression import WLS, Fit, surrogate
 from graphsvx.masks.base import Floats, Masks
 
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lasso:
+class Lasso(Checked):
     """At most `k` players, chosen by a weighted Lasso path and refitted by least squares.
 
     The games of an explanation share one path, so that `k` is the number of players of all
@@ -43,11 +43,7 @@ class Lasso:
     without rows to hold out, as few as keep 95 % of the surrogate's variance.
     """
 
-    k: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.k is not None and (isinstance(self.k, bool) or self.k < 1):
-            raise InputError(f"k must be at least 1 player, got {self.k}")
+    k: Annotated[int | None, Range(1)] = None
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Choose in one game, then refit on the chosen."""

@@ -17,12 +17,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
+from graphsvx.constraints import Checked, Range
 from graphsvx.explain.factors import diagonal, factored, forward
 from graphsvx.explain.lengths import guessed, learnt
 from graphsvx.explain.regression import Fit, least_squares, surrogate
@@ -34,7 +36,7 @@ _BLOCK = 128  # rows of a kernel matrix that stay in the cache
 
 
 @dataclass(frozen=True)
-class Smooth:
+class Smooth(Checked):
     """Kernel interpolation where rows are pairs of coalitions, least squares (`WLS`) elsewhere.
 
     Error bars: the posterior variance, with a part of the pairs held out, scaled by how far pairs
@@ -42,9 +44,9 @@ class Smooth:
     own bars are the narrower ones, these are given.
     """
 
-    players: int = 64
+    players: Annotated[int, Range(0)] = 64
     """More players than this are left to least squares."""
-    pairs: int = 512
+    pairs: Annotated[int, Range(8, 100_000)] = 512
     """Pairs that g is made of; least squares on the others correct what it misses."""
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:

@@ -8,12 +8,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from graphsvx.constraints import Checked
 from graphsvx.engine.states import Bools, States
 from graphsvx.generators.base import FeatureRows, Scene
 
 
 @dataclass(frozen=True)
-class CutEdges:
+class CutEdges(Checked):
     """A' loses the switched-off edges; every node keeps its features and its other edges."""
 
     severs = False

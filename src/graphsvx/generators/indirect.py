@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from graphsvx.constraints import Checked
 from graphsvx.engine.field import Field
 from graphsvx.engine.states import Bools, States, reachable
 from graphsvx.generators.base import FeatureRows, Scene
@@ -30,7 +31,7 @@ class _Paths:
 
 
 @dataclass(frozen=True)
-class Indirect:
+class Indirect(Checked):
     """Isolate, with the indirect effect of nodes further away (algorithm 2).
 
     For each node that can reach v in the graph, one shortest path is drawn at random, once per

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from graphsvx.constraints import Checked
 from graphsvx.engine.field import tensor
 from graphsvx.engine.numbers import Numbers
 from graphsvx.engine.patched import PatchedRows
@@ -18,7 +19,7 @@ _WIDE = 128
 
 
 @dataclass(frozen=True)
-class Isolate:
+class Isolate(Checked):
     """X'_v = M_F X_v + (1 - M_F) xi; A' keeps edges between on nodes.
 
     xi is mu or another reference. Features are switched off at the explained node(s), or at the

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.explain.algorithm.utils import set_masks
 
+from graphsvx.constraints import Checked
 from graphsvx.engine.states import Bools, States
-from graphsvx.errors import InputError
 from graphsvx.generators.base import FeatureRows, Scene
 
 
 @dataclass(frozen=True)
-class ReplaceRows:
+class ReplaceRows(Checked):
     """X' = M_N X + (1 - M_N) mu, A' = A: a switched-off node keeps its edges, not its features.
 
     PGM-Explainer's generator, with the bracket where it belongs. `by="zero"` replaces by 0.
@@ -25,10 +25,6 @@ class ReplaceRows:
     by: Literal["mean", "zero"] = "mean"
     severs = False
     feature_rows: ClassVar[FeatureRows] = "by_mask"
-
-    def __post_init__(self) -> None:
-        if self.by not in ("mean", "zero"):
-            raise InputError(f'by must be "mean" or "zero", got {self.by!r}')
 
     def prepare(self, scene: Scene, rng: torch.Generator) -> ReplaceRows:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""

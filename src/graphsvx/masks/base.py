@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from torch import Tensor
 
+from graphsvx.constraints import Block
 from graphsvx.engine.states import Bools
 from graphsvx.graph import Ids
 
@@ -88,6 +89,10 @@ class Mask(Protocol):
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """Rows and weights for one game; `budget` counts the empty and the full coalition."""
         ...
+
+
+MaskSetting = Annotated[Mask, Block("a mask, such as Auto() or Paired()", 3, ("separate",))]
+"""A mask as a field of settings."""
 
 
 def shapley_kernel(sizes: NDArray[np.int64], players: int) -> Floats:

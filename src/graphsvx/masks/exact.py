@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from scipy.special import gammaln
 
+from graphsvx.constraints import Checked
 from graphsvx.engine.states import Bools
 from graphsvx.errors import BudgetError
 from graphsvx.graph import Ids
-from graphsvx.masks.base import Game, Mask, Masks, all_rows, kernel_masks
+from graphsvx.masks.base import Game, Masks, MaskSetting, all_rows, kernel_masks
 from graphsvx.masks.paired import Paired
 
 MOST_PLAYERS = 24
@@ -20,7 +21,7 @@ _VAST = 40  # 2^40 is more than any budget
 
 
 @dataclass(frozen=True)
-class All:
+class All(Checked):
     """All 2^M coalitions of one joint game over features and nodes (the paper's ALL).
 
     `separate=True` enumerates the two games of relative efficiency instead. The budget is not
@@ -41,7 +42,7 @@ class All:
 
 
 @dataclass(frozen=True)
-class Connected:
+class Connected(Checked):
     """Exact values from connected sets alone, where the score depends on nothing else.
 
     Without the indirect effect, the explained node sees only the switched-on nodes that can
@@ -64,10 +65,10 @@ class Connected:
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Checked):
     """Exact where the distinct states of a game fit its budget, `otherwise` (Paired) where not."""
 
-    otherwise: Mask = Paired()  # noqa: RUF009  (a frozen record)
+    otherwise: MaskSetting = Paired()  # noqa: RUF009  (a frozen record)
     separate = True
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:

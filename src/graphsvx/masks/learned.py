@@ -17,6 +17,7 @@ from torch_geometric.explain.algorithm import GNNExplainer as Optimiser
 from torch_geometric.explain.algorithm import PGExplainer as Network
 from torch_geometric.explain.config import ExplainerConfig
 
+from graphsvx.constraints import Checked, Count, Positive, Rate
 from graphsvx.errors import ModelError
 
 Call = Any
@@ -72,11 +73,11 @@ class SoftMasks:
 
 
 @dataclass(frozen=True)
-class Learned:
+class Learned(Checked):
     """GNNExplainer's MASK: minimise H(Y | A * sigma(M_E), X * sigma(M_F)) + size + entropy."""
 
-    epochs: int = 100
-    lr: float = 0.01
+    epochs: Count = 100
+    lr: Rate = 0.01
     edges: bool = True
     features: bool = True
     coefficients: tuple[tuple[str, float], ...] = ()
@@ -138,16 +139,16 @@ def _tries(edges: bool, features: bool) -> list[tuple[bool, bool]]:
 
 
 @dataclass(frozen=True)
-class EdgeNetwork:
+class EdgeNetwork(Checked):
     """PGExplainer's MASK: one network for all edges of all questions."""
 
-    epochs: int = 30
-    lr: float = 0.003
+    epochs: Count = 30
+    lr: Rate = 0.003
     size: float = 0.05
     """Weight of the mask's size in the loss (PyG: edge_size)."""
     entropy: float = 1.0
     """Weight of the mask's entropy (PyG: edge_ent)."""
-    temperature: tuple[float, float] = (5.0, 2.0)
+    temperature: tuple[Positive, Positive] = (5.0, 2.0)
 
     def make(self, config: ModelConfig) -> Any:
         """PyG's algorithm with fresh weights; they come from torch's global random state."""

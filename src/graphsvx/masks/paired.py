@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations, islice
 from math import comb, log
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from graphsvx.constraints import Checked, Range
 from graphsvx.engine.numbers import words
 from graphsvx.engine.states import Bools
 from graphsvx.graph import Ids
@@ -24,7 +26,7 @@ _NOISE_ITEMS = 1 << 21
 
 
 @dataclass(frozen=True)
-class Paired:
+class Paired(Checked):
     """Coalitions and their complements, small and large sizes whole, the rest drawn.
 
     Sizes s and M - s form a stratum. Strata that would be drawn more often than they have pairs
@@ -34,7 +36,7 @@ class Paired:
     share a perturbed graph, up to `stretch` times as many are drawn for the same calls.
     """
 
-    stretch: int = 4
+    stretch: Annotated[int, Range(1, 1000)] = 4
     separate = True
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:

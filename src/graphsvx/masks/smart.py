@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Annotated
 
 import numpy as np
 import torch
 
+from graphsvx.constraints import Checked, Range, Share
 from graphsvx.engine.states import Bools
 from graphsvx.errors import BudgetError
 from graphsvx.masks.base import Game, Masks, kernel_masks
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Checked):
     """Every player on with probability 1/2, features and nodes together."""
 
     separate = False
@@ -26,7 +28,7 @@ class Random:
 
 
 @dataclass(frozen=True)
-class Smart:
+class Smart(Checked):
     """Coalitions of high weight first: order 0, 1, 2, ... until the budget is spent.
 
     Order k holds the coalitions with k players on and those with k players off. An order that
@@ -46,7 +48,7 @@ class Smart:
 
 
 @dataclass(frozen=True)
-class SmartSeparate:
+class SmartSeparate(Checked):
     """`Smart` in each of the two separate games."""
 
     separate = True
@@ -57,20 +59,16 @@ class SmartSeparate:
 
 
 @dataclass(frozen=True)
-class SmarterSeparate:
+class SmarterSeparate(Checked):
     """Algorithm 4: whole orders up to `order` (S) while they fit 90 % of the budget, then
 
     coalitions of the next order that favour players not seen yet, then random rows. What
     `order` leaves unused goes to random rows too, so that the budget is spent.
     """
 
-    order: int = 1
-    random_share: float = 0.1
+    order: Annotated[int, Range(0, error=BudgetError)] = 1
+    random_share: Share = 0.1
     separate = True
-
-    def __post_init__(self) -> None:
-        if self.order < 0:
-            raise BudgetError(f"order (S) must be at least 0, got {self.order}")
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """The rows of algorithm 4, weighted by the kernel."""

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphsvx import graph as graphs
-from graphsvx.errors import DataError, InputError
+from graphsvx.constraints import Checked, Workers
+from graphsvx.errors import DataError
 from graphsvx.extras import package
 from graphsvx.graph import Index
-from graphsvx.query import whole_number
 from graphsvx.runs.engines import Answer, Chunk, Job, Lost, cores
 
 # Seconds that a machine may take to answer.
@@ -28,18 +28,14 @@ _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(Checked):
     """Workers of a Ray cluster (needs `graphsvx[ray]`, on every machine of it)."""
 
     address: str | None = None
     """An existing cluster: "auto" on one of its machines, or "host:port" of its head.
     None: one of its own, on this machine, that goes away with the run."""
-    workers: int | None = None
+    workers: Workers | None = None
     """How many chunks may be under way at once; None: as many as the cluster has CPUs."""
-
-    def __post_init__(self) -> None:
-        if self.workers is not None and whole_number(self.workers, "workers") < 1:
-            raise InputError(f"workers must be at least 1, got {self.workers}")
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | Lost]:
         """See `Engine`. Ray places tasks, notices lost workers and tries once more by itself."""

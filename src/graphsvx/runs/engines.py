@@ -13,10 +13,10 @@ import pyarrow as pa
 from graphsvx import graph as graphs
 from graphsvx import processes
 from graphsvx.api import explain
-from graphsvx.errors import GraphSVXError, InputError, ModelError
+from graphsvx.constraints import Checked, Workers
+from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.explanation import Explanation
 from graphsvx.many import Failure
-from graphsvx.query import whole_number
 from graphsvx.runs import columns
 
 Chunk = tuple[int, ...]
@@ -91,15 +91,11 @@ def cores() -> int:
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Checked):
     """Processes on this machine that share the graph's memory, with one torch thread each."""
 
-    workers: int | None = None
+    workers: Workers | None = None
     """How many; None: as many as there are cores."""
-
-    def __post_init__(self) -> None:
-        if self.workers is not None and whole_number(self.workers, "workers") < 1:
-            raise InputError(f"workers must be at least 1, got {self.workers}")
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | Lost]:
         """See `Engine`."""

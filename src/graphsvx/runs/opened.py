@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from graphsvx import summary
+from graphsvx.constraints import whole_number
 from graphsvx.errors import DataError, InputError
 from graphsvx.explanation import Explanation
 from graphsvx.graph import Ids
-from graphsvx.query import whole_number
 from graphsvx.runs import columns, identity
 from graphsvx.runs.store import Folder, Kept
 
@@ -34,6 +34,8 @@ class Status:
     """Queries a second, while it runs."""
     command: str | None = None
     """What goes on with it, if it was started from the command line."""
+    damaged: int = 0
+    """Files whose content is not what was written; their queries are left to do."""
 
     @property
     def left(self) -> int:
@@ -140,8 +142,8 @@ class Run:
         return dict(zip(chosen["query"].to_pylist(), chosen["error"].to_pylist(), strict=True))
 
     def status(self) -> Status:
-        """How far it is; cheap, and right while another process works on it."""
-        done, failed = self._counts()
+        """How far it is, by files that are whole; right while another process works on it."""
+        done, failed, damaged = self._counts()
         note = self._store.read_note()
         state: Literal["running", "stopped", "finished"] = "stopped"
         if self._store.in_use():
@@ -149,7 +151,7 @@ class Run:
         elif done + failed == len(self.queries):
             state = "finished"
         rate = note.get("rate") if state == "running" else None
-        return Status(state, len(self.queries), done, failed, rate, note.get("command"))
+        return Status(state, len(self.queries), done, failed, rate, note.get("command"), damaged)
 
     def summary(self, roles: summary.By = "hops") -> Overview:
         """Global importance with intervals: by feature, by class, by role of the nodes.
@@ -168,19 +170,21 @@ class Run:
         }
         return Overview(features, classes, summary.nodes(self, by=roles))
 
-    def _counts(self) -> tuple[int, int]:
+    def _counts(self) -> tuple[int, int, int]:
+        """Queries with an explanation, those with an error, and damaged files."""
         while True:
-            files = self._store.files()
-            try:
-                tables = [pq.ParquetFile(one.path).read(["query", "error"]) for one in files]
+            files, tables = self._store.files(), []
+            for file in files:
+                with suppress(DataError):
+                    tables.append(file.read(["query", "error"]))
+            damaged = len(files) - len(tables)
+            # A running run removes files that it has put together.
+            if not damaged or self._store.files() == files:
                 break
-            except (OSError, pa.ArrowException) as error:
-                if self._store.files() == files:
-                    raise DataError(f"the run cannot be read: {error}") from error
         if not tables:
-            return 0, 0
+            return 0, 0, damaged
         wrong = columns.failed(columns.merged(tables))
-        return int((~wrong).sum()), int(wrong.sum())
+        return int((~wrong).sum()), int(wrong.sum()), damaged
 
     def _counted(self) -> str:
         now = self.status()

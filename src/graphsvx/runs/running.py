@@ -23,11 +23,12 @@ from rich.progress import (
 from torch import Tensor
 
 from graphsvx import graph as graphs
+from graphsvx.constraints import Count, Seed, checked, whole_number
 from graphsvx.errors import DataError, InputError, ModelError
 from graphsvx.graph import Ids
 from graphsvx.many import Failure
-from graphsvx.methods import GraphSVX, Method
-from graphsvx.query import ask, whole_number
+from graphsvx.methods import GraphSVX, Method, MethodSetting
+from graphsvx.query import ask
 from graphsvx.runs import columns, identity
 from graphsvx.runs.engines import Answer, Engine, Job, Local, Lost
 from graphsvx.runs.keeping import TRIES, Ledger, Portions, Shelf, read_ledger
@@ -80,11 +81,10 @@ def start(
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
     kind, asked = _questions(data, nodes, graphs)
-    part = whole_number(part, "part")
-    if part < 1:
-        raise InputError(f"part must be at least 1, got {part}")
-    chosen = {"method": method or GraphSVX(), **options}
-    job = Job(model, data, kind, {**chosen, "seed": whole_number(seed, "seed")})
+    part = checked(part, Count, "part")
+    method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
+    chosen = {"method": method, **options}
+    job = Job(model, data, kind, {**chosen, "seed": checked(seed, Seed, "seed")})
     # Wrong options would fail for each query; say so once instead.
     first = {"node": int(asked[0])} if kind == "node" else {"graph": True}
     ask(model, data if kind == "node" else data[int(asked[0])], **first, **options)

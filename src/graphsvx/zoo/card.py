@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Annotated, Literal
 
 import numpy
 import torch
 import torch_geometric
 
-from graphsvx.errors import DataError
-from graphsvx.zoo.settings import Settings
+from graphsvx.constraints import Checked, Range, Seed, Share, shown
+from graphsvx.errors import DataError, InputError
+from graphsvx.zoo.settings import Settings, Width
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Card:
+class Card(Checked):
     """Everything there is to know about a checkpoint but its weights.
 
     dataset, data_seed, fingerprint: the data, and the SHA-256 of its tensors.
@@ -31,15 +32,15 @@ class Card:
     """
 
     dataset: str
-    data_seed: int
+    data_seed: Seed
     fingerprint: str
-    task: str
-    features: int
-    classes: int
-    seed: int
+    task: Literal["node", "graph"]
+    features: Width
+    classes: Width
+    seed: Seed
     settings: Settings
-    accuracy: dict[str, float]
-    best_epoch: int
+    accuracy: dict[str, Share]
+    best_epoch: Annotated[int, Range(0)]
     versions: dict[str, str]
     weights: str = ""
 
@@ -58,12 +59,19 @@ class Card:
         """Back from JSON text; an error that says what is wrong with it."""
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"not JSON ({error})") from error
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise DataError(f"not a card of format {FORMAT}")
-        _check_entries(values)
-        return cls(**{**values, "settings": Settings.from_json(values["settings"])})
+        known = {field.name for field in fields(cls)}
+        if set(values) != known:
+            raise DataError(f"missing or unknown entries {', '.join(sorted(set(values) ^ known))}")
+        if not isinstance(values["settings"], dict):
+            raise DataError(f"settings must be a dictionary, got {shown(values['settings'])}")
+        try:
+            return cls(**{**values, "settings": Settings.from_json(values["settings"])})
+        except InputError as error:
+            raise DataError(str(error)) from error
 
     def with_weights(self, digest: str) -> Card:
         """The card of the checkpoint whose weights file has this SHA-256."""
@@ -78,28 +86,3 @@ def versions() -> dict[str, str]:
         "torch_geometric": torch_geometric.__version__,
         "numpy": numpy.__version__,
     }
-
-
-_ENTRIES: dict[str, type] = {
-    "dataset": str,
-    "data_seed": int,
-    "fingerprint": str,
-    "task": str,
-    "features": int,
-    "classes": int,
-    "seed": int,
-    "settings": dict,
-    "accuracy": dict,
-    "best_epoch": int,
-    "versions": dict,
-    "weights": str,
-}
-
-
-def _check_entries(values: dict[str, Any]) -> None:
-    for name, kind in _ENTRIES.items():
-        if not isinstance(values.get(name), kind):
-            raise DataError(f"entry {name!r} must be {kind.__name__}, got {values.get(name)!r}")
-    extra = set(values) - set(_ENTRIES)
-    if extra:
-        raise DataError(f"unknown entries {', '.join(sorted(extra))}")

@@ -9,20 +9,26 @@ and, for sets with motifs, by whether an explanation of the model can show the m
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from graphsvx.constraints import Checked, Count, NotNegative, OneOf, Range, Rate, Share
 from graphsvx.data import DataSet
 from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import DataError, InputError
 
 Family = Literal["blocks", "citation"]
+BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat")
+CITATION_MODELS = ("gcn", "gat")
+CITATION_SETS = ("cora", "citeseer", "pubmed")
+Width = Annotated[int, Range(1, 1_000_000)]
+"""Units, features or classes."""
 
 # Settings that older cards do not name: their models were trained without.
 _BEFORE = {"normalise": False, "cut_edges": False}
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """Everything but data and seed that decides what a model becomes.
 
     family: "blocks" (message-passing blocks and a linear layer) or "citation" (two layers).
@@ -38,19 +44,19 @@ class Settings:
     """
 
     family: Family = "blocks"
-    model: str = "graphconv"
-    hidden: int = 20
-    layers: int = 3
-    heads: int = 1
-    out_heads: int = 1
+    model: Annotated[str, OneOf(BLOCK_MODELS)] = "graphconv"
+    hidden: Width = 20
+    layers: Annotated[int, Range(1, 1000)] = 3
+    heads: Annotated[int, Range(1, 1000)] = 1
+    out_heads: Annotated[int, Range(1, 1000)] = 1
     concat: bool = False
     normalise: bool = False
     cut_edges: bool = False
-    dropout: float = 0.0
-    epochs: int = 1000
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    batch_size: int = 64
+    dropout: Share = 0.0
+    epochs: Count = 1000
+    learning_rate: Rate = 1e-3
+    weight_decay: NotNegative = 0.0
+    batch_size: Count = 64
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -59,21 +65,16 @@ class Settings:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Settings:
         """Back from plain values; an error for unknown, missing or mistyped ones."""
-        known = {field.name: field for field in fields(cls)}
+        known = {field.name for field in fields(cls)}
         values = {**_BEFORE, **values}
-        if set(values) != set(known):
-            odd = ", ".join(sorted(set(values) ^ set(known)))
+        if set(values) != known:
+            odd = ", ".join(sorted(set(values) ^ known))
             raise DataError(f"settings with missing or unknown entries: {odd}")
-        for name, value in values.items():
-            like = type(known[name].default)
-            if type(value) is not like and not (like is float and type(value) is int):
-                raise DataError(f"setting {name!r} must be {like.__name__}, got {value!r}")
-        return cls(**values)
+        try:
+            return cls(**values)
+        except InputError as error:
+            raise DataError(f"settings: {error}") from error
 
-
-BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat")
-CITATION_MODELS = ("gcn", "gat")
-CITATION_SETS = ("cora", "citeseer", "pubmed")
 
 _BLOCKS = Settings(learning_rate=5e-3, weight_decay=5e-4, dropout=0.5)
 # Without cut edges a model of BA-Shapes called a node without edges "bottom" with 0.88-0.91, one of

@@ -1,0 +1,228 @@
+"""A run goes on with the same model only: code, plain attributes and weights, in every process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from functools import lru_cache, partial, wraps
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GAT, GCN, GCNConv
+
+from graphsvx import GraphSVX, runs
+from graphsvx.errors import DataError
+from graphsvx.runs import identity
+from tests.worlds import random_graph, random_model
+
+FACTOR = 2.0
+
+
+def scaled(out: Tensor) -> Tensor:
+    return FACTOR * out
+
+
+class Options:
+    def __init__(self) -> None:
+        self.power = 1
+
+
+class Net(nn.Module):
+    """A model whose answers depend on much besides its weights."""
+
+    shift = 0.5
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.layer = GCNConv(3, 3).double()
+        self.temperature = 1.0
+        self.names = {"b", "a", "c"}
+        self.options = Options()
+        self.offset = torch.zeros(3, dtype=torch.float64)
+        self.act = torch.tanh
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Logits."""
+        out = scaled(self.layer(x, edge_index)) / self.temperature + self.shift + self.offset
+        return self.act(out) ** self.options.power
+
+
+def _other_forward(self: Net, x: Tensor, edge_index: Tensor) -> Tensor:
+    return -self.layer(x, edge_index)
+
+
+def _doubled(module: nn.Module, inputs: Any, out: Tensor) -> Tensor:
+    return 2 * out
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "an attribute": (lambda net: setattr(net, "temperature", 2.0),
+                     r"model attribute temperature \(there: 1.0, now: 2.0\)"),
+    "a layer's attribute": (lambda net: setattr(net.layer, "improved", True),
+                            r"model attribute layer.improved \(there: False, now: True\)"),
+    "an object's attribute": (lambda net: setattr(net.options, "power", 2),
+                              r"model attribute options.power \(there: 1, now: 2\)"),
+    "a tensor that is no buffer": (lambda net: net.offset.add_(1), "model attribute offset"),
+    "a function": (lambda net: setattr(net, "act", torch.relu), "model attribute act"),
+    "an own forward": (
+        lambda net: setattr(net, "forward", types.MethodType(_other_forward, net)),
+        "model code _other_forward"),
+    "a hook": (lambda net: net.layer.register_forward_hook(_doubled), "model code _doubled"),
+    "a weight": (lambda net: net.layer.bias.data.add_(1), "model weights"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_model_is_refused_and_what_changed_is_named(tmp_path, change) -> None:
+    data, options = random_graph(1), {"method": GraphSVX(samples=20), "engine": runs.Local(1)}
+    runs.start(Net(), data, [1, 2], out=tmp_path / "run", **options)
+    runs.start(Net(), data, [1, 2], out=tmp_path / "run", **options)  # the same one goes on
+    net = Net()
+    change, message = CHANGES[change]
+    change(net)
+    with pytest.raises(DataError, match=f"holds another run; what differs: {message}"):
+        runs.start(net, data, [1, 2], out=tmp_path / "run", **options)
+
+
+def differs(before: dict[str, Any], net: Any) -> list[str]:
+    found = identity.differences(before, identity.of_model(net))
+    return [line.partition(" (")[0] for line in found]
+
+
+def test_code_is_named_by_function(monkeypatch) -> None:
+    net = Net()
+    before = identity.of_model(net)
+    assert differs(before, net) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Net, "forward", _other_forward)
+        assert "code Net.forward" in differs(before, net)
+    with monkeypatch.context() as patch:  # a function that forward calls, and what that one reads
+        patch.setitem(globals(), "scaled", lambda out: out)
+        assert differs(before, net) != []
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "FACTOR", 3.0)
+        assert differs(before, net) == [f"attribute {__name__}.FACTOR"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Net, "shift", 0.0)
+        assert differs(before, net) == ["attribute Net.shift"]
+    with monkeypatch.context() as patch:  # of an installed package
+        patch.setattr(GCNConv, "message", lambda self, x_j, edge_weight: x_j)
+        assert differs(before, net) == ["code GCNConv"]
+
+
+def test_functions_are_known_by_what_they_do() -> None:
+    def made(text: str) -> Any:
+        space: dict[str, Any] = {"__name__": "made"}
+        exec(text, space)
+        return identity.of_model(space["f"])
+
+    plain = "def f(x, edge_index):\n    return [i * 2 for i in x]\n"
+    assert made(plain) == made("\n\n" + plain)  # line numbers do not count
+    assert made(plain) != made(plain.replace("* 2", "* 3"))  # in a function inside it
+    assert made(plain) != made(plain.replace("x, edge_index", "edge_index, x"))
+    said = 'def f(x, edge_index):\n    """One."""\n    return x\n'
+    assert made(said) == made(said.replace("One", "Two"))
+    many = "def f(x, edge_index):\n    return x in {'a', 'b', 'c', 'd'}\n"
+    assert made(many) == made(many)
+
+
+def test_decorators_partials_and_objects_are_seen_through() -> None:
+    def times(by: float) -> Any:
+        def decorate(function: Any) -> Any:
+            @wraps(function)
+            def call(*args: Any) -> Any:
+                return by * function(*args)
+
+            return call
+
+        return decorate
+
+    class Model:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __call__(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.by * x
+
+    def plain(x: Tensor, edge_index: Tensor, by: float = 1.0) -> Tensor:
+        return by * x
+
+    for make in (
+        lambda by: times(by)(plain),
+        lambda by: partial(plain, by=by),
+        Model,
+        lambda by: Model(by).__call__,
+        lambda by: lru_cache(times(by)(plain)),
+    ):
+        assert identity.of_model(make(2.0)) == identity.of_model(make(2.0))
+        assert identity.of_model(make(2.0)) != identity.of_model(make(3.0))
+
+
+def test_what_changes_no_answer_does_not_count() -> None:
+    model, data = GCN(3, 8, 2, 3, cached=True, dropout=0.5), random_graph(1)
+    before = identity.of_model(model)
+    model(data.x.float(), data.edge_index)  # cached layers remember the graph
+    assert differs(before, model.eval()) == []
+    assert differs(before, model.train()) == []
+
+
+def test_models_that_refer_to_themselves_or_to_much_else() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.myself = [self]
+            self.again = {"layer": self.layer, "myself": self}
+            self.lock = __import__("threading").Lock()
+            self.log = __import__("logging").getLogger("odd")
+            self.data = random_graph(1)
+            self.lazy = nn.LazyLinear(3)
+            self.none = nn.ModuleDict()
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.log.debug("called")
+            return self.layer(x)
+
+    torch.manual_seed(0)
+    first = Odd()
+    torch.manual_seed(0)
+    second = Odd()
+    before = identity.of_model(first)
+    second.log.debug("once")
+    assert differs(before, second) == []
+    second.data.x[0, 0] += 1
+    assert differs(before, second) == ["attribute data.x"]
+    assert len(json.dumps(before)) < 10_000
+
+
+_OTHER_PROCESS = """
+import json, torch
+from graphsvx.runs import identity
+from tests.runs.test_identity import GAT, Net, random_model
+torch.manual_seed(0)
+letters = lambda x, edge_index: x in {"a", "b", "c", "d"}
+models = [Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters]
+print(json.dumps([identity.of_model(model) for model in models]))
+"""
+
+
+def test_the_same_words_in_every_process() -> None:
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", _OTHER_PROCESS], capture_output=True, check=True, text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    torch.manual_seed(0)
+    here = [identity.of_model(model) for model in (Net(), GAT(3, 8, 2, 3, heads=2))]
+    assert json.loads(found[0])[:2] == json.loads(json.dumps(here))
+    assert identity.of_model(random_model("gin", 1)) == json.loads(found[0])[2]
