@@ -140,6 +140,20 @@ class Kernel:
         diagonal(gram)[:] *= 1 + _JITTER
         return gram
 
+    def across(self, others: Coalitions, mixture: Mixture) -> Floats:
+        """Covariances of other pairs (none of these) with the pairs, [others, pairs]."""
+        here, w = self.coalitions, self.relevance
+        linear = (others.signs * (w / here.players)) @ here.signs.T
+        gram = (others.centred * (mixture.per_size * w)) @ here.centred.T
+        gram *= others.slope[:, None]
+        gram *= here.slope
+        gram += linear
+        gram += mixture.size * (others.sizes @ here.sizes.T)
+        if mixture.theta:
+            near = np.exp((linear - 1) * (mixture.theta / 2))
+            gram += (near - np.exp(-mixture.theta) / near) / -np.expm1(-mixture.theta)
+        return gram
+
     def common(self, mixture: Mixture) -> Floats:
         """The derivative of the covariance by w_j is s_j t_j times this, plus a part per size."""
         found = np.full(self.linear.shape, 1 / self.coalitions.players)

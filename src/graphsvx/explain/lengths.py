@@ -24,6 +24,7 @@ _LOWEST, _HIGHEST = -8.0, 4.0  # bounds of log relevance
 _OUTPUTS = 4  # whose curvature stands for that of all
 _ALIKE = 0.3  # a weak pull that keeps players alike that the pairs cannot tell apart
 _CAUTION = 0.2  # added to the curvature: the step is short where there is little
+_FLOOR = 0.05  # nobody matters less: pairs that were not learnt on may say otherwise
 _LONGEST = 1.0  # step in log relevance
 
 
@@ -41,7 +42,7 @@ def learnt(coalitions: Coalitions, odd: Floats, steps: int) -> tuple[Floats, Flo
         climb = _with_credit if step == 0 else _newton
         kernel = Kernel(coalitions, climb(kernel, mixture, odd))
         likelihoods = _likelihoods(kernel, odd)
-    return kernel.relevance, likelihoods
+    return (1 - _FLOOR) * kernel.relevance + _FLOOR, likelihoods
 
 
 def log_likelihood(factor: Floats, whitened: Floats) -> float:
