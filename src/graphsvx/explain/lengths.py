@@ -5,6 +5,7 @@ Both are learnt by marginal likelihood, with the scale of the values profiled ou
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -14,12 +15,12 @@ from graphsvx.explain.factors import diagonal, factored, forward, inverse
 from graphsvx.explain.kernels import Coalitions, Kernel, Mixture
 from graphsvx.masks.base import Floats
 
-MIXTURES = [
-    Mixture(per_size, theta, white)
-    for per_size, theta, white in product((0.0, 0.3, 3.0), (0.0, 1.0, 3.0, 9.0), (1e-4, 0.03, 0.3))
-]
-"""All that are tried."""
-
+_GRID: dict[str, tuple[float, ...]] = {
+    "theta": (0.0, 1.0, 3.0, 9.0),
+    "white": (1e-4, 0.03, 0.3),
+    "per_size": (0.0, 0.3, 3.0),
+}
+_START = Mixture(per_size=0.3, theta=3.0, white=0.03)
 _LOWEST, _HIGHEST = -8.0, 4.0  # bounds of log relevance
 _OUTPUTS = 4  # whose curvature stands for that of all
 _ALIKE = 0.3  # a weak pull that keeps players alike that the pairs cannot tell apart
@@ -28,21 +29,54 @@ _FLOOR = 0.05  # nobody matters less: pairs that were not learnt on may say othe
 _LONGEST = 1.0  # step in log relevance
 
 
-def learnt(coalitions: Coalitions, odd: Floats, steps: int) -> tuple[Floats, Floats]:
-    """The relevance of the players, [M], and the log likelihood of each mixture with it.
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """A relevance of the players, [M], and how likely mixtures are with it."""
 
-    From players that all matter alike, to who has credit in a first fit, to `steps` Newton steps
-    up the marginal likelihood.
+    relevance: Floats
+    likelihoods: dict[Mixture, float]
+
+    def best(self, count: int, likely: float) -> list[Mixture]:
+        """The most likely first: so many, and at least that likely, compared with the first."""
+        order = sorted(self.likelihoods, key=lambda mixture: -self.likelihoods[mixture])
+        lowest = self.likelihoods[order[0]] + np.log(likely)
+        return [mixture for mixture in order[:count] if self.likelihoods[mixture] >= lowest]
+
+
+def all_mixtures(coalitions: Coalitions, odd: Floats) -> Learnt:
+    """Nothing learnt of the players: all of them matter alike."""
+    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    every = [Mixture(**dict(zip(_GRID, each, strict=True))) for each in product(*_GRID.values())]
+    return Learnt(kernel.relevance, {each: _likelihood(kernel, each, odd) for each in every})
+
+
+def learnt(coalitions: Coalitions, odd: Floats, steps: int = 3) -> Learnt:
+    """Who matters, and with which mixtures, by turns.
+
+    From players that all matter alike, to who has credit in a first fit, to Newton `steps` up the
+    marginal likelihood.
     """
-    relevance = np.ones(coalitions.players)
-    kernel = Kernel(coalitions, relevance)
-    likelihoods = _likelihoods(kernel, odd)
-    for step in range(steps):
-        mixture = MIXTURES[int(likelihoods.argmax())]
-        climb = _with_credit if step == 0 else _newton
-        kernel = Kernel(coalitions, climb(kernel, mixture, odd))
-        likelihoods = _likelihoods(kernel, odd)
-    return (1 - _FLOOR) * kernel.relevance + _FLOOR, likelihoods
+    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    mixture, _ = _climbed(kernel, _START, odd)
+    kernel = Kernel(coalitions, _with_credit(kernel, mixture, odd))
+    mixture, likelihoods = _climbed(kernel, mixture, odd)
+    for _ in range(steps):
+        kernel = Kernel(coalitions, _newton(kernel, mixture, odd))
+    if steps:
+        _, likelihoods = _climbed(kernel, mixture, odd)
+    return Learnt((1 - _FLOOR) * kernel.relevance + _FLOOR, likelihoods)
+
+
+def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
+    """The most likely mixture, one variance after the other, and all that were tried."""
+    tried = {mixture: _likelihood(kernel, mixture, odd)}
+    for name, grid in _GRID.items():
+        for value in grid:
+            other = replace(mixture, **{name: value})
+            if other not in tried:
+                tried[other] = _likelihood(kernel, other, odd)
+        mixture = max(tried, key=lambda each: tried[each])
+    return mixture, tried
 
 
 def log_likelihood(factor: Floats, whitened: Floats) -> float:
@@ -54,12 +88,9 @@ def log_likelihood(factor: Floats, whitened: Floats) -> float:
     return float(-np.log(factor.diagonal()).sum() - len(factor) / 2 * np.log(energy).mean())
 
 
-def _likelihoods(kernel: Kernel, odd: Floats) -> Floats:
-    found = []
-    for mixture in MIXTURES:
-        factor = factored(kernel.gram(mixture))
-        found.append(log_likelihood(factor, forward(factor, odd)))
-    return np.array(found)
+def _likelihood(kernel: Kernel, mixture: Mixture, odd: Floats) -> float:
+    factor = factored(kernel.gram(mixture))
+    return log_likelihood(factor, forward(factor, odd))
 
 
 def _with_credit(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphsvx.explain.factors import diagonal, factored, forward, inverse
 from graphsvx.explain.kernels import Coalitions, Kernel, Mixture
-from graphsvx.explain.lengths import MIXTURES, learnt, log_likelihood
+from graphsvx.explain.lengths import all_mixtures, learnt, log_likelihood
 from graphsvx.explain.regression import Fit, least_squares, surrogate
 from graphsvx.explain.shrink import scarce
 from graphsvx.graph import Ids
@@ -29,9 +29,8 @@ from graphsvx.masks.base import Floats, Masks
 _FOLDS = 2
 _FEW = 8  # pairs or fewer: nothing is learnt of who matters
 _LEARNT = 128  # pairs that a covariance is learnt on
-_STEPS = 4  # of learning who matters
-_BEST = 3  # mixtures that are averaged, of those at least this likely, beside the best:
-_LIKELY = 0.01
+_BEST, _MANY = 3, 40  # mixtures that are averaged for a relevance that was learnt or not,
+_LIKELY = 0.01  # of those that are at least so likely, compared with the best
 _BLOCK = 128  # rows of a kernel matrix that stay in the cache
 
 
@@ -118,12 +117,12 @@ def _average(coalitions: Coalitions, odd: Floats) -> _Average:
     for known, held in _splits(len(odd)):
         split = known is not held
         some = known[_spread(len(known), _LEARNT)]
-        relevance, likelihoods = learnt(coalitions.take(some), odd[some], _STEPS if split else 0)
+        learning = learnt if split else all_mixtures
+        found = learning(coalitions.take(some), odd[some])
         order = np.concatenate([known, held]) if split else known
-        kernel = Kernel(coalitions.take(order), relevance)
-        best = likelihoods.argsort()[::-1][: _BEST if split else len(MIXTURES)]
-        best = best[likelihoods[best] > likelihoods[best[0]] + np.log(_LIKELY)]
-        same = [_Process.of(kernel, MIXTURES[i], odd[order]) for i in best]
+        kernel = Kernel(coalitions.take(order), found.relevance)
+        mixtures = found.best(_BEST if split else _MANY, _LIKELY)
+        same = [_Process.of(kernel, mixture, odd[order]) for mixture in mixtures]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
         weights += list(softmax(likelihood))
