@@ -236,7 +236,7 @@ def answers(judged: Judged, per_player: float, seed: int) -> dict[str, Answer] |
 
 
 def measure(
-    *, each: int = 5, seeds: int = 4, seed: int = 2026, calls: int = 2000,
+    *, each: int = 4, seeds: int = 3, seed: int = 2026, calls: int = 2000,
     families: tuple[str, ...] = FAMILIES, players: tuple[tuple[int, int], ...] = PLAYERS,
     per_player: tuple[float, ...] = PER_PLAYER,
 ) -> dict[str, Any]:  # fmt: skip

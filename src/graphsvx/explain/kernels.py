@@ -115,27 +115,26 @@ class Kernel:
     def __init__(self, coalitions: Coalitions, relevance: Floats) -> None:
         self.coalitions, self.relevance = coalitions, relevance
         signs, centred, slope = coalitions.signs, coalitions.centred, coalitions.slope
-        self.linear: Floats = (signs * relevance) @ signs.T / coalitions.players
-        self.per_size: Floats = (centred * relevance) @ centred.T
-        self.per_size *= slope[:, None]
-        self.per_size *= slope
+        self.linear: Floats = signs @ (signs * (relevance / coalitions.players)).T
+        falling = centred * slope[:, None]
+        self.per_size: Floats = falling @ (falling * relevance).T
         self.size: Floats = coalitions.sizes @ coalitions.sizes.T
-        self._near: dict[float, Floats] = {}
+        self._products: dict[float, Floats] = {}
 
-    def near(self, theta: float) -> Floats:
-        """exp(-d) of the product."""
-        if theta not in self._near:
-            self._near[theta] = np.exp((self.linear - 1) * (theta / 2))
-        return self._near[theta]
+    def product(self, theta: float) -> Floats:
+        """The product, which has variance 1."""
+        if theta not in self._products:
+            self._products[theta] = _product(self.linear, theta)
+        return self._products[theta]
 
     def gram(self, mixture: Mixture) -> Floats:
         """Covariances of the pairs with each other."""
-        gram = mixture.per_size * self.per_size
+        gram = mixture.size * self.size
         gram += self.linear
-        gram += mixture.size * self.size
+        if mixture.per_size:
+            gram += mixture.per_size * self.per_size
         if mixture.theta:
-            near = self.near(mixture.theta)
-            gram += (near - np.exp(-mixture.theta) / near) / -np.expm1(-mixture.theta)
+            gram += self.product(mixture.theta)
         diagonal(gram)[:] += mixture.white * self.coalitions.inner
         diagonal(gram)[:] *= 1 + _JITTER
         return gram
@@ -150,18 +149,15 @@ class Kernel:
         gram += linear
         gram += mixture.size * (others.sizes @ here.sizes.T)
         if mixture.theta:
-            near = np.exp((linear - 1) * (mixture.theta / 2))
-            gram += (near - np.exp(-mixture.theta) / near) / -np.expm1(-mixture.theta)
+            gram += _product(linear, mixture.theta)
         return gram
 
     def common(self, mixture: Mixture) -> Floats:
         """The derivative of the covariance by w_j is s_j t_j times this, plus a part per size."""
         found = np.full(self.linear.shape, 1 / self.coalitions.players)
         if mixture.theta:
-            near = self.near(mixture.theta)
-            near = near + np.exp(-mixture.theta) / near
-            near *= mixture.theta / (2 * self.coalitions.players) / -np.expm1(-mixture.theta)
-            found += near
+            half = mixture.theta / 2
+            found += np.cosh(self.linear * half) * (half / self.coalitions.players / np.sinh(half))
         return found
 
     def shapley(self, mixture: Mixture) -> Floats:
@@ -190,6 +186,14 @@ class Kernel:
             product = product_prior(mixture.theta * w / players)
             variance = variance + product / -np.expm1(-mixture.theta)
         return variance + mixture.white * white_prior(players)
+
+
+def _product(linear: Floats, theta: float) -> Floats:
+    """exp(-d) - exp(-d') over its value at the diagonal: d is (1 - linear) theta / 2."""
+    found: Floats = np.exp(linear * (theta / 2))
+    found -= 1 / found
+    found /= 2 * np.sinh(theta / 2)
+    return found
 
 
 @lru_cache

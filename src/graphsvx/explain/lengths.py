@@ -57,9 +57,8 @@ def learnt(coalitions: Coalitions, odd: Floats, steps: int = 3) -> Learnt:
     marginal likelihood.
     """
     kernel = Kernel(coalitions, np.ones(coalitions.players))
-    mixture, _ = _climbed(kernel, _START, odd)
-    kernel = Kernel(coalitions, _with_credit(kernel, mixture, odd))
-    mixture, likelihoods = _climbed(kernel, mixture, odd)
+    kernel = Kernel(coalitions, _with_credit(kernel, _START, odd))
+    mixture, likelihoods = _climbed(kernel, _START, odd)
     for _ in range(steps):
         kernel = Kernel(coalitions, _newton(kernel, mixture, odd))
     if steps:
