@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import error, machine, report, speed
+from benchmarks import coverage, error, machine, report, speed
 from graphsvx.files import written_whole
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
@@ -38,6 +38,16 @@ def main(arguments: list[str] | None = None) -> None:
         }
         found["error"] = error.measure(**(small if chosen.quick else {}))
         print(report.error_table(found["error"]["errors"]))
+        little: dict[str, Any] = {
+            "each": 1,
+            "seeds": 1,
+            "calls": 20,
+            "families": ("stars",),
+            "players": ((10, 12),),
+            "per_player": (2, 5),
+        }
+        found["error"]["coverage"] = coverage.measure(**(little if chosen.quick else {}))
+        print(report.coverage_table(found["error"]["coverage"]["cells"], "default"))
     if chosen.json:
         with written_whole(chosen.json) as part:
             part.write_text(json.dumps(found, indent=1) + "\n")

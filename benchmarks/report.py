@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from graphsvx.files import written_whole
@@ -154,10 +155,69 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         f"not those above), 3 seeds:\n\n",
         error_table(result["sizes"]),
         _verdict(result["sizes"]),
+        _coverage_section(result["coverage"]),
     ]  # fmt: skip
     _write(folder / "error.md", "".join(text))
     _write(folder / "error.json", json.dumps({"machine": machine, **result}, indent=1) + "\n")
     _plot_error(result["errors"], folder / "error.png")
+
+
+def coverage_table(cells: list[dict[str, Any]], estimator: str) -> str:
+    """Coverage by family, players and calls a player; with the error as a multiple of WLS's."""
+    budgets = list(dict.fromkeys(cell["calls a player"] for cell in cells))
+    rows = [f"| family | players | {' | '.join(f'{b:g}' for b in budgets)} |\n",
+            f"|---|---|{'---|' * len(budgets)}\n"]  # fmt: skip
+    of = {(c["family"], *c["players"], c["calls a player"]): c for c in cells}
+    for family, low, high in dict.fromkeys(key[:3] for key in of):
+        texts = []
+        for budget in budgets:
+            cell = of.get((family, low, high, budget))
+            texts.append("exact" if cell is None else _coverage(cell, estimator))
+        rows.append(f"| {family} | {low}-{high} | {' | '.join(texts)} |\n")
+    return "".join(rows)
+
+
+def _coverage(cell: dict[str, Any], estimator: str) -> str:
+    coverage = cell[estimator]["coverage"]
+    text = f"{coverage:.2f}"
+    if not 0.9 <= coverage <= 0.99:
+        text = f"**{text}**"
+    if estimator == "WLS":
+        return text
+    return f"{text} ({cell[estimator]['median error'] / cell['WLS']['median error']:.2g})"
+
+
+def _coverage_section(result: dict[str, Any]) -> str:
+    cells = result["cells"]
+    held = sum(0.9 <= cell["default"]["coverage"] <= 0.99 for cell in cells)
+    plain = sum(0.9 <= cell["WLS"]["coverage"] <= 0.99 for cell in cells)
+    worse = [c for c in cells if c["default"]["median error"] > 1.1 * c["WLS"]["median error"]]
+    sampled = [game["truth error"] for game in result["games"] if game["truth error"] > 0]
+    own = (
+        f" (their own relative squared error: {median(sampled):.0e} in the median)"
+        if sampled
+        else ""
+    )
+    return "".join([
+        "\n## Do the 95 % bars hold?\n\n",
+        f"Share of the Shapley values that are within 1.96 standard errors of the estimate, by "
+        f"family of graphs, number of players and model calls a player (columns), over up to "
+        f"{result['each']} games a line and {result['seeds']} seeds; in brackets the median error "
+        f"of the default as a multiple of that of `WLS` on the same rows. Trees: Tree-Grid and "
+        f"Tree-Cycles (from 61 players on random trees of depth 3); BA: BA-Shapes and "
+        f"BA-Community; citation: Cora and CiteSeer (GCN, GAT); molecules: Mutagenicity; stars: a "
+        f"centre and its leaves; hubs: a centre with many neighbours, others behind these and "
+        f"links between them. Random trees, stars and hubs have random features and untrained "
+        f"GCN, GraphSAGE, GAT and GIN by turns. Shapley values are exact where connected sets or "
+        f"coalitions can be enumerated, else by least squares on 2,000 calls a player, at least "
+        f"200,000{own}. No game was used to develop the estimator. Outside "
+        f"0.90-0.99 in bold: {len(cells) - held} of {len(cells)} cells, of `WLS` "
+        f"{len(cells) - plain}; the error is more than 1.1 times that of `WLS` in {len(worse)} "
+        f"cells.\n\n",
+        coverage_table(cells, "default"),
+        "\nThe same for `WLS`:\n\n",
+        coverage_table(cells, "WLS"),
+    ])  # fmt: skip
 
 
 def _time(seconds: float) -> str:

@@ -113,20 +113,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say(regression: Regression) -
     assert 0.9 <= np.mean(held) <= 0.99
 
 
-def test_intervals_hold_with_many_pairs_and_are_no_wider_than_least_squares() -> None:
-    """Where one factorisation gives the misses: again 90 to 99 % of all credit."""
+def test_intervals_hold_with_many_pairs_and_are_narrower_than_those_of_least_squares() -> None:
+    """Again 90 to 99 % of all credit."""
     rng = np.random.default_rng(2025)
-    held = []
+    held, ratios = [], []
     for number in range(96):
         players = int(rng.integers(12, 14))
         values = KINDS[number % len(KINDS)](players, rng)
         budget = int(rng.choice([400, 700, 1000]))
         fit, _ = estimate(values, budget, number, Smooth())
         plain, _ = estimate(values, budget, number, WLS())
-        assert bool((fit.errors <= plain.errors).all())
+        ratios.append(float((fit.errors / plain.errors.clamp(min=1e-12)).median()))
         miss = np.abs(fit.values[0].numpy() - shapley(values))
         held.extend(miss <= 1.96 * fit.errors[0].numpy() + 1e-9 * np.abs(values).max())
     assert 0.9 <= np.mean(held) <= 0.99
+    assert np.median(ratios) < 0.9
 
 
 @pytest.mark.parametrize("regression", [Smooth(), WLS()], ids=["smooth", "wls"])
@@ -178,7 +179,7 @@ def test_many_pairs_are_corrected_by_least_squares(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         smooth,
         "_corrected",
-        lambda data, masks, rest, process: (process.credit(), np.ones((14, 1))),
+        lambda coalitions, odd, masks, average: (average.credit, average.variance),
     )
     assert corrected < 0.5 * lost()
 

@@ -1,106 +1,148 @@
-"""How much each player matters in a kernel: theta, by marginal likelihood.
+"""What the pairs say of their own covariance: the parts it is mixed of, and who matters.
 
-The kernel is that of `smooth`. Scale is profiled out: only what pairs say of each other counts.
+Both are learnt by marginal likelihood, with the scale of the values profiled out.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from scipy.linalg import lapack
 
 from graphsvx.explain.factors import diagonal, factored, forward, inverse
+from graphsvx.explain.kernels import Coalitions, Kernel, Mixture
 from graphsvx.masks.base import Floats
 
-_LOWEST, _HIGHEST = -9.0, 2.0  # bounds of log theta
-_PAIRS = 96  # that theta is learnt on
-_OUTPUTS = 8  # whose curvature stands for that of all
+_GRID: dict[str, tuple[float, ...]] = {
+    "theta": (0.0, 1.0, 3.0, 9.0),
+    "white": (1e-4, 0.03, 0.3),
+    "per_size": (0.0, 0.3, 3.0),
+}
+_START = Mixture(per_size=0.3, theta=3.0, white=0.03)
+_LOWEST, _HIGHEST = -8.0, 4.0  # bounds of log relevance
+_OUTPUTS = 4  # whose curvature stands for that of all
 _ALIKE = 0.3  # a weak pull that keeps players alike that the pairs cannot tell apart
 _CAUTION = 0.2  # added to the curvature: the step is short where there is little
-_LONGEST = 1.0  # step in log theta
+_FLOOR = 0.05  # nobody matters less: pairs that were not learnt on may say otherwise
+_LONGEST = 1.0  # step in log relevance
 
 
-def guessed(phi: Floats, odd: Floats, missed: Floats) -> Floats:
-    """theta from what least squares found, [outputs, M], and what they missed of drawn pairs.
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """A relevance of the players, [M], and how likely mixtures are with it."""
 
-    Who has much credit matters and interacts much. What least squares miss is interaction, for
-    which the kernel has the more room, the larger the sum of all theta: for players that are
-    alike, it goes about with the square root of the share missed. The numbers are those of thetas
-    learnt to the end, on games that no error is reported for.
+    relevance: Floats
+    likelihoods: dict[Mixture, float]
+
+    def best(self, count: int, likely: float) -> list[Mixture]:
+        """The most likely first: so many, and at least that likely, compared with the first."""
+        order = sorted(self.likelihoods, key=lambda mixture: -self.likelihoods[mixture])
+        lowest = self.likelihoods[order[0]] + np.log(likely)
+        return [mixture for mixture in order[:count] if self.likelihoods[mixture] >= lowest]
+
+
+def all_mixtures(coalitions: Coalitions, odd: Floats) -> Learnt:
+    """Nothing learnt of the players: all of them matter alike."""
+    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    every = [Mixture(**dict(zip(_GRID, each, strict=True))) for each in product(*_GRID.values())]
+    return Learnt(kernel.relevance, {each: _likelihood(kernel, each, odd) for each in every})
+
+
+def learnt(coalitions: Coalitions, odd: Floats, steps: int = 3) -> Learnt:
+    """Who matters, and with which mixtures, by turns.
+
+    From players that all matter alike, to who has credit in a first fit, to Newton `steps` up the
+    marginal likelihood.
     """
-    players = phi.shape[1]
-    size = (odd**2).sum(0)
-    share = ((missed**2).sum(0) / np.where(size > 0, size, 1)).mean()
-    # Least squares have fitted as many numbers as there are players.
-    share /= max(1 - players / len(odd), 0.2)
-    total = min(9.5 * max(share, 1e-12) ** 0.4, 2.0 * players)
-    credit = np.abs(phi).mean(0) + 1e-12
-    return (0.95 * credit / credit.mean() + 0.05) * total / players
+    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    kernel = Kernel(coalitions, _with_credit(kernel, _START, odd))
+    mixture, likelihoods = _climbed(kernel, _START, odd)
+    for _ in range(steps):
+        kernel = Kernel(coalitions, _newton(kernel, mixture, odd))
+    if steps:
+        _, likelihoods = _climbed(kernel, mixture, odd)
+    return Learnt((1 - _FLOOR) * kernel.relevance + _FLOOR, likelihoods)
 
 
-def learnt(signs: Floats, odd: Floats, theta: Floats) -> Floats:
-    """A better theta: one Newton step up the marginal likelihood of an even selection of pairs.
+def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
+    """The most likely mixture, one variance after the other, and all that were tried."""
+    tried = {mixture: _likelihood(kernel, mixture, odd)}
+    for name, grid in _GRID.items():
+        for value in grid:
+            other = replace(mixture, **{name: value})
+            if other not in tried:
+                tried[other] = _likelihood(kernel, other, odd)
+        mixture = max(tried, key=lambda each: tried[each])
+    return mixture, tried
 
-    More steps gain little from a good guess, and fit few pairs too well.
+
+def log_likelihood(factor: Floats, whitened: Floats) -> float:
+    """Of pairs with this factor of their covariance and factor^-1 y; the mean over outputs.
+
+    Every output has a scale of its own, at its most likely value.
     """
-    count = len(odd)
-    if count > _PAIRS:
-        chosen = np.arange(_PAIRS) * (count - 1) // (_PAIRS - 1)
-        signs, odd = signs[chosen], odd[chosen]
-    size = np.sqrt((odd**2).mean(0))
-    some = size > 0
-    if not some.any():
-        return theta
-    logs = np.log(theta).clip(_LOWEST, _HIGHEST)
-    slope, curvature = _likelihood(logs, signs, odd[:, some] / size[some])
+    energy = np.maximum((whitened**2).sum(0), 1e-300)
+    return float(-np.log(factor.diagonal()).sum() - len(factor) / 2 * np.log(energy).mean())
+
+
+def _likelihood(kernel: Kernel, mixture: Mixture, odd: Floats) -> float:
+    factor = factored(kernel.gram(mixture))
+    return log_likelihood(factor, forward(factor, odd))
+
+
+def _with_credit(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
+    """Players matter about as much as they have credit, as far as that is known."""
+    factor = factored(kernel.gram(mixture))
+    whitened = forward(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
+    values, shares = whitened[:, : odd.shape[1]], whitened[:, odd.shape[1] :]
+    left = np.maximum(kernel.prior(mixture) - (shares**2).sum(0), 0)
+    scale = np.maximum((values**2).mean(0), 1e-300)
+    square = ((shares.T @ values) ** 2 / scale).mean(1) + left
+    relevance = np.sqrt(square)
+    return 0.95 * relevance / relevance.mean() + 0.05
+
+
+def _newton(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
+    """A more likely relevance: one step of Newton's method in its logarithm."""
+    slope, curvature = _derivatives(kernel, mixture, odd)
     _, step, _ = lapack.dposv(curvature, slope)
-    return np.exp((logs - step.clip(-_LONGEST, _LONGEST)).clip(_LOWEST, _HIGHEST))
+    logs = np.log(kernel.relevance) - step.clip(-_LONGEST, _LONGEST)
+    relevance = np.exp(logs.clip(_LOWEST, _HIGHEST))
+    return relevance / relevance.mean()
 
 
-def _likelihood(logs: Floats, signs: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Slope in log theta of the negative log marginal likelihood, and about its curvature.
+def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats, Floats]:
+    """Slope in log w of the negative log likelihood, and about its curvature.
 
-    The derivative of the kernel matrix K by theta_i is s_i s_i' B / 2 (elementwise) less K / 2,
-    where B is the sum of the kernel's two products. The part with K is a change of scale, which
-    does not matter here. The curvature is the average of the observed and the expected one,
-    which needs no more than the derivatives times a = K^-1 y.
+    The derivative of the covariance K by w_i is s_i s_i' B + z_i z_i' C (elementwise), where z are
+    centred members. The curvature is the average of the observed and the expected one, which
+    needs no more than the derivatives times a = K^-1 y. The weak pull makes players alike.
     """
-    count, outputs = y.shape
-    theta = np.exp(logs)
-    total = theta.sum()
-    near = (signs * (theta / 2)) @ signs.T
-    near -= total / 2
-    np.exp(near, out=near)
-    far = np.exp(-total) / near
-    both = near + far
-    near -= far
-    for matrix in (near, both):
-        diagonal(matrix)[:] *= 1 + 1e-6
-    factor = factored(near)
-    solved, _ = lapack.dpotrs(factor, y, lower=1)
+    here, w = kernel.coalitions, kernel.relevance
+    signs, centred = here.signs, here.centred
+    common = kernel.common(mixture)
+    falling = mixture.per_size * np.multiply.outer(here.slope, here.slope)
+    factor = factored(kernel.gram(mixture))
+    solved, _ = lapack.dpotrs(factor, odd, lower=1)
     # With each output in units of its own scale.
-    unit = np.sqrt(count / np.maximum((solved * y).sum(0), 1e-300))
+    unit = np.sqrt(len(odd) / np.maximum((solved * odd).sum(0), 1e-300))
     solved *= unit
-    pull = inverse(factor)
-    pull *= outputs
-    pull -= solved @ solved.T
-    pull *= both
-    slope = 0.25 * np.einsum("ki,ki->i", signs, pull @ signs)
-    curvature = _curvature(factor, both, signs, solved[:, :_OUTPUTS], (y * unit)[:, :_OUTPUTS])
-    curvature *= outputs / min(outputs, _OUTPUTS)
-    curvature *= theta[:, None] * theta
-    curvature -= _ALIKE / len(theta)
-    diagonal(curvature)[:] += _ALIKE + _CAUTION
-    return slope * theta + _ALIKE * (logs - logs.mean()), curvature
-
-
-def _curvature(factor: Floats, both: Floats, signs: Floats, solved: Floats, y: Floats) -> Floats:
-    """Products of the derivatives times K^-1 y, in the metric of K^-1, without change of scale."""
-    count, players = signs.shape
-    found = np.zeros((players, players))
-    for one, own in zip(solved.T, y.T, strict=True):
-        forces = signs * (both @ (signs * (one / 2)[:, None]))
+    pull = inverse(factor) - solved @ solved.T / odd.shape[1]
+    slope = 0.5 * np.einsum("ki,ki->i", signs, (pull * common) @ signs)
+    slope += 0.5 * np.einsum("ki,ki->i", centred, (pull * falling) @ centred)
+    curvature = np.zeros((here.players, here.players))
+    chosen = slice(min(_OUTPUTS, odd.shape[1]))
+    for each, own in zip(solved.T[chosen], (odd * unit).T[chosen], strict=True):
+        forces = signs * (common @ (signs * each[:, None]))
+        forces += centred * (falling @ (centred * each[:, None]))
         sides = forward(factor, np.concatenate([forces, own[:, None]], 1))
         products = sides.T @ sides
         along = products[-1, :-1]
-        found += (products[:-1, :-1] - np.outer(along, along) / count) / 2
-    return found
+        curvature += (products[:-1, :-1] - np.outer(along, along) / len(odd)) / 2
+    curvature *= w[:, None] * w / chosen.stop
+    curvature -= _ALIKE / here.players
+    diagonal(curvature)[:] += _ALIKE + _CAUTION
+    logs = np.log(w)
+    return slope * w + _ALIKE * (logs - logs.mean()), curvature

@@ -1,0 +1,58 @@
+"""A sample of the coverage benchmark: bars hold and least squares are not better, by family."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import coverage
+from graphsvx.game import GraphGame
+
+FAMILIES = {"stars": coverage.star, "trees": coverage.tree, "hubs": coverage.hub}
+
+
+def judged(family: str) -> list[coverage.Judged]:
+    """Two games of each kind of layer, with their exact Shapley values."""
+    found = []
+    for kind in range(4):
+        for seed in range(2):
+            model, graph, node = FAMILIES[family](14, kind, 50 * seed + kind)
+            game, target = coverage.node_game(model, graph, node)
+            truth = coverage.exact(game, target)
+            assert truth is not None
+            found.append(coverage.Judged(game, target, truth, np.zeros(game.players)))
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bars_hold_and_least_squares_are_not_better(family: str) -> None:
+    """Margins beyond 0.90-0.99 and 1.1 are for so few games."""
+    games = judged(family)
+    for per_player in (1.5, 6):
+        answers = [coverage.answers(game, per_player, seed) for game in games for seed in range(3)]
+        some = [answer for answer in answers if answer is not None]
+        assert len(some) > 12
+        held = np.mean([answer["default"].held for answer in some])
+        assert 0.87 <= held <= 0.999, per_player
+        ratio = [answer["default"].error / answer["WLS"].error for answer in some]
+        assert np.median(ratio) < 1.1, per_player
+
+
+def test_a_sampled_truth_is_as_far_from_the_exact_one_as_it_says() -> None:
+    game, target = coverage.node_game(*coverage.star(12, 1, 3))
+    truth = coverage.exact(game, target)
+    assert truth is not None
+    found, errors = coverage.sampled(game, target, 20_000, np.random.default_rng(0))
+    assert np.abs(found - truth).max() < 5 * errors.max()
+    assert ((found - truth) ** 2).sum() < 0.01 * (truth**2).sum()
+    assert found.sum() == pytest.approx(truth.sum())
+
+
+def test_a_fresh_game_has_nothing_played() -> None:
+    game, target = coverage.node_game(*coverage.star(5, 0, 0))
+    with torch.no_grad():
+        coverage.values_of(game, target, np.ones((1, 5), dtype=bool))
+    again = coverage.fresh(game)
+    assert isinstance(again, GraphGame)
+    assert again.calls == 0
