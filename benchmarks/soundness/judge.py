@@ -1,0 +1,530 @@
+"""One game: an explanation, and what brute force says about it."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from benchmarks.soundness.graphs import positions_by_ends
+from benchmarks.soundness.oracle import Oracle, Perturbation, Players, Question, perturb, shapley
+from graphsvx import GraphSVX, explain
+from graphsvx.engine.states import States
+from graphsvx.errors import GraphSVXError, ModelError
+from graphsvx.explanation import Explanation
+from graphsvx.generators.replace import ReplaceRows
+from graphsvx.masks import Auto, Mask
+
+MOST_PLAYERS = 7
+"""Games with more players are not enumerated: a sample of their coalitions is compared."""
+COMPARED = 20
+"""Played coalitions of a game that are compared with single calls."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A model, a graph, and a question about them."""
+
+    label: str
+    model: Callable[..., Any]
+    data: Data
+    question: Question
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of `GraphSVX`."""
+    generator: str | None = None
+    """A generator in place of GraphSVX's own, one of `GENERATORS`."""
+    seed: int = 0
+    memory: int = 512 * 2**20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one game."""
+
+    family: str
+    seed: int
+    label: str
+    outcome: str
+    """"right", "wrong", "crashed", "refused", "needless" (refused although single calls on the
+    whole graph work) or "unplayable"."""
+    detail: str = ""
+    exact: bool = False
+    """Whether the certificate claims exact values."""
+    checked: bool = False
+    """Whether the certificate claims that checks passed."""
+    evaluator: str = ""
+    """The certificate's words about the way that was taken."""
+    compared: int = 0
+    """Values that were compared."""
+    missing: bool = False
+    """Whether a node matters that is no player, although all that matter were asked for."""
+    seconds: float = 0.0
+    """Time of the last explanation."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the library said something wrong without a word, or fell over."""
+        return self.outcome == "crashed" or (
+            self.outcome == "wrong" and (self.exact or self.checked)
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Recorder:
+    """A mask that keeps the coalitions that another one chose, with their game."""
+
+    mask: Mask
+    games: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return repr(self.mask)
+
+    @property
+    def separate(self) -> bool:
+        """As the recorded mask has it."""
+        return self.mask.separate
+
+    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Any:
+        masks = self.mask(game, budget, rng)
+        self.games[game.side] = (game, masks)
+        return masks
+
+
+class WrongError(Exception):
+    """A number of the explanation is not what brute force gives."""
+
+    explanation: Explanation | None = None
+
+
+class NeedlessError(Exception):
+    """The library refused a model that works."""
+
+
+class UnplayableError(Exception):
+    """The game cannot be built, or the model itself fails on a perturbed graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """An explanation that is right, or the last one of several."""
+
+    explanation: Explanation
+    compared: int
+    missing: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A generator of one's own: a switched-off node keeps its edges and half of its features."""
+
+    severs = False
+
+    def prepare(self, scene: Any, rng: torch.Generator) -> Dim:  # noqa: ARG002  (nothing is drawn)
+        """Nothing is drawn."""
+        return self
+
+    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> States:  # noqa: ARG002
+        """One perturbed graph a row."""
+        area, players, table = scene.field, scene.players, scene.table
+        table_twice = torch.cat([table, 0.5 * table])
+        rows = np.tile(np.arange(area.size), (len(nodes_on), 1))
+        off = ~nodes_on[:, players.node_owner]
+        rows[:, players.node_members] += np.where(off, len(table), 0)
+        return States(np.ones((len(nodes_on), area.size), dtype=bool), rows, table_twice)
+
+
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "mean": lambda: ReplaceRows("mean"),
+    "zero": lambda: ReplaceRows("zero"),
+    "half": Dim,
+}
+
+
+class _Generated(GraphSVX):
+    """GraphSVX with a generator that it does not know."""
+
+    def __init__(self, generator: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        object.__setattr__(self, "own_generator", GENERATORS[generator]())
+
+    def _generator(self, sides: Any) -> Any:  # noqa: ARG002  (GraphSVX's arguments)
+        return self.own_generator
+
+
+def judge(world: World, draw: random.Random) -> Judged:
+    """Explain, compare everything with brute force; raises `WrongError` with what differs."""
+    recorder = Recorder(world.settings.get("mask", Auto()))
+    chosen = {**world.settings, "mask": recorder}
+    method = _Generated(world.generator, **chosen) if world.generator else GraphSVX(**chosen)
+    started = time.perf_counter()
+    try:
+        explanation = explain(
+            world.model, world.data, method=method, seed=world.seed, memory=world.memory,
+            **world.question.arguments(),
+        )  # fmt: skip
+    except ModelError as error:
+        if works_alone(world, draw):
+            raise NeedlessError(str(error)) from error
+        raise
+    seconds = time.perf_counter() - started
+    check = _Check(world, explanation, recorder, draw)
+    try:
+        check()
+    except WrongError as error:
+        error.explanation = explanation
+        raise
+    return Judged(explanation, check.compared, check.missing(), seconds)
+
+
+def works_alone(world: World, draw: random.Random) -> bool:
+    """Whether the model works on the whole graph with all, some and none of the edges."""
+    oracle, edges = Oracle(world.model, world.data, world.question), world.data.num_edges
+    some = [torch.rand(edges) < draw.random() for _ in range(6)]
+    try:
+        for kept in (torch.ones(edges), *some, torch.zeros(edges)):
+            perturbation = Perturbation(world.data.x, kept.nonzero()[:, 0])
+            scores = [oracle.scores(perturbation)[0] for _ in range(2)]
+            if not bool(scores[0].isfinite().all()) or not torch.equal(*scores):
+                return False
+    except Exception:  # the model's own fault
+        return False
+    return True
+
+
+@dataclass(eq=False)
+class _Check:
+    """Compares an explanation with the oracle."""
+
+    world: World
+    explanation: Explanation
+    recorder: Recorder
+    draw: random.Random
+    compared: int = 0
+
+    def __post_init__(self) -> None:
+        world = self.world
+        self.oracle = Oracle(world.model, world.data, world.question)
+        self.players = players_of(world, self.explanation, self.recorder)
+        self.single = world.data.x.dtype == torch.float32
+        self.seen: dict[tuple[frozenset[int], ...], tuple[Tensor, Tensor]] = {}
+
+    def __call__(self) -> None:
+        e, players = self.explanation, self.players
+        outputs = list(e.outputs)
+        counts = (len(players.features), len(players.nodes), len(players.edges))
+        everyone = tuple(frozenset(range(count)) for count in counts)
+        no_one: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
+        full = self._value(*everyone)
+        if len(full) <= max(outputs):
+            raise WrongError(f"explains output {max(outputs)} of {len(full)}")
+        empty = self._value(*no_one)
+        games = self._games(everyone, no_one)
+        truths: list[tuple[str, Tensor, Tensor]] = [
+            ("prediction", e.predictions, full[outputs]),
+            ("base", e.bases, empty[outputs]),
+        ]
+        rows: list[tuple[str, Tensor, Tensor]] = []
+        for name, credit, coalition, count in games:
+            report = next((game for game in e.certificate.games if game.name == name), None)
+            exact = report is not None and report.exact
+            if exact and 0 < count <= MOST_PLAYERS:
+                truth = shapley(count, lambda on, of=coalition: self._value(*of(on)))
+                truths.append((f"{name} credit", credit, truth[:, outputs].t()))
+            rows += self._played(name, coalition, count, exact)
+        if "selective" in e.extra:
+            truths.append(self._alone(games))
+        spread = self._spread()
+        for name, given, true in truths:
+            limit = self._limit(spread)[outputs]
+            self._compare(name, given, true, limit[:, None] if given.dim() == 2 else limit)
+        for name, given, true in rows:
+            self._compare(name, given, true, self._limit(spread))
+
+    def _alone(self, games: list[Any]) -> tuple[str, Tensor, Tensor]:
+        """A Lasso's score with only the players on that it chose."""
+        e, row = self.explanation, self.explanation.outputs.index(self.explanation.target)
+        score = torch.zeros((), dtype=torch.float64)
+        for _, credit, coalition, count in games:
+            if count:
+                on = frozenset(p for p in range(count) if float(credit[row, p]) != 0)
+                score = score + self._value(*coalition(on))[e.target]
+        if len([count for *_, count in games if count]) == 2:  # v(features off, nodes on) - v(off)
+            score = score - self._value(*games[1][2](frozenset()))[e.target]
+        given = torch.tensor(e.extra["selective"]["alone"], dtype=torch.float64)
+        others = torch.zeros(len(e.outputs), dtype=torch.float64)
+        others[row] = given - score
+        return "score of the chosen players alone", others, torch.zeros_like(others)
+
+    def missing(self) -> bool:
+        """Whether switching off nodes that are no players changes the prediction."""
+        world, players = self.world, self.players
+        if not players.nodes or world.settings.get("hops") is not None or players.paths is not None:
+            return False
+        own = {node for members in players.nodes for node in members}
+        others = sorted(set(range(world.data.num_nodes)) - own - set(world.question.centres))
+        if not others:
+            return False
+        limit = self._limit(self._spread())
+        full = self._value(*(frozenset(range(len(m))) for m in (
+            players.features, players.nodes, players.edges)))  # fmt: skip
+        strangers = replace(players, nodes=tuple((node,) for node in others))
+        alone = [[at] for at in self.draw.sample(range(len(others)), min(3, len(others)))]
+        for off in [*alone, list(range(len(others)))]:
+            perturbation = perturb(world.data, strangers, world.question.centres, [], off, [])
+            try:
+                score = self.oracle.scores(perturbation)[0]
+            except Exception:  # the model's own fault
+                continue
+            if bool(((score - full).abs() > limit).any()):
+                return True
+        return False
+
+    def _games(
+        self, everyone: tuple[frozenset[int], ...], no_one: tuple[frozenset[int], ...]
+    ) -> list[tuple[str, Tensor, Callable[[frozenset[int]], tuple[frozenset[int], ...]], int]]:
+        """Each game's name, credit, who is on in each of its coalitions, and its players."""
+        e, (features, nodes, edges) = self.explanation, map(len, everyone)
+        if "joint" in self.recorder.games:
+            credit = torch.cat([e.feature_credit.values, e.node_credit.values], 1)
+
+            def on_each_side(on: frozenset[int]) -> tuple[frozenset[int], ...]:
+                first = frozenset(player for player in on if player < features)
+                second = frozenset(player - features for player in on if player >= features)
+                return first, second, no_one[2]
+
+            return [("joint", credit, on_each_side, features + nodes)]
+        return [
+            ("features", e.feature_credit.values, lambda on: (on, no_one[1], no_one[2]), features),
+            ("nodes", e.node_credit.values, lambda on: (everyone[0], on, no_one[2]), nodes),
+            ("edges", e.edge_credit.values, lambda on: (everyone[0], everyone[1], on), edges),
+        ]
+
+    def _value(
+        self, features: frozenset[int], nodes: frozenset[int], edges: frozenset[int]
+    ) -> Tensor:
+        """Scores of a coalition, by one call on the whole graph."""
+        key = (features, nodes, edges)
+        if key not in self.seen:
+            players = self.players
+            off = [
+                [player for player in range(len(members)) if player not in on]
+                for members, on in (
+                    (players.features, features), (players.nodes, nodes), (players.edges, edges))
+            ]  # fmt: skip
+            centres = self.world.question.centres
+            perturbation = perturb(self.world.data, players, centres, *off)
+            try:
+                self.seen[key] = self.oracle.scores(perturbation)
+            except Exception as error:
+                raise UnplayableError(
+                    f"the model fails: {type(error).__name__}: {error}"
+                ) from error
+        return self.seen[key][0]
+
+    def _spread(self) -> tuple[Tensor, Tensor]:
+        """How far the values of each output are apart, and how large numbers behind them are."""
+        values = torch.stack([value for value, _ in self.seen.values()])
+        sizes = torch.stack([size for _, size in self.seen.values()]).amax(0)
+        if self.world.question.scale != "value" or sizes.shape != values.shape[1:]:
+            sizes = sizes.max().clamp(min=1).expand(values.shape[1])
+        return values.amax(0) - values.amin(0), torch.maximum(sizes, values.abs().amax(0))
+
+    def _limit(self, spread: tuple[Tensor, Tensor]) -> Tensor:
+        apart, size = spread
+        relative, rounding = (1e-2, 3e-5) if self.single else (1e-5, 1e-11)
+        return relative * apart + rounding * size
+
+    def _played(
+        self, name: str, coalition: Callable[[frozenset[int]], tuple[frozenset[int], ...]],
+        count: int, exact: bool,
+    ) -> list[tuple[str, Tensor, Tensor]]:  # fmt: skip
+        """Values of coalitions that were played, and what single calls give."""
+        if name not in self.recorder.games or not count:
+            return []
+        game, masks = self.recorder.games[name]
+        rows, states = masks.rows, masks.states
+        chosen = range(len(rows))
+        if len(rows) > COMPARED:
+            sizes = rows.sum(1)
+            extremes = [int(sizes.argmin()), int(sizes.argmax())]
+            chosen = [*extremes, *self.draw.sample(range(len(rows)), COMPARED - 2)]
+        rows, states = rows[chosen], states[chosen]
+        if exact and count > MOST_PLAYERS:
+            # Exact values rest on every coalition: others have the value of a played state.
+            others = np.array([[self.draw.random() < 0.5 for _ in range(count)] for _ in range(8)])
+            rows, states = (
+                np.concatenate([rows, others]),
+                np.concatenate([states, game.states(others)]),
+            )
+        found = []
+        for row, value in zip(rows, game.values(states), strict=True):
+            on = frozenset(np.flatnonzero(row).tolist())
+            label = f"{name} v({len(on)} of {count} on)"
+            found.append((label, value, self._value(*coalition(on))))
+        return found
+
+    def _compare(self, name: str, given: Tensor, true: Tensor, limit: Tensor) -> None:
+        self.compared += given.numel()
+        error = (given - true).abs()
+        bad = ~(error <= limit.expand_as(error))
+        if bool(bad.any()):
+            at = tuple(int(i) for i in bad.nonzero()[0])
+            raise WrongError(
+                f"{name}: {float(given[at]):.6g} where brute force gives {float(true[at]):.6g} "
+                f"(allowed {float(limit.expand_as(error)[at]):.1e})"
+            )
+
+
+def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
+    """The players that an explanation names, as members in the user's graph."""
+    groups = e.extra.get("groups", {})
+
+    def members(kind: str, ids: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        if kind in groups:
+            return tuple(tuple(group) for group in groups[kind].values())
+        return tuple((one,) for one in ids)
+
+    data, settings = world.data, world.settings
+    edges: list[tuple[int, ...]] = []
+    if e.edge_credit.players:
+        where = positions_by_ends(data.edge_index)
+        pairs = (
+            [[tuple(pair) for pair in group] for group in groups["edges"].values()]
+            if "edges" in groups
+            else [[tuple(pair)] for pair in e.edge_credit.ids.t().tolist()]
+        )
+        together = settings.get("directions", "together") == "together" and "edges" not in groups
+        for group in pairs:
+            ends = {end for pair in group for end in ((pair, pair[::-1]) if together else (pair,))}
+            edges.append(tuple(p for pair in ends for p in where.get(pair, ())))
+    near = e.neighbourhood
+    bearers = world.question.centres
+    if world.question.kind == "graph":
+        bearers = tuple(range(data.num_nodes))
+    elif settings.get("features_of") == "subgraph":
+        hops = settings.get("hops")
+        inside = near.hops <= (hops if hops is not None else near.hops.max())
+        bearers = tuple(near.ids[inside].tolist())
+    indirect = settings.get("indirect", False)
+    return Players(
+        features=members("features", e.feature_credit.ids.tolist()),
+        nodes=members("nodes", e.node_credit.ids.tolist()),
+        edges=tuple(edges),
+        bearers=bearers,
+        reference=_reference(data, settings.get("reference")),
+        off_features=_off_features(world),
+        keeps_edges=world.generator is not None,
+        paths=_paths(world, e, recorder) if indirect else None,
+        passing=data.x.double().mean(0) if indirect == "mean" else (
+            data.x[world.question.centres[0]] if indirect else None),
+    )  # fmt: skip
+
+
+def _off_features(world: World) -> Tensor | None:
+    """Features of switched-off nodes, where they lose their own."""
+    x = world.data.x
+    if world.generator == "half":
+        return 0.5 * x
+    if world.generator == "zero":
+        return torch.zeros_like(x)
+    if world.generator == "mean":
+        return x.double().mean(0).expand(x.shape)
+    if world.settings.get("erase"):
+        return _reference(world.data, world.settings.get("reference")).expand(x.shape)
+    return None
+
+
+def _reference(data: Data, given: Any) -> Tensor:
+    if given is None:
+        return data.x.double().mean(0)
+    if isinstance(given, int):
+        return data.x[given].double()
+    if isinstance(given, str):
+        return data.x[data.y == int(given.removeprefix("class:"))].double().mean(0)
+    return torch.tensor(given, dtype=torch.float64)
+
+
+def _paths(world: World, e: Explanation, recorder: Recorder) -> dict[int, tuple[int, ...]]:
+    """The drawn path of each node to a centre, as the generator says, checked to be shortest."""
+    game = next(
+        (recorder.games[name][0] for name in ("nodes", "joint") if name in recorder.games), None
+    )
+    if game is None:
+        return {}
+    area, paths = game.scene.field, game.generator.paths
+    ids = area.ids.tolist()
+    inside = set(ids[: area.size])
+    ends = [pair for pair in world.data.edge_index.t().tolist() if inside.issuperset(pair)]
+    steps = _steps(ends, e.centres)
+    found = {}
+    for local in range(len(e.centres), area.size):
+        node = ids[local]
+        inner = [ids[other] for other in paths.inner[local].indices.tolist()]
+        path = [node, *sorted(inner, key=lambda other: -steps.get(other, 0))]
+        used = paths.edges[local].indices.tolist()
+        used = {(ids[area.source[position]], ids[area.target[position]]) for position in used}
+        path += sorted(v for u, v in used if u == path[-1] and v in e.centres)[:1]
+        if not used:
+            if node in steps:
+                raise WrongError(f"node {node} has no path, but {steps[node]} steps to a centre")
+            continue
+        if not all(pair in used for pair in pairwise(path)) or len(path) - 1 != steps.get(node):
+            raise WrongError(f"the path of node {node} is no shortest path: {path}")
+        found[node] = tuple(path)
+    return found
+
+
+def _steps(ends: Sequence[Sequence[int]], centres: Sequence[int]) -> dict[int, int]:
+    """Steps from each node to the nearest centre along the edges."""
+    steps = dict.fromkeys(centres, 0)
+    frontier = set(centres)
+    while frontier:
+        frontier = {u for u, v in ends if v in frontier and u not in steps}
+        steps |= dict.fromkeys(frontier, max(steps.values()) + 1)
+    return steps
+
+
+def verdict(family: str, seed: int, label: str, play: Callable[[], Judged]) -> Verdict:
+    """Play a game and say what came of it."""
+    judged: Judged | None = None
+    explanation: Explanation | None = None
+    outcome, detail = "right", ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            judged = play()
+            explanation = judged.explanation
+        except GraphSVXError as error:
+            outcome, detail = "refused", f"{type(error).__name__}: {error}"
+        except NeedlessError as error:
+            outcome, detail = "needless", str(error)
+        except UnplayableError as error:
+            outcome, detail = "unplayable", str(error)
+        except WrongError as error:
+            outcome, detail, explanation = "wrong", str(error), error.explanation
+        except Exception as error:  # whatever falls over is what is looked for
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"
+            outcome, detail = "crashed", f"{type(error).__name__}: {error} ({where})"
+    certificate = None if explanation is None else explanation.certificate
+    return Verdict(
+        family, seed, label, outcome, detail,
+        exact=certificate is not None and certificate.exact,
+        checked=certificate is not None and bool(certificate.checks),
+        evaluator="" if certificate is None else certificate.fallback or "shortcuts",
+        compared=judged.compared if judged else 0,
+        missing=judged.missing if judged else False,
+        seconds=judged.seconds if judged else 0.0,
+    )  # fmt: skip
