@@ -295,9 +295,15 @@ def count_rounds(model: Model, graph: Graph) -> int | None:
         nonlocal rounds
         rounds += 1
 
-    hooks = [layer.register_propagate_forward_pre_hook(count) for layer in layers]
+    hooks: list[Any] = []
+
+    def remove() -> None:
+        for hook in hooks:
+            hook.remove()
+
     none = slice(0, 0)
-    try:
+    with taking_back(remove):
+        hooks += [layer.register_propagate_forward_pre_hook(count) for layer in layers]
         model(
             graph.x[:1],
             graph.edge_index[:, none],
@@ -306,7 +312,4 @@ def count_rounds(model: Model, graph: Graph) -> int | None:
             torch.zeros(1, dtype=torch.long, device=graph.x.device),
             torch.zeros(2, 1, dtype=torch.long, device=graph.x.device),
         )
-    finally:
-        for hook in hooks:
-            hook.remove()
     return rounds or None
