@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks import coverage, error, machine, report, speed
+from benchmarks.soundness import run as soundness
 from graphsvx.files import written_whole
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
@@ -59,4 +61,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["soundness"]:
+        sys.exit(soundness.main(sys.argv[2:]))
     main()

@@ -1,0 +1,300 @@
+"""Families of games: which models meet which graphs and questions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from benchmarks.soundness import models, tricks
+from benchmarks.soundness.changes import CHANGES, Change
+from benchmarks.soundness.graphs import random_graph
+from benchmarks.soundness.judge import Unplayable, World, judge
+from benchmarks.soundness.models import Built
+from benchmarks.soundness.oracle import Question
+from graphsvx import game as graph_game
+from graphsvx.engine import known, layers, replicas, rows
+from graphsvx.explain import WLS
+from graphsvx.explanation import Explanation
+from graphsvx.generators import isolate
+from graphsvx.masks import All, Auto, Connected, Paired
+
+Build = Callable[[random.Random, int, int, int], Built]
+Play = Callable[[], tuple[Explanation, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """A game that is ready to be played, in words and as a function."""
+
+    label: str
+    play: Play
+
+
+# --- sizes of graphs, questions ---------------------------------------------------------------
+
+
+def _size(draw: random.Random) -> tuple[int, int]:
+    """Nodes and features."""
+    kind = draw.random()
+    if kind < 0.5:
+        return draw.randint(2, 7), draw.randint(2, 4)
+    if kind < 0.85:
+        return draw.randint(8, 26), draw.randint(2, 5)
+    return draw.randint(30, 70), draw.randint(3, 8)
+
+
+def _centre(draw: random.Random, data: Data) -> int:
+    """A node; most of the time one that hears another."""
+    hears = data.edge_index[1].tolist()
+    return draw.choice(hears) if hears and draw.random() < 0.85 else draw.randrange(data.num_nodes)
+
+
+def ask(draw: random.Random, data: Data, kind: str, outputs: int, value: bool = False) -> Question:
+    """A question of one kind."""
+    count = data.num_nodes
+    centres: tuple[int, ...] = ()
+    if kind == "node":
+        centres = (_centre(draw, data),)
+    elif kind == "nodes":
+        centres = tuple(draw.sample(range(count), min(count, draw.randint(1, 3))))
+    elif kind == "edge":
+        centres = tuple(draw.sample(range(count), 2))
+    scale = "value" if value else draw.choice(["probability"] * 3 + ["logit", "log_odds", "value"])
+    all_targets = draw.random() < 0.3
+    target = draw.randrange(outputs) if scale == "value" or draw.random() < 0.3 else None
+    return Question(kind, centres, scale=scale, target=target, all_targets=all_targets)
+
+
+def settings(draw: random.Random, data: Data, kind: str) -> dict[str, Any]:
+    """Settings of GraphSVX that fit the question."""
+    count, width = data.x.shape
+    options = ["nodes", "nodes", "features", "edges"] + ([] if kind == "graph" else ["both", None])
+    players = draw.choice(options)
+    chosen: dict[str, Any] = {"players": players, "samples": draw.choice([20, 100, 300, 1000])}
+    if width > 16:
+        chosen["features"] = draw.choice([1.8, 2.0, 2.4])
+    elif draw.random() < 0.4:
+        chosen["features"] = draw.choice(["all", "nonzero", 0.0])
+    plays_features = players in ("features", "both", None)
+    if draw.random() < 0.2 and kind != "graph":
+        chosen["hops"] = draw.choice([0, 1, 1, 2, 3])
+    if plays_features and draw.random() < 0.3:
+        vector = tuple(round(draw.uniform(-1, 1), 3) for _ in range(width))
+        classes = data.y.unique().tolist()
+        chosen["reference"] = draw.choice(
+            [draw.randrange(count), f"class:{draw.choice(classes)}", vector]
+        )  # noqa: E501
+        if players == "features" and kind != "graph" and draw.random() < 0.4:
+            chosen["features_of"] = "subgraph"
+    if players in ("nodes", "both", None) and kind != "graph" and draw.random() < 0.15:
+        chosen["indirect"] = draw.choice(["mean", "target"] if kind == "node" else ["mean"])
+    elif players == "nodes" and draw.random() < 0.2:
+        names = draw.sample(range(count), min(count, draw.randint(2, 5)))
+        half = len(names) // 2
+        chosen["groups"] = {"a": names[:half], "b": names[half:]}
+    if players == "features" and width > 2 and draw.random() < 0.2:
+        chosen["feature_groups"] = {"pair": draw.sample(range(width), 2)}
+    if players == "edges":
+        chosen["directions"] = draw.choice(["together", "apart"])
+    if kind == "graph" and players == "nodes" and draw.random() < 0.3:
+        chosen["erase"] = True
+    mask = draw.random()
+    if mask < 0.15:
+        chosen["mask"] = Paired()
+    elif mask < 0.2 and count + width < 12:
+        chosen["mask"] = draw.choice([All(), All(separate=True)])
+    elif mask < 0.25 and players == "nodes" and count < 12:
+        chosen["mask"] = Connected()
+    if draw.random() < 0.15:
+        chosen["regression"] = WLS()
+    return chosen
+
+
+# --- the engine's thresholds -------------------------------------------------------------------
+
+_THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
+    (isolate, "_WIDE", 1),
+    (rows, "_WIDE", 1),
+    (layers, "_WIDE", 1),
+)
+
+
+@contextmanager
+def thresholds(draw: random.Random | None = None) -> Iterator[None]:
+    """Small games take the ways of large ones: shared and patched rows, many small batches."""
+    changed: list[tuple[Any, str, Any]] = [
+        (where, name, value) for where, name, value in _THRESHOLDS
+    ]
+    if draw is not None:
+        changed += [
+            (replicas, "_CACHE_ITEMS", draw.choice([1, 50, 400, replicas._CACHE_ITEMS])),
+            (graph_game, "_BLOCK_BYTES", draw.choice([1000, 20_000, graph_game._BLOCK_BYTES])),
+            (known, "_SMALL", draw.choice([0, known._SMALL])),
+        ]
+    before = [(where, name, getattr(where, name)) for where, name, _ in changed]
+    original = replicas.Replicas.__init__
+
+    def eager(self: Any, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **{"eager": 0, **named})
+
+    try:
+        for where, name, value in changed:
+            setattr(where, name, value)
+        replicas.Replicas.__init__ = eager  # type: ignore[method-assign]
+        yield
+    finally:
+        replicas.Replicas.__init__ = original  # type: ignore[method-assign]
+        for where, name, value in before:
+            setattr(where, name, value)
+
+
+# --- scenarios ---------------------------------------------------------------------------------
+
+
+def _built(draw: random.Random, build: Build, features: int, outputs: int, nodes: int) -> Built:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(draw.randrange(2**31))
+        try:
+            return build(draw, features, outputs, nodes)
+        except (ImportError, ValueError, AssertionError) as error:
+            raise Unplayable(f"the model cannot be built: {error}") from error
+
+
+def _world(
+    draw: random.Random, build: Build, kind: str, *, size: tuple[int, int] | None = None,
+    value: bool = False, shape: str | None = None, directed: bool | None = None,
+) -> World:  # fmt: skip
+    nodes, features = size or _size(draw)
+    outputs = draw.choice([1, 2, 2, 3, 4])
+    built = _built(draw, build, features, outputs, nodes)
+    dtype = torch.float32 if draw.random() < 0.15 else torch.float64
+    data = random_graph(
+        draw, nodes=nodes, features=features, dtype=dtype, weight=built.weight, shape=shape,
+        attributes=built.attributes, sort=built.sort, directed=directed,
+    )  # fmt: skip
+    model = built.model
+    if isinstance(model, nn.Module):
+        models.settle(model, draw)
+        model.to(dtype).train(draw.random() < 0.1)
+    question = ask(draw, data, kind, outputs, value)
+    chosen = settings(draw, data, kind)
+    if kind == "edge" and not isinstance(model, models.OfPairs):
+        decoder = draw.choice([None, _difference, _both_ways])
+        question = replace(question, decoder=decoder, target=_target(question, decoder))
+    label = f"{built.label} | {nodes} nodes x {features}, {data.num_edges} edges, {dtype} | "
+    label += f"{kind} {question.centres}, {question.scale} | {chosen}"
+    return World(label, model, data, question, chosen, seed=draw.randrange(1000))
+
+
+def _difference(source: Tensor, target: Tensor) -> Tensor:
+    return (source - target).pow(2).sum(-1)
+
+
+def _both_ways(source: Tensor, target: Tensor) -> Tensor:
+    return torch.stack([(source * target).sum(-1), source.sum(-1) - target.sum(-1)], -1)
+
+
+def _target(question: Question, decoder: Any) -> int | None:
+    if question.target is None:
+        return None
+    return min(question.target, 1 if decoder is _both_ways else 0)
+
+
+def _plain(world: World, draw: random.Random) -> Play:
+    """Explain once, or twice with another question in between, with thresholds of all sizes."""
+    forced = draw.random() < 0.5
+    again = draw.random() < 0.25
+
+    def play() -> tuple[Explanation, int]:
+        with thresholds(draw) if forced else nullcontext():
+            if again and world.question.kind == "node":
+                other = replace(world.question, centres=(_centre(draw, world.data),))
+                judge(replace(world, question=other), draw)
+            return judge(world, draw)
+
+    return play
+
+
+def of_models(build: Build, kinds: tuple[str, ...] = ("node", "node", "node", "nodes", "edge"),
+              **options: Any) -> Callable[[random.Random], Scenario]:  # fmt: skip
+    """Scenarios of one family of models."""
+
+    def scenario(draw: random.Random) -> Scenario:
+        world = _world(draw, build, draw.choice(kinds), **options)
+        return Scenario(world.label, _plain(world, draw))
+
+    return scenario
+
+
+def wide(draw: random.Random) -> Scenario:
+    """Graphs and features so large that the engine shares rows without being told."""
+    size = (draw.randint(60, 300), draw.choice([64, 100, 130, 200]))
+    shape = draw.choice(["sparse", "tree", "hub", "clique", "apart", "bipartite"])
+    world = _world(
+        draw, models.common, draw.choice(["node", "node", "nodes"]), size=size, shape=shape
+    )
+    world = replace(world, settings={**world.settings, "samples": draw.choice([100, 400, 1500])})
+    return Scenario(world.label, lambda: judge(world, draw))
+
+
+def behind_hubs(draw: random.Random) -> Scenario:
+    """Messages by hand beside layers, on graphs with nodes of many neighbours."""
+    shape = draw.choice(["hub", "behind a hub", "star"])
+    size = (draw.randint(22, 60), draw.randint(2, 4))
+    build = models.tricky(tricks.MESSAGES, tricks.DEGREES)
+    world = _world(draw, build, "node", size=size, shape=shape)
+    return Scenario(world.label, _plain(world, draw))
+
+
+def four_edges(draw: random.Random) -> Scenario:
+    """Whole graphs with so few edges that a probe may be the full graph."""
+    size = (draw.randint(2, 5), 2)
+    world = _world(draw, models.of_graphs, "graph", size=size, shape=draw.choice(["path", "tree"]))
+    return Scenario(world.label, _plain(world, draw))
+
+
+def changed(draw: random.Random) -> Scenario:
+    """Explain, change the model, the graph or the code in some way, explain again."""
+    name = draw.choice(list(CHANGES))
+    change: Change = CHANGES[name]
+    build = draw.choice([models.common, models.common, models.layers, models.ready_made])
+    world = _world(draw, build if change.model is None else change.model,
+                   "graph" if change.graphs else draw.choice(["node", "node", "nodes"]))  # fmt: skip
+    forced = draw.random() < 0.3
+    world = replace(world, data=change.prepare(world.data), label=f"{name} | {world.label}")
+
+    def play() -> tuple[Explanation, int]:
+        with thresholds(draw) if forced else nullcontext():
+            for _ in range(draw.choice([1, 2])):
+                judge(world, draw)
+            with change(world, draw):
+                return judge(world, draw)
+
+    return Scenario(world.label, play)
+
+
+FAMILIES: dict[str, tuple[float, Callable[[random.Random], Scenario]]] = {
+    "layers": (5, of_models(models.layers)),
+    "common": (2, of_models(models.common)),
+    "ready-made": (2, of_models(models.ready_made)),
+    "degrees": (2, of_models(models.tricky(tricks.DEGREES))),
+    "edges": (2, of_models(models.tricky(tricks.EDGES))),
+    "nodes": (2, of_models(models.tricky(tricks.NODES))),
+    "by-hand": (2, of_models(models.tricky(tricks.MESSAGES))),
+    "behind-hubs": (1, behind_hubs),
+    "scales": (2, of_models(models.scaled, value=True)),
+    "no-module": (2, of_models(models.no_module)),
+    "graphs": (3, of_models(models.of_graphs, ("graph",))),
+    "four-edges": (0.5, four_edges),
+    "pairs": (1, of_models(models.of_pairs, ("edge",))),
+    "wide": (1, wide),
+    "changed": (4, changed),
+}
+"""Name, share of all games, and how a game is drawn."""

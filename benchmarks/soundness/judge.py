@@ -1,0 +1,369 @@
+"""One game: an explanation, and what brute force says about it."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from benchmarks.soundness.graphs import positions_by_ends
+from benchmarks.soundness.oracle import Oracle, Players, Question, perturb, shapley
+from graphsvx import GraphSVX, explain
+from graphsvx.errors import GraphSVXError
+from graphsvx.explanation import Explanation
+from graphsvx.masks import Auto, Mask
+
+MOST_PLAYERS = 7
+"""Games with more players are not enumerated: a sample of their coalitions is compared."""
+COMPARED = 20
+"""Played coalitions of a game that are compared with single calls."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A model, a graph, and a question about them."""
+
+    label: str
+    model: Callable[..., Any]
+    data: Data
+    question: Question
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of `GraphSVX`."""
+    seed: int = 0
+    memory: int = 512 * 2**20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one game."""
+
+    family: str
+    seed: int
+    label: str
+    outcome: str
+    """"right", "wrong", "refused", "crashed" or "unplayable"."""
+    detail: str = ""
+    exact: bool = False
+    """Whether the certificate claims exact values."""
+    checked: bool = False
+    """Whether the certificate claims that checks passed."""
+    evaluator: str = ""
+    """The certificate's words about the way that was taken."""
+    compared: int = 0
+    """Values that were compared."""
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the library said something wrong without a word, or fell over."""
+        return self.outcome == "crashed" or (
+            self.outcome == "wrong" and (self.exact or self.checked)
+        )
+
+
+@dataclass(eq=False)
+class Recorder:
+    """A mask that keeps the coalitions that another one chose, with their game."""
+
+    mask: Mask
+    games: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def separate(self) -> bool:
+        """As the recorded mask has it."""
+        return self.mask.separate
+
+    def __call__(self, game: Any, budget: int, rng: torch.Generator) -> Any:
+        masks = self.mask(game, budget, rng)
+        self.games[game.side] = (game, masks)
+        return masks
+
+
+class Wrong(Exception):
+    """A number of the explanation is not what brute force gives."""
+
+    explanation: Explanation | None = None
+
+
+class Unplayable(Exception):
+    """The game cannot be built, or the model itself fails on a perturbed graph."""
+
+
+def judge(world: World, draw: random.Random) -> tuple[Explanation, int]:
+    """Explain, compare everything with brute force; raises `Wrong` with what differs."""
+    recorder = Recorder(world.settings.get("mask", Auto()))
+    method = GraphSVX(**{**world.settings, "mask": recorder})
+    explanation = explain(
+        world.model, world.data, method=method, seed=world.seed, memory=world.memory,
+        **world.question.arguments(),
+    )  # fmt: skip
+    check = _Check(world, explanation, recorder, draw)
+    try:
+        check()
+    except Wrong as error:
+        error.explanation = explanation
+        raise
+    return explanation, check.compared
+
+
+@dataclass(eq=False)
+class _Check:
+    """Compares an explanation with the oracle."""
+
+    world: World
+    explanation: Explanation
+    recorder: Recorder
+    draw: random.Random
+    compared: int = 0
+
+    def __post_init__(self) -> None:
+        world = self.world
+        if isinstance(world.model, nn.Module):
+            world.model.eval()
+        self.oracle = Oracle(world.model, world.data, world.question)
+        self.players = players_of(world, self.explanation, self.recorder)
+        self.single = world.data.x.dtype == torch.float32
+        self.seen: dict[tuple[frozenset[int], ...], tuple[Tensor, Tensor]] = {}
+
+    def __call__(self) -> None:
+        e, players = self.explanation, self.players
+        outputs = list(e.outputs)
+        counts = (len(players.features), len(players.nodes), len(players.edges))
+        everyone = tuple(frozenset(range(count)) for count in counts)
+        no_one: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
+        full = self._value(*everyone)
+        if len(full) <= max(outputs):
+            raise Wrong(f"explains output {max(outputs)} of {len(full)}")
+        empty = self._value(*no_one)
+        games = self._games(everyone, no_one)
+        truths: list[tuple[str, Tensor, Tensor]] = [
+            ("prediction", e.predictions, full[outputs]),
+            ("base", e.bases, empty[outputs]),
+        ]
+        rows: list[tuple[str, Tensor, Tensor]] = []
+        for name, credit, coalition, count in games:
+            report = next((game for game in e.certificate.games if game.name == name), None)
+            exact = report is not None and report.exact
+            if exact and 0 < count <= MOST_PLAYERS:
+                truth = shapley(count, lambda on, of=coalition: self._value(*of(on)))
+                truths.append((f"{name} credit", credit, truth[:, outputs].t()))
+            rows += self._played(name, coalition, count, exact)
+        spread = self._spread()
+        for name, given, true in truths:
+            limit = self._limit(spread)[outputs]
+            self._compare(name, given, true, limit[:, None] if given.dim() == 2 else limit)
+        for name, given, true in rows:
+            self._compare(name, given, true, self._limit(spread))
+
+    def _games(
+        self, everyone: tuple[frozenset[int], ...], no_one: tuple[frozenset[int], ...]
+    ) -> list[tuple[str, Tensor, Callable[[frozenset[int]], tuple[frozenset[int], ...]], int]]:
+        """Each game's name, credit, who is on in each of its coalitions, and its players."""
+        e, (features, nodes, edges) = self.explanation, map(len, everyone)
+        if "joint" in self.recorder.games:
+            credit = torch.cat([e.feature_credit.values, e.node_credit.values], 1)
+            return [("joint", credit, lambda on: (
+                frozenset(p for p in on if p < features),
+                frozenset(p - features for p in on if p >= features), no_one[2]), features + nodes)]  # fmt: skip
+        return [
+            ("features", e.feature_credit.values, lambda on: (on, no_one[1], no_one[2]), features),
+            ("nodes", e.node_credit.values, lambda on: (everyone[0], on, no_one[2]), nodes),
+            ("edges", e.edge_credit.values, lambda on: (everyone[0], everyone[1], on), edges),
+        ]
+
+    def _value(
+        self, features: frozenset[int], nodes: frozenset[int], edges: frozenset[int]
+    ) -> Tensor:
+        """Scores of a coalition, by one call on the whole graph."""
+        key = (features, nodes, edges)
+        if key not in self.seen:
+            players = self.players
+            off = [
+                [player for player in range(len(members)) if player not in on]
+                for members, on in (
+                    (players.features, features), (players.nodes, nodes), (players.edges, edges))
+            ]  # fmt: skip
+            centres = self.world.question.centres
+            perturbation = perturb(self.world.data, players, centres, *off)
+            try:
+                self.seen[key] = self.oracle.scores(perturbation)
+            except Exception as error:
+                raise Unplayable(f"the model fails: {type(error).__name__}: {error}") from error
+        return self.seen[key][0]
+
+    def _spread(self) -> tuple[Tensor, Tensor]:
+        """How far the values of each output are apart, and how large numbers behind them are."""
+        values = torch.stack([value for value, _ in self.seen.values()])
+        sizes = torch.stack([size for _, size in self.seen.values()]).amax(0)
+        if self.world.question.scale != "value" or sizes.shape != values.shape[1:]:
+            sizes = sizes.max().clamp(min=1).expand(values.shape[1])
+        return values.amax(0) - values.amin(0), torch.maximum(sizes, values.abs().amax(0))
+
+    def _limit(self, spread: tuple[Tensor, Tensor]) -> Tensor:
+        apart, size = spread
+        relative, rounding = (1e-2, 3e-5) if self.single else (1e-5, 1e-11)
+        return relative * apart + rounding * size
+
+    def _played(
+        self, name: str, coalition: Callable[[frozenset[int]], tuple[frozenset[int], ...]],
+        count: int, exact: bool,
+    ) -> list[tuple[str, Tensor, Tensor]]:  # fmt: skip
+        """Values of coalitions that were played, and what single calls give."""
+        if name not in self.recorder.games or not count:
+            return []
+        game, masks = self.recorder.games[name]
+        rows, states = masks.rows, masks.states
+        chosen = range(len(rows))
+        if len(rows) > COMPARED:
+            sizes = rows.sum(1)
+            extremes = [int(sizes.argmin()), int(sizes.argmax())]
+            chosen = [*extremes, *self.draw.sample(range(len(rows)), COMPARED - 2)]
+        rows, states = rows[chosen], states[chosen]
+        if exact and count > MOST_PLAYERS:
+            # Exact values rest on every coalition: others have the value of a played state.
+            others = np.array([[self.draw.random() < 0.5 for _ in range(count)] for _ in range(8)])
+            rows, states = (
+                np.concatenate([rows, others]),
+                np.concatenate([states, game.states(others)]),
+            )
+        found = []
+        for row, value in zip(rows, game.values(states), strict=True):
+            on = frozenset(np.flatnonzero(row).tolist())
+            label = f"{name} v({len(on)} of {count} on)"
+            found.append((label, value, self._value(*coalition(on))))
+        return found
+
+    def _compare(self, name: str, given: Tensor, true: Tensor, limit: Tensor) -> None:
+        self.compared += given.numel()
+        error = (given - true).abs()
+        bad = ~(error <= limit.expand_as(error))
+        if bool(bad.any()):
+            at = tuple(int(i) for i in bad.nonzero()[0])
+            raise Wrong(
+                f"{name}: {float(given[at]):.6g} where brute force gives {float(true[at]):.6g} "
+                f"(allowed {float(limit.expand_as(error)[at]):.1e})"
+            )
+
+
+def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
+    """The players that an explanation names, as members in the user's graph."""
+    groups = e.extra.get("groups", {})
+
+    def members(kind: str, ids: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        if kind in groups:
+            return tuple(tuple(group) for group in groups[kind].values())
+        return tuple((one,) for one in ids)
+
+    data, settings = world.data, world.settings
+    edges: list[tuple[int, ...]] = []
+    if e.edge_credit.players:
+        where = positions_by_ends(data.edge_index)
+        pairs = (
+            [[tuple(pair) for pair in group] for group in groups["edges"].values()]
+            if "edges" in groups
+            else [[tuple(pair)] for pair in e.edge_credit.ids.t().tolist()]
+        )
+        together = settings.get("directions", "together") == "together" and "edges" not in groups
+        for group in pairs:
+            ends = {end for pair in group for end in ((pair, pair[::-1]) if together else (pair,))}
+            edges.append(tuple(p for pair in ends for p in where.get(pair, ())))
+    near = e.neighbourhood
+    bearers = world.question.centres
+    if world.question.kind == "graph":
+        bearers = tuple(range(data.num_nodes))
+    elif settings.get("features_of") == "subgraph":
+        hops = settings.get("hops")
+        inside = near.hops <= (hops if hops is not None else near.hops.max())
+        bearers = tuple(near.ids[inside].tolist())
+    indirect = settings.get("indirect", False)
+    return Players(
+        features=members("features", e.feature_credit.ids.tolist()),
+        nodes=members("nodes", e.node_credit.ids.tolist()),
+        edges=tuple(edges),
+        bearers=bearers,
+        reference=_reference(data, settings.get("reference")),
+        erase=settings.get("erase", False),
+        paths=_paths(e, recorder) if indirect else None,
+        passing=data.x.double().mean(0) if indirect == "mean" else (
+            data.x[world.question.centres[0]] if indirect else None),
+    )  # fmt: skip
+
+
+def _reference(data: Data, given: Any) -> Tensor:
+    if given is None:
+        return data.x.double().mean(0)
+    if isinstance(given, int):
+        return data.x[given].double()
+    if isinstance(given, str):
+        return data.x[data.y == int(given.removeprefix("class:"))].double().mean(0)
+    return torch.tensor(given, dtype=torch.float64)
+
+
+def _paths(e: Explanation, recorder: Recorder) -> dict[int, tuple[int, ...]]:
+    """The drawn path of each node to a centre, as the generator says, checked to be one."""
+    if "nodes" not in recorder.games and "joint" not in recorder.games:
+        return {}
+    game = recorder.games.get("nodes", recorder.games.get("joint"))[0]
+    inner = game.generator.paths.inner
+    steps = game.generator.paths.edges
+    area = game.scene.field
+    ids, hops = area.ids.tolist(), area.hops.tolist()
+    found = {}
+    for local in range(len(e.centres), area.size):
+        between = sorted(inner[local].indices.tolist(), key=lambda node: -hops[node])
+        used = set(steps[local].indices.tolist())
+        ends = {(ids[area.source[p]], ids[area.target[p]]) for p in used}
+        path = [ids[local], *(ids[node] for node in between)]
+        centre = [v for u, v in ends if u == path[-1] and v in e.centres]
+        if not centre:
+            continue
+        path.append(centre[0])
+        if [*map(tuple, pairwise(path))] and not all(pair in ends for pair in pairwise(path)):
+            raise Wrong(f"the path of node {path[0]} is no path: {path}")
+        if len(path) - 1 != hops[local]:
+            raise Wrong(f"the path of node {path[0]} has {len(path) - 1} steps, not {hops[local]}")
+        found[ids[local]] = tuple(path)
+    return found
+
+
+def verdict(
+    family: str, seed: int, label: str, play: Callable[[], tuple[Explanation, int]]
+) -> Verdict:
+    """Play a game and say what came of it."""
+    started = time.perf_counter()
+    explanation: Explanation | None = None
+    compared, outcome, detail = 0, "right", ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            explanation, compared = play()
+        except GraphSVXError as error:
+            outcome, detail = "refused", f"{type(error).__name__}: {error}"
+        except Unplayable as error:
+            outcome, detail = "unplayable", str(error)
+        except Wrong as error:
+            outcome, detail, explanation = "wrong", str(error), error.explanation
+        except Exception as error:  # whatever falls over is what is looked for
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"
+            outcome, detail = "crashed", f"{type(error).__name__}: {error} ({where})"
+    certificate = None if explanation is None else explanation.certificate
+    return Verdict(
+        family, seed, label, outcome, detail,
+        exact=certificate is not None and certificate.exact,
+        checked=certificate is not None and bool(certificate.checks),
+        evaluator="" if certificate is None else certificate.fallback or "shortcuts",
+        compared=compared,
+        seconds=time.perf_counter() - started,
+    )  # fmt: skip

@@ -1,0 +1,224 @@
+"""Brute force: one call of the user's model on the whole graph for every coalition.
+
+Nothing of the library's engine, game, generators or players is used. An explanation names its
+players; what a coalition of them means is written down here once more, from the paper: Eq. 1
+(switched-off features go to the reference), Eq. 2 (switched-off nodes lose all of their edges),
+algorithm 2 (cut-off nodes are joined again along a path) and the Shapley formula.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+Decoder = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a model, in the words of `graphsvx.explain`."""
+
+    kind: str
+    """"node", "nodes", "graph" or "edge"."""
+    centres: tuple[int, ...] = ()
+    output: str = "raw"
+    scale: str = "probability"
+    target: int | None = None
+    all_targets: bool = False
+    decoder: Decoder | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of `explain`."""
+        subject: dict[str, Any] = {
+            "node": {"node": self.centres[0] if self.centres else None},
+            "nodes": {"nodes": list(self.centres)},
+            "edge": {"edge": self.centres},
+            "graph": {"graph": True},
+        }[self.kind]
+        named = {**subject, "output": self.output, "scale": self.scale, "target": self.target}
+        if self.all_targets:
+            named["targets"] = "all"
+        if self.decoder is not None:
+            named["decoder"] = self.decoder
+        return named
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """A perturbed graph (X', A'): the features, and positions of the edges that are left."""
+
+    x: Tensor
+    edges: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """Scores of perturbed graphs by single calls of the model."""
+
+    model: Callable[..., Any]
+    data: Data
+    question: Question
+
+    def scores(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
+        """Scores [outputs] on the asked scale, and the size of the raw outputs behind each."""
+        raw = self._raw(perturbation).double()
+        return self._scaled(raw).mean(0), raw.abs().amax(0)
+
+    def _raw(self, perturbation: Perturbation) -> Tensor:
+        """Raw outputs of the explained nodes, pair or graph, [rows, outputs]."""
+        question, data = self.question, self.data
+        forward = self.model.forward if isinstance(self.model, nn.Module) else self.model
+        names = inspect.signature(forward).parameters
+        named: dict[str, Any] = {}
+        for name in ("edge_weight", "edge_attr"):
+            values = getattr(data, name, None)
+            if values is not None and name in names:
+                named[name] = values[perturbation.edges]
+        scores_pairs = question.kind == "edge" and "edge_label_index" in names
+        if question.kind == "graph":
+            named["batch"] = torch.zeros(len(perturbation.x), dtype=torch.long)
+        if scores_pairs and question.decoder is None:
+            named["edge_label_index"] = torch.tensor(question.centres)[:, None]
+        with torch.no_grad():
+            out = self.model(perturbation.x, data.edge_index[:, perturbation.edges], **named)
+            if question.kind == "graph" or "edge_label_index" in named:
+                return out.reshape(1, -1)
+            out = out[:, None] if out.dim() == 1 else out
+            rows = out[list(question.centres)]
+            if question.kind != "edge":
+                return rows
+            if question.decoder is None:
+                return (rows[0] * rows[1]).sum().reshape(1, 1)
+            return question.decoder(rows[:1], rows[1:]).reshape(1, -1)
+
+    def _scaled(self, raw: Tensor) -> Tensor:
+        """Raw outputs on the asked scale, one row at a time."""
+        if self.question.scale == "value":
+            return raw
+        return torch.stack([self._scaled_row(row.tolist()) for row in raw])
+
+    def _scaled_row(self, row: list[float]) -> Tensor:
+        output, scale = self.question.output, self.question.scale
+        values = torch.tensor(row, dtype=torch.float64)
+        logs = values.log() if output == "probs" else values
+        if len(row) == 1:  # the second of two classes
+            if output == "raw":
+                logs = torch.stack([torch.zeros_like(logs[0]), logs[0]])
+            else:
+                logs = torch.stack([torch.log1p(-logs[0].exp()), logs[0]])
+        if scale == "probability":
+            exponents = (logs - logs.max()).exp()
+            return exponents / exponents.sum()
+        if scale == "logit":
+            return logs
+        others = [
+            torch.logsumexp(torch.cat([logs[:k], logs[k + 1 :]]), 0) for k in range(len(logs))
+        ]
+        return logs - torch.stack(others)
+
+
+@dataclass(frozen=True, eq=False)
+class Players:
+    """Who plays, and what switching a player off does: members of each player."""
+
+    features: tuple[tuple[int, ...], ...] = ()
+    """Columns of each feature player."""
+    nodes: tuple[tuple[int, ...], ...] = ()
+    """Node ids of each node player."""
+    edges: tuple[tuple[int, ...], ...] = ()
+    """Positions in edge_index of each edge player."""
+    bearers: tuple[int, ...] = ()
+    """Nodes whose features are switched off."""
+    reference: Tensor | None = None
+    """What a switched-off feature becomes."""
+    erase: bool = False
+    """Whether a switched-off node loses its features to the reference."""
+    keeps_edges: bool = False
+    """Whether a switched-off node keeps its edges and loses its features instead."""
+    paths: Mapping[int, tuple[int, ...]] | None = None
+    """Indirect effect: the path from each node to a centre, both ends included."""
+    passing: Tensor | None = None
+    """Indirect effect: features of switched-off nodes on a path."""
+
+
+def perturb(
+    data: Data, players: Players, centres: Sequence[int], features_off: Sequence[int],
+    nodes_off: Sequence[int], edges_off: Sequence[int],
+) -> Perturbation:  # fmt: skip
+    """The perturbed graph of a coalition; players are named by their position."""
+    x = data.x.clone()
+    for player in features_off:
+        for column in players.features[player]:
+            for node in players.bearers:
+                x[node, column] = players.reference[column]
+    off = {node for player in nodes_off for node in players.nodes[player]}
+    ends = data.edge_index.t().tolist()
+    cut = {position for player in edges_off for position in players.edges[player]}
+    if players.erase or players.keeps_edges:
+        for node in off:
+            x[node] = players.reference.to(x.dtype)
+    if players.keeps_edges:
+        off = set()
+    left = {
+        position
+        for position, (u, v) in enumerate(ends)
+        if u not in off and v not in off and position not in cut
+    }
+    if players.paths is not None:
+        _join(x, ends, left, off, players, centres)
+    return Perturbation(x, torch.tensor(sorted(left), dtype=torch.long))
+
+
+def _join(
+    x: Tensor, ends: list[list[int]], left: set[int], off: set[int], players: Players,
+    centres: Sequence[int],
+) -> None:  # fmt: skip
+    """Algorithm 2: nodes that are on but cannot reach a centre get the edges of their path."""
+    inside = set(players.paths) | set(centres)
+    senders: dict[int, list[int]] = {}
+    for position in left:
+        u, v = ends[position]
+        if u in inside and v in inside:
+            senders.setdefault(v, []).append(u)
+    reached, frontier = set(centres), list(centres)
+    while frontier:
+        frontier = [u for v in frontier for u in senders.get(v, ()) if u not in reached]
+        frontier = list(dict.fromkeys(frontier))
+        reached.update(frontier)
+    own = {node for members in players.nodes for node in members}
+    between: dict[frozenset[int], list[int]] = {}
+    for position, (u, v) in enumerate(ends):
+        between.setdefault(frozenset((u, v)), []).append(position)
+    for node in own - off - reached:
+        path = players.paths.get(node, ())
+        for u, v in zip(path, path[1:], strict=False):
+            left.update(between.get(frozenset((u, v)), ()))
+        for inner in path[1:-1]:
+            if inner in off:
+                x[inner] = players.passing.to(x.dtype)
+
+
+def shapley(count: int, worth: Callable[[frozenset[int]], Tensor]) -> Tensor:
+    """Shapley values [players, outputs]: weighted marginal contributions over all coalitions."""
+    values = {
+        frozenset(chosen): worth(frozenset(chosen))
+        for size in range(count + 1)
+        for chosen in combinations(range(count), size)
+    }
+    rows = []
+    for player in range(count):
+        total = torch.zeros_like(values[frozenset()])
+        for coalition, value in values.items():
+            if player not in coalition:
+                weight = 1 / (count * comb(count - 1, len(coalition)))
+                total = total + weight * (values[coalition | {player}] - value)
+        rows.append(total)
+    return torch.stack(rows) if rows else torch.zeros(0, len(values[frozenset()]))
