@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmarks.soundness.graphs import positions_by_ends
@@ -72,12 +72,15 @@ class Verdict:
         )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Recorder:
     """A mask that keeps the coalitions that another one chose, with their game."""
 
     mask: Mask
     games: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return repr(self.mask)
 
     @property
     def separate(self) -> bool:
@@ -129,8 +132,6 @@ class _Check:
 
     def __post_init__(self) -> None:
         world = self.world
-        if isinstance(world.model, nn.Module):
-            world.model.eval()
         self.oracle = Oracle(world.model, world.data, world.question)
         self.players = players_of(world, self.explanation, self.recorder)
         self.single = world.data.x.dtype == torch.float32

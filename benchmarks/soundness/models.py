@@ -418,6 +418,9 @@ def no_module(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Bui
     inside = by_hand
     if isinstance(hidden.model, nn.Module) and not hidden.attributes and draw.random() < 0.7:
         module = hidden.model.double().eval()
+        for layer in module.modules():  # nobody could tell it to forget a graph
+            if getattr(layer, "cached", False) is True:
+                layer.cached = False
         settle(module, draw)
         label = f"{form}: {hidden.label}"
 

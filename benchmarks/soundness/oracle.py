@@ -67,6 +67,13 @@ class Oracle:
     data: Data
     question: Question
 
+    def __post_init__(self) -> None:
+        if isinstance(self.model, nn.Module):
+            self.model.eval()
+            for layer in self.model.modules():
+                if getattr(layer, "cached", False) is True:  # it would answer for another graph
+                    layer.cached = False
+
     def scores(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
         """Scores [outputs] on the asked scale, and the size of the raw outputs behind each."""
         raw = self._raw(perturbation).double()
