@@ -32,6 +32,8 @@ class Change:
     model: Callable[[random.Random, int, int, int], Built] | None = None
     """The kind of model that this change is about."""
     graphs: bool = False
+    undone: bool = False
+    """Whether the change ends with its context."""
 
     def __call__(self, world: World, draw: random.Random) -> AbstractContextManager[None]:
         """The change, undone at the end if it is one of code."""
@@ -285,7 +287,7 @@ def _adjust(change: Callable[[Any], Any]) -> Change:
         undo = change(world.model)
         return undo if callable(undo) else None
 
-    return Change(apply, model=adjustable)
+    return Change(apply, model=adjustable, undone=True)
 
 
 def _global_factor(_: Any) -> Callable[[], None]:
@@ -420,23 +422,23 @@ CHANGES: dict[str, Change] = {
     "global function": _adjust(_global_helper),
     "code of forward": _adjust(_code_of_forward),
     "forward of the object": _adjust(_bound_forward),
-    "GCNConv.message": Change(_patched(pyg.GCNConv, "message", _times(1.6)), model=_gcns),
-    "GCNConv.propagate": Change(_patched(pyg.GCNConv, "propagate", _times(1.6)), model=_gcns),
-    "GCNConv.forward": Change(_patched(pyg.GCNConv, "forward", _times(1.6)), model=_gcns),
-    "gcn_norm": Change(_patched(gcn_conv, "gcn_norm", _times(1.6)), model=_gcns),
+    "GCNConv.message": Change(_patched(pyg.GCNConv, "message", _times(1.6)), model=_gcns, undone=True),
+    "GCNConv.propagate": Change(_patched(pyg.GCNConv, "propagate", _times(1.6)), model=_gcns, undone=True),
+    "GCNConv.forward": Change(_patched(pyg.GCNConv, "forward", _times(1.6)), model=_gcns, undone=True),
+    "gcn_norm": Change(_patched(gcn_conv, "gcn_norm", _times(1.6)), model=_gcns, undone=True),
     "MessagePassing.propagate": Change(
-        _patched(pyg.MessagePassing, "propagate", _times(1.6)), model=_named("GIN")),
+        _patched(pyg.MessagePassing, "propagate", _times(1.6)), model=_named("GIN"), undone=True),
     "MessagePassing.aggregate": Change(
-        _patched(pyg.MessagePassing, "aggregate", _times(1.6)), model=_named("GraphSAGE")),
+        _patched(pyg.MessagePassing, "aggregate", _times(1.6)), model=_named("GraphSAGE"), undone=True),
     "SAGEConv.message": Change(
-        _patched(pyg.SAGEConv, "message", _times(1.6)), model=_named("GraphSAGE")),
+        _patched(pyg.SAGEConv, "message", _times(1.6)), model=_named("GraphSAGE"), undone=True),
     "GATConv.edge_update": Change(
-        _patched(pyg.GATConv, "edge_update", _times(0.5)), model=_named("GAT")),
-    "GINConv.message": Change(_patched(pyg.GINConv, "message", _times(1.6)), model=_named("GIN")),
+        _patched(pyg.GATConv, "edge_update", _times(0.5)), model=_named("GAT"), undone=True),
+    "GINConv.message": Change(_patched(pyg.GINConv, "message", _times(1.6)), model=_named("GIN"), undone=True),
     "MeanAggregation.forward": Change(
-        _patched(pyg.MeanAggregation, "forward", _times(1.6)), model=_named("GraphSAGE")),
-    "Linear.forward": Change(_patched(pyg.Linear, "forward", _times(1.6)), model=_named("GAT")),
+        _patched(pyg.MeanAggregation, "forward", _times(1.6)), model=_named("GraphSAGE"), undone=True),
+    "Linear.forward": Change(_patched(pyg.Linear, "forward", _times(1.6)), model=_named("GAT"), undone=True),
     "functional.linear": Change(
-        _patched(nn.functional, "linear", _times(1.2)), model=_named("GraphSAGE")),
-    "torch.tanh": Change(_patched(torch, "tanh", _times(1.3)), model=_gcns),
+        _patched(nn.functional, "linear", _times(1.2)), model=_named("GraphSAGE"), undone=True),
+    "torch.tanh": Change(_patched(torch, "tanh", _times(1.3)), model=_gcns, undone=True),
 }  # fmt: skip

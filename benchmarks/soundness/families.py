@@ -15,18 +15,17 @@ from torch_geometric.data import Data
 from benchmarks.soundness import models, tricks
 from benchmarks.soundness.changes import CHANGES, Change
 from benchmarks.soundness.graphs import random_graph
-from benchmarks.soundness.judge import Unplayable, World, judge
+from benchmarks.soundness.judge import GENERATORS, Judged, Unplayable, World, judge
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx import game as graph_game
 from graphsvx.engine import known, layers, replicas, rows
-from graphsvx.explain import WLS
-from graphsvx.explanation import Explanation
+from graphsvx.explain import WLS, Lasso
 from graphsvx.generators import isolate
 from graphsvx.masks import All, Auto, Connected, Paired
 
 Build = Callable[[random.Random, int, int, int], Built]
-Play = Callable[[], tuple[Explanation, int]]
+Play = Callable[[], Judged]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +107,17 @@ def settings(draw: random.Random, data: Data, kind: str) -> dict[str, Any]:
     mask = draw.random()
     if mask < 0.15:
         chosen["mask"] = Paired()
-    elif mask < 0.2 and count + width < 12:
+    elif mask < 0.2 and count + width < 12 and players != "edges":
         chosen["mask"] = draw.choice([All(), All(separate=True)])
     elif mask < 0.25 and players == "nodes" and count < 12:
         chosen["mask"] = Connected()
-    if draw.random() < 0.15:
+    rest = draw.random()
+    if rest < 0.15:
         chosen["regression"] = WLS()
+    elif rest < 0.2 and not chosen.get("indirect"):
+        chosen["regression"] = Lasso(k=2)
+    elif rest < 0.25:
+        chosen |= {"tolerance": 1e-3, "max_samples": 2000, "samples": 20}
     return chosen
 
 
@@ -174,7 +178,7 @@ def _world(
     nodes, features = size or _size(draw)
     outputs = draw.choice([1, 2, 2, 3, 4])
     built = _built(draw, build, features, outputs, nodes)
-    dtype = torch.float32 if draw.random() < 0.15 else torch.float64
+    dtype = torch.float32 if built.single or draw.random() < 0.15 else torch.float64
     data = random_graph(
         draw, nodes=nodes, features=features, dtype=dtype, weight=built.weight, shape=shape,
         attributes=built.attributes, sort=built.sort, directed=directed,
@@ -184,13 +188,35 @@ def _world(
         models.settle(model, draw)
         model.to(dtype).train(draw.random() < 0.1)
     question = ask(draw, data, kind, outputs, value)
+    if kind in ("node", "nodes") and not (built.weight or built.attributes):
+        model, question = _finished(draw, model, question, outputs)
     chosen = settings(draw, data, kind)
     if kind == "edge" and not isinstance(model, models.OfPairs):
         decoder = draw.choice([None, _difference, _both_ways])
         question = replace(question, decoder=decoder, target=_target(question, decoder))
     label = f"{built.label} | {nodes} nodes x {features}, {data.num_edges} edges, {dtype} | "
     label += f"{kind} {question.centres}, {question.scale} | {chosen}"
-    return World(label, model, data, question, chosen, seed=draw.randrange(1000))
+    memory = draw.choice([512 * 2**20] * 4 + [1, 100_000])
+    return World(label, model, data, question, chosen, seed=draw.randrange(1000), memory=memory)
+
+
+def _finished(
+    draw: random.Random, model: Any, question: Question, outputs: int
+) -> tuple[Any, Question]:  # fmt: skip
+    """At times probabilities, their logarithms, or one number a node without a second dimension."""
+    way = draw.random()
+    if way > 0.12 or not isinstance(model, nn.Module) or question.scale == "value":
+        return model, question
+    if way < 0.04 and outputs == 1:
+        return models.Finished(model, lambda out: out[:, 0]), question
+    if outputs == 1:
+        return models.Finished(model, torch.sigmoid), replace(question, output="probs")
+    if way < 0.08:
+        return models.Finished(model, lambda out: out.softmax(-1)), replace(
+            question, output="probs"
+        )
+    finished = models.Finished(model, lambda out: out.log_softmax(-1))
+    return finished, replace(question, output="log_probs")
 
 
 def _difference(source: Tensor, target: Tensor) -> Tensor:
@@ -212,7 +238,7 @@ def _plain(world: World, draw: random.Random) -> Play:
     forced = draw.random() < 0.5
     again = draw.random() < 0.25
 
-    def play() -> tuple[Explanation, int]:
+    def play() -> Judged:
         with thresholds(draw) if forced else nullcontext():
             if again and world.question.kind == "node":
                 other = replace(world.question, centres=(_centre(draw, world.data),))
@@ -253,6 +279,19 @@ def behind_hubs(draw: random.Random) -> Scenario:
     return Scenario(world.label, _plain(world, draw))
 
 
+def generated(draw: random.Random) -> Scenario:
+    """Generators that GraphSVX does not know: switched-off nodes keep their edges."""
+    world = _world(
+        draw, draw.choice([models.common, models.layers]), draw.choice(["node", "nodes"])
+    )
+    name = draw.choice(list(GENERATORS))
+    world = replace(
+        world, generator=name, label=f"features of {name} | {world.label}",
+        settings={"players": "nodes", "samples": draw.choice([20, 300, 1000])},
+    )  # fmt: skip
+    return Scenario(world.label, _plain(world, draw))
+
+
 def four_edges(draw: random.Random) -> Scenario:
     """Whole graphs with so few edges that a probe may be the full graph."""
     size = (draw.randint(2, 5), 2)
@@ -270,12 +309,15 @@ def changed(draw: random.Random) -> Scenario:
     forced = draw.random() < 0.3
     world = replace(world, data=change.prepare(world.data), label=f"{name} | {world.label}")
 
-    def play() -> tuple[Explanation, int]:
+    def play() -> Judged:
         with thresholds(draw) if forced else nullcontext():
             for _ in range(draw.choice([1, 2])):
                 judge(world, draw)
             with change(world, draw):
+                judged = judge(world, draw)
+            if change.undone and draw.random() < 0.5:
                 return judge(world, draw)
+            return judged
 
     return Scenario(world.label, play)
 
@@ -292,6 +334,8 @@ FAMILIES: dict[str, tuple[float, Callable[[random.Random], Scenario]]] = {
     "scales": (2, of_models(models.scaled, value=True)),
     "no-module": (2, of_models(models.no_module)),
     "graphs": (3, of_models(models.of_graphs, ("graph",))),
+    "generators": (1, generated),
+    "tricky-graphs": (1, of_models(models.tricky_graphs, ("graph",))),
     "four-edges": (0.5, four_edges),
     "pairs": (1, of_models(models.of_pairs, ("edge",))),
     "wide": (1, wide),

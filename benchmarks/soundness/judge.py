@@ -7,7 +7,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmarks.soundness.graphs import positions_by_ends
-from benchmarks.soundness.oracle import Oracle, Players, Question, perturb, shapley
+from benchmarks.soundness.oracle import Oracle, Perturbation, Players, Question, perturb, shapley
 from graphsvx import GraphSVX, explain
-from graphsvx.errors import GraphSVXError
+from graphsvx.engine.states import States
+from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.explanation import Explanation
+from graphsvx.generators.replace import ReplaceRows
 from graphsvx.masks import Auto, Mask
 
 MOST_PLAYERS = 7
@@ -40,6 +42,8 @@ class World:
     question: Question
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings of `GraphSVX`."""
+    generator: str | None = None
+    """A generator in place of GraphSVX's own, one of `GENERATORS`."""
     seed: int = 0
     memory: int = 512 * 2**20
 
@@ -52,7 +56,8 @@ class Verdict:
     seed: int
     label: str
     outcome: str
-    """"right", "wrong", "refused", "crashed" or "unplayable"."""
+    """"right", "wrong", "crashed", "refused", "needless" (refused although single calls on the
+    whole graph work) or "unplayable"."""
     detail: str = ""
     exact: bool = False
     """Whether the certificate claims exact values."""
@@ -62,7 +67,10 @@ class Verdict:
     """The certificate's words about the way that was taken."""
     compared: int = 0
     """Values that were compared."""
+    missing: bool = False
+    """Whether a node matters that is no player, although all that matter were asked for."""
     seconds: float = 0.0
+    """Time of the last explanation."""
 
     @property
     def failed(self) -> bool:
@@ -99,25 +107,100 @@ class Wrong(Exception):
     explanation: Explanation | None = None
 
 
+class Needless(Exception):
+    """The library refused a model that works."""
+
+
 class Unplayable(Exception):
     """The game cannot be built, or the model itself fails on a perturbed graph."""
 
 
-def judge(world: World, draw: random.Random) -> tuple[Explanation, int]:
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """An explanation that is right, or the last one of several."""
+
+    explanation: Explanation
+    compared: int
+    missing: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A generator of one's own: a switched-off node keeps its edges and half of its features."""
+
+    severs = False
+
+    def prepare(self, scene: Any, rng: torch.Generator) -> Dim:  # noqa: ARG002  (nothing is drawn)
+        """Nothing is drawn."""
+        return self
+
+    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> States:  # noqa: ARG002
+        """One perturbed graph a row."""
+        area, players, table = scene.field, scene.players, scene.table
+        table_twice = torch.cat([table, 0.5 * table])
+        rows = np.tile(np.arange(area.size), (len(nodes_on), 1))
+        off = ~nodes_on[:, players.node_owner]
+        rows[:, players.node_members] += np.where(off, len(table), 0)
+        return States(np.ones((len(nodes_on), area.size), dtype=bool), rows, table_twice)
+
+
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "mean": lambda: ReplaceRows("mean"),
+    "zero": lambda: ReplaceRows("zero"),
+    "half": Dim,
+}
+
+
+class _Generated(GraphSVX):
+    """GraphSVX with a generator that it does not know."""
+
+    def __init__(self, generator: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        object.__setattr__(self, "own_generator", GENERATORS[generator]())
+
+    def _generator(self, sides: Any) -> Any:  # noqa: ARG002  (GraphSVX's arguments)
+        return self.own_generator
+
+
+def judge(world: World, draw: random.Random) -> Judged:
     """Explain, compare everything with brute force; raises `Wrong` with what differs."""
     recorder = Recorder(world.settings.get("mask", Auto()))
-    method = GraphSVX(**{**world.settings, "mask": recorder})
-    explanation = explain(
-        world.model, world.data, method=method, seed=world.seed, memory=world.memory,
-        **world.question.arguments(),
-    )  # fmt: skip
+    chosen = {**world.settings, "mask": recorder}
+    method = _Generated(world.generator, **chosen) if world.generator else GraphSVX(**chosen)
+    started = time.perf_counter()
+    try:
+        explanation = explain(
+            world.model, world.data, method=method, seed=world.seed, memory=world.memory,
+            **world.question.arguments(),
+        )  # fmt: skip
+    except ModelError as error:
+        if works_alone(world, draw):
+            raise Needless(str(error)) from error
+        raise
+    seconds = time.perf_counter() - started
     check = _Check(world, explanation, recorder, draw)
     try:
         check()
     except Wrong as error:
         error.explanation = explanation
         raise
-    return explanation, check.compared
+    return Judged(explanation, check.compared, check.missing(), seconds)
+
+
+def works_alone(world: World, draw: random.Random) -> bool:
+    """Whether the model works on the whole graph with all, some and none of the edges."""
+    oracle, edges = Oracle(world.model, world.data, world.question), world.data.num_edges
+    some = [torch.rand(edges) < draw.random() for _ in range(6)]
+    try:
+        for kept in (torch.ones(edges), *some, torch.zeros(edges)):
+            perturbation = Perturbation(world.data.x, kept.nonzero()[:, 0])
+            scores = [oracle.scores(perturbation)[0] for _ in range(2)]
+            if not bool(scores[0].isfinite().all()) or not torch.equal(*scores):
+                return False
+    except Exception:  # the model's own fault
+        return False
+    return True
 
 
 @dataclass(eq=False)
@@ -160,12 +243,56 @@ class _Check:
                 truth = shapley(count, lambda on, of=coalition: self._value(*of(on)))
                 truths.append((f"{name} credit", credit, truth[:, outputs].t()))
             rows += self._played(name, coalition, count, exact)
+        if "selective" in e.extra:
+            truths.append(self._alone(games))
         spread = self._spread()
         for name, given, true in truths:
             limit = self._limit(spread)[outputs]
             self._compare(name, given, true, limit[:, None] if given.dim() == 2 else limit)
         for name, given, true in rows:
             self._compare(name, given, true, self._limit(spread))
+
+    def _alone(self, games: list[Any]) -> tuple[str, Tensor, Tensor]:
+        """A Lasso's score with only the chosen players on."""
+        e, row = self.explanation, self.explanation.outputs.index(self.explanation.target)
+        total = torch.zeros(len(e.outputs), dtype=torch.float64)
+        given = torch.full_like(total, e.extra["selective"]["alone"])
+        for position, (_, credit, coalition, count) in enumerate(g for g in games if g[3]):
+            on = frozenset(p for p in range(count) if float(credit[row, p]) != 0)
+            value = self._value(*coalition(on))[list(e.outputs)]
+            total += (
+                value
+                if not position
+                else value - self._value(*coalition(frozenset()))[list(e.outputs)]
+            )  # noqa: E501
+        given[[k for k in range(len(total)) if k != row]] = total[
+            [k for k in range(len(total)) if k != row]
+        ]  # noqa: E501
+        return "score of the chosen players alone", given, total
+
+    def missing(self) -> bool:
+        """Whether switching off nodes that are no players changes the prediction."""
+        world, players = self.world, self.players
+        if not players.nodes or world.settings.get("hops") is not None or players.paths is not None:
+            return False
+        own = {node for members in players.nodes for node in members}
+        others = sorted(set(range(world.data.num_nodes)) - own - set(world.question.centres))
+        if not others:
+            return False
+        limit = self._limit(self._spread())
+        full = self._value(*(frozenset(range(len(m))) for m in (
+            players.features, players.nodes, players.edges)))  # fmt: skip
+        strangers = replace(players, nodes=tuple((node,) for node in others))
+        alone = [[at] for at in self.draw.sample(range(len(others)), min(3, len(others)))]
+        for off in [*alone, list(range(len(others)))]:
+            perturbation = perturb(world.data, strangers, world.question.centres, [], off, [])
+            try:
+                score = self.oracle.scores(perturbation)[0]
+            except Exception:  # the model's own fault
+                continue
+            if bool(((score - full).abs() > limit).any()):
+                return True
+        return False
 
     def _games(
         self, everyone: tuple[frozenset[int], ...], no_one: tuple[frozenset[int], ...]
@@ -294,11 +421,26 @@ def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
         edges=tuple(edges),
         bearers=bearers,
         reference=_reference(data, settings.get("reference")),
-        erase=settings.get("erase", False),
+        off_features=_off_features(world),
+        keeps_edges=world.generator is not None,
         paths=_paths(e, recorder) if indirect else None,
         passing=data.x.double().mean(0) if indirect == "mean" else (
             data.x[world.question.centres[0]] if indirect else None),
     )  # fmt: skip
+
+
+def _off_features(world: World) -> Tensor | None:
+    """Features of switched-off nodes, where they lose their own."""
+    x = world.data.x
+    if world.generator == "half":
+        return 0.5 * x
+    if world.generator == "zero":
+        return torch.zeros_like(x)
+    if world.generator == "mean":
+        return x.double().mean(0).expand(x.shape)
+    if world.settings.get("erase"):
+        return _reference(world.data, world.settings.get("reference")).expand(x.shape)
+    return None
 
 
 def _reference(data: Data, given: Any) -> Tensor:
@@ -338,19 +480,20 @@ def _paths(e: Explanation, recorder: Recorder) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def verdict(
-    family: str, seed: int, label: str, play: Callable[[], tuple[Explanation, int]]
-) -> Verdict:
+def verdict(family: str, seed: int, label: str, play: Callable[[], Judged]) -> Verdict:
     """Play a game and say what came of it."""
-    started = time.perf_counter()
+    judged: Judged | None = None
     explanation: Explanation | None = None
-    compared, outcome, detail = 0, "right", ""
+    outcome, detail = "right", ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            explanation, compared = play()
+            judged = play()
+            explanation = judged.explanation
         except GraphSVXError as error:
             outcome, detail = "refused", f"{type(error).__name__}: {error}"
+        except Needless as error:
+            outcome, detail = "needless", str(error)
         except Unplayable as error:
             outcome, detail = "unplayable", str(error)
         except Wrong as error:
@@ -365,6 +508,7 @@ def verdict(
         exact=certificate is not None and certificate.exact,
         checked=certificate is not None and bool(certificate.checks),
         evaluator="" if certificate is None else certificate.fallback or "shortcuts",
-        compared=compared,
-        seconds=time.perf_counter() - started,
+        compared=judged.compared if judged else 0,
+        missing=judged.missing if judged else False,
+        seconds=judged.seconds if judged else 0.0,
     )  # fmt: skip

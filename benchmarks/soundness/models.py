@@ -20,9 +20,7 @@ Norm = Callable[[int], nn.Module]
 
 NORMS: dict[str, Norm] = {
     "batch": pyg.BatchNorm,
-    "batch of this call": partial(
-        pyg.BatchNorm, track_running_stats=False, allow_single_element=True
-    ),
+    "batch of this call": partial(nn.BatchNorm1d, track_running_stats=False),
     "layer by node": partial(pyg.LayerNorm, mode="node"),
     "layer by graph": partial(pyg.LayerNorm, mode="graph"),
     "graph": pyg.GraphNorm,
@@ -51,6 +49,8 @@ class Built:
     weight: bool = False
     attributes: int = 0
     sort: bool = False
+    single: bool = False
+    """Works in single precision only."""
 
 
 class Stack(nn.Module):
@@ -241,6 +241,17 @@ class _WithoutBatch(nn.Module):
         return self.inner(x, edge_index, torch.zeros(len(x), dtype=torch.long))
 
 
+class Finished(nn.Module):
+    """A model with something done to its outputs."""
+
+    def __init__(self, inner: nn.Module, finish: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.inner, self.finish = inner, finish
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.finish(self.inner(x, edge_index))
+
+
 class _Encoded(nn.Module):
     """A graph autoencoder's embeddings."""
 
@@ -358,7 +369,8 @@ def ready_made(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Bu
     attributes = ATTRIBUTES if name == "MetaLayer" else 0
     label = f"{name} {settings}" if name in ("GCN", "GraphSAGE", "GIN", "GAT", "EdgeCNN") else name
     weight = name in ("GCN", "GraphUNet") and draw.random() < 0.3
-    return Built(options[name](), label, weight=weight, attributes=attributes)
+    single = name == "SGFormer"
+    return Built(options[name](), label, weight=weight, attributes=attributes, single=single)
 
 
 class _Variational(nn.Module):
@@ -507,6 +519,25 @@ def of_graphs(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Bui
     body = Stack(draw, names, inputs, 6, LOCAL_NORMS)
     model = Pooled(draw, body, 6, outputs)
     return Built(model, f"{'+'.join(names)}, {model.label}")
+
+
+class _TrickyPool(nn.Module):
+    """Nodes by a tricky model, added up in each graph."""
+
+    def __init__(self, inner: nn.Module, mean: bool) -> None:
+        super().__init__()
+        self.inner, self.pool = inner, pyg.global_mean_pool if mean else pyg.global_add_pool
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.pool(self.inner(x, edge_index), batch)
+
+
+def tricky_graphs(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
+    """Models of whole graphs with a trick that knows nothing of batches."""
+    built = tricky(tricks.DEGREES, tricks.EDGES, tricks.NODES, tricks.MESSAGES)(
+        draw, inputs, outputs, nodes
+    )
+    return Built(_TrickyPool(built.model, draw.random() < 0.5), f"pooled: {built.label}")
 
 
 class OfPairs(nn.Module):

@@ -146,10 +146,10 @@ class Players:
     """Nodes whose features are switched off."""
     reference: Tensor | None = None
     """What a switched-off feature becomes."""
-    erase: bool = False
-    """Whether a switched-off node loses its features to the reference."""
+    off_features: Tensor | None = None
+    """Features of each node when it is switched off, [nodes, features]; None: its own."""
     keeps_edges: bool = False
-    """Whether a switched-off node keeps its edges and loses its features instead."""
+    """Whether a switched-off node keeps its edges."""
     paths: Mapping[int, tuple[int, ...]] | None = None
     """Indirect effect: the path from each node to a centre, both ends included."""
     passing: Tensor | None = None
@@ -169,9 +169,9 @@ def perturb(
     off = {node for player in nodes_off for node in players.nodes[player]}
     ends = data.edge_index.t().tolist()
     cut = {position for player in edges_off for position in players.edges[player]}
-    if players.erase or players.keeps_edges:
+    if players.off_features is not None:
         for node in off:
-            x[node] = players.reference.to(x.dtype)
+            x[node] = players.off_features[node].to(x.dtype)
     if players.keeps_edges:
         off = set()
     left = {

@@ -153,7 +153,7 @@ NODES: dict[str, Trick] = {
     "divided by the largest": _on_features(lambda x, e: x / x.abs().max().clamp(min=0.1)),
     "softmax over nodes": _on_features(lambda x, e: x.softmax(0) * 3),
     "rank among nodes": _on_features(
-        lambda x, e: x + x.argsort(0, stable=True).argsort(0, stable=True).to(x) / len(x)),
+        lambda x, e: x + x.argsort(dim=0, stable=True).argsort(dim=0).to(x) / len(x)),
     "sorted": _on_features(lambda x, e: x + x.sort(0).values.flip(0)),
     "nodes counted": _on_features(lambda x, e: x * (1 + 1 / len(x))),
     "virtual node": _on_features(lambda x, e: x + x.mean(0, keepdim=True).tanh().expand_as(x)),
