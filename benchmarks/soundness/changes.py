@@ -1,5 +1,7 @@
 """Changes of a model, a graph or code between two explanations, some of them past torch's eyes."""
 
+# ruff: noqa: ARG001  (functions that are called alike have the same arguments)
+
 from __future__ import annotations
 
 import random
@@ -15,7 +17,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.nn.conv import gcn_conv
 
-from benchmarks.soundness.judge import Unplayable, World
+from benchmarks.soundness.judge import UnplayableError, World
 from benchmarks.soundness.models import Built
 
 Apply = Callable[[World, random.Random], Callable[[], None] | None]
@@ -23,7 +25,7 @@ Apply = Callable[[World, random.Random], Callable[[], None] | None]
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed, and how the change is undone."""
+    """Something that is changed between two explanations."""
 
     apply: Apply
     """Changes the world; returns what undoes a change of code."""
@@ -31,7 +33,6 @@ class Change:
     """How the graph must have been made for this change."""
     model: Callable[[random.Random, int, int, int], Built] | None = None
     """The kind of model that this change is about."""
-    graphs: bool = False
     undone: bool = False
     """Whether the change ends with its context."""
 
@@ -84,7 +85,7 @@ def _new_edges(edge_index: Tensor, nodes: int, draw: random.Random) -> Tensor:
     """A few edges begin somewhere else; their order by target stays."""
     new = edge_index.clone()
     if not new.shape[1] or nodes < 2:
-        raise Unplayable("the graph has no edges to be changed")
+        raise UnplayableError("the graph has no edges to be changed")
     for position in draw.sample(range(new.shape[1]), min(new.shape[1], draw.randint(1, 4))):
         new[0, position] = draw.randrange(nodes)
     return new
@@ -139,7 +140,7 @@ def _edge_values(write: Callable[[Tensor, Tensor], None]) -> Apply:
                 new = torch.rand(values.shape, generator=rng, dtype=torch.float64) + 0.2
                 write(values, new.to(values))
                 return
-        raise Unplayable("the graph has no values on edges")
+        raise UnplayableError("the graph has no values on edges")
 
     return apply
 
@@ -149,14 +150,14 @@ def _edge_values(write: Callable[[Tensor, Tensor], None]) -> Apply:
 
 def _module(world: World) -> nn.Module:
     if not isinstance(world.model, nn.Module):
-        raise Unplayable("the model is no module")
+        raise UnplayableError("the model is no module")
     return world.model
 
 
 def _parameter(world: World, draw: random.Random) -> nn.Parameter:
     parameters = [p for p in _module(world).parameters() if p.numel()]
     if not parameters:
-        raise Unplayable("the model has no parameters")
+        raise UnplayableError("the model has no parameters")
     return draw.choice(parameters)
 
 
@@ -201,7 +202,7 @@ def _optimizer_step(world: World, draw: random.Random) -> None:
 def _buffer(world: World, draw: random.Random) -> None:
     buffers = [b for b in _module(world).buffers() if b.is_floating_point() and b.numel()]
     if not buffers:
-        raise Unplayable("the model has no buffers")
+        raise UnplayableError("the model has no buffers")
     draw.choice(buffers).data.mul_(1.7).add_(0.2)
 
 
@@ -209,7 +210,7 @@ def _forward_hook(world: World, draw: random.Random) -> Callable[[], None]:
     layer = draw.choice(
         [m for m in _module(world).modules() if isinstance(m, pyg.MessagePassing | nn.Linear)]
         or [_module(world)]
-    )  # noqa: E501
+    )
     handle = layer.register_forward_hook(lambda *given: given[-1] * 0.5)
     return handle.remove
 
@@ -225,7 +226,7 @@ def _layer_replaced(world: World, draw: random.Random) -> None:
                     parameter.fill_(draw.uniform(-0.5, 0.5))
             setattr(owner, name.rpartition(".")[2], new.to(world.data.x.dtype))
             return
-    raise Unplayable("the model has no linear layer")
+    raise UnplayableError("the model has no linear layer")
 
 
 # A model whose behaviour hangs on things other than weights.
@@ -274,7 +275,7 @@ class Adjustable(nn.Module):
         return self.second(helper(x), edge_index)
 
 
-def adjustable(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:  # noqa: ARG001
+def adjustable(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
     """A model that can be adjusted in all the ways below."""
     kind = draw.choice(["gcn", "sage", "graph", "gat"])
     return Built(Adjustable(kind, inputs, outputs), f"adjustable {kind}")
@@ -283,7 +284,7 @@ def adjustable(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Bu
 def _adjust(change: Callable[[Any], Any]) -> Change:
     """A change of the model `Adjustable`; what it returns undoes it."""
 
-    def apply(world: World, draw: random.Random) -> Callable[[], None] | None:  # noqa: ARG001
+    def apply(world: World, draw: random.Random) -> Callable[[], None] | None:
         undo = change(world.model)
         return undo if callable(undo) else None
 
@@ -338,48 +339,46 @@ def _set(model: Any, path: str, value: Any) -> None:
 # --- code of classes and functions ---------------------------------------------------------------
 
 
-def _patched(owner: Any, name: str, change: Callable[[Any], Any]) -> Apply:
-    def apply(world: World, draw: random.Random) -> Callable[[], None]:  # noqa: ARG001
-        old = owner.__dict__.get(name)
-        setattr(owner, name, change(getattr(owner, name)))
-
-        def undo() -> None:
-            if old is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, old)
-
-        return undo
-
-    return apply
-
-
-def _times(factor: float) -> Callable[[Any], Any]:
-    """The function with its result (the last of a tuple's) multiplied."""
-
-    def change(function: Any) -> Any:
-        def wrapped(*given: Any, **named: Any) -> Any:
-            out = function(*given, **named)
-            if isinstance(out, tuple):
-                return (*out[:-1], None if out[-1] is None else out[-1] * factor)
-            return out * factor
-
-        return wrapped
-
-    return change
-
-
-def _gcns(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:  # noqa: ARG001
-    return Built(pyg.GCN(inputs, 8, draw.choice([1, 2]), outputs, act="tanh"), "GCN")
-
-
 def _named(name: str) -> Callable[[random.Random, int, int, int], Built]:
     kinds = {"GAT": pyg.GAT, "GraphSAGE": pyg.GraphSAGE, "GIN": pyg.GIN, "GCN": pyg.GCN}
 
-    def build(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:  # noqa: ARG001
+    def build(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
         return Built(kinds[name](inputs, 8, draw.choice([1, 2]), outputs, act="tanh"), name)
 
     return build
+
+
+def _code(
+    owner: Any, name: str, factor: float, model: Callable[[random.Random, int, int, int], Built]
+) -> Change:
+    """A function of a class or module whose result is multiplied from now on."""
+
+    def apply(world: World, draw: random.Random) -> Callable[[], None]:
+        inherited = name not in vars(owner)
+        function = getattr(owner, name)
+        setattr(owner, name, _times(function, factor))
+
+        def undo() -> None:
+            if inherited:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, function)
+
+        return undo
+
+    return Change(apply, model=model, undone=True)
+
+
+def _times(function: Callable[..., Any], factor: float) -> Callable[..., Any]:
+    """The function with its result (the last one of a tuple) multiplied."""
+
+    def wrapped(*given: Any, **named: Any) -> Any:
+        out = function(*given, **named)
+        if isinstance(out, tuple):
+            return (*out[:-1], None if out[-1] is None else out[-1] * factor)
+        return out * factor
+
+    return wrapped
 
 
 CHANGES: dict[str, Change] = {
@@ -422,23 +421,17 @@ CHANGES: dict[str, Change] = {
     "global function": _adjust(_global_helper),
     "code of forward": _adjust(_code_of_forward),
     "forward of the object": _adjust(_bound_forward),
-    "GCNConv.message": Change(_patched(pyg.GCNConv, "message", _times(1.6)), model=_gcns, undone=True),
-    "GCNConv.propagate": Change(_patched(pyg.GCNConv, "propagate", _times(1.6)), model=_gcns, undone=True),
-    "GCNConv.forward": Change(_patched(pyg.GCNConv, "forward", _times(1.6)), model=_gcns, undone=True),
-    "gcn_norm": Change(_patched(gcn_conv, "gcn_norm", _times(1.6)), model=_gcns, undone=True),
-    "MessagePassing.propagate": Change(
-        _patched(pyg.MessagePassing, "propagate", _times(1.6)), model=_named("GIN"), undone=True),
-    "MessagePassing.aggregate": Change(
-        _patched(pyg.MessagePassing, "aggregate", _times(1.6)), model=_named("GraphSAGE"), undone=True),
-    "SAGEConv.message": Change(
-        _patched(pyg.SAGEConv, "message", _times(1.6)), model=_named("GraphSAGE"), undone=True),
-    "GATConv.edge_update": Change(
-        _patched(pyg.GATConv, "edge_update", _times(0.5)), model=_named("GAT"), undone=True),
-    "GINConv.message": Change(_patched(pyg.GINConv, "message", _times(1.6)), model=_named("GIN"), undone=True),
-    "MeanAggregation.forward": Change(
-        _patched(pyg.MeanAggregation, "forward", _times(1.6)), model=_named("GraphSAGE"), undone=True),
-    "Linear.forward": Change(_patched(pyg.Linear, "forward", _times(1.6)), model=_named("GAT"), undone=True),
-    "functional.linear": Change(
-        _patched(nn.functional, "linear", _times(1.2)), model=_named("GraphSAGE"), undone=True),
-    "torch.tanh": Change(_patched(torch, "tanh", _times(1.3)), model=_gcns, undone=True),
+    "GCNConv.message": _code(pyg.GCNConv, "message", 1.6, _named("GCN")),
+    "GCNConv.propagate": _code(pyg.GCNConv, "propagate", 1.6, _named("GCN")),
+    "GCNConv.forward": _code(pyg.GCNConv, "forward", 1.6, _named("GCN")),
+    "gcn_norm": _code(gcn_conv, "gcn_norm", 1.6, _named("GCN")),
+    "MessagePassing.propagate": _code(pyg.MessagePassing, "propagate", 1.6, _named("GIN")),
+    "MessagePassing.aggregate": _code(pyg.MessagePassing, "aggregate", 1.6, _named("GraphSAGE")),
+    "SAGEConv.message": _code(pyg.SAGEConv, "message", 1.6, _named("GraphSAGE")),
+    "GATConv.edge_update": _code(pyg.GATConv, "edge_update", 0.5, _named("GAT")),
+    "GINConv.message": _code(pyg.GINConv, "message", 1.6, _named("GIN")),
+    "MeanAggregation.forward": _code(pyg.MeanAggregation, "forward", 1.6, _named("GraphSAGE")),
+    "Linear.forward": _code(pyg.Linear, "forward", 1.6, _named("GAT")),
+    "functional.linear": _code(nn.functional, "linear", 1.2, _named("GraphSAGE")),
+    "torch.tanh": _code(torch, "tanh", 1.3, _named("GCN")),
 }  # fmt: skip

@@ -15,14 +15,14 @@ from torch_geometric.data import Data
 from benchmarks.soundness import models, tricks
 from benchmarks.soundness.changes import CHANGES, Change
 from benchmarks.soundness.graphs import random_graph
-from benchmarks.soundness.judge import GENERATORS, Judged, Unplayable, World, judge
+from benchmarks.soundness.judge import GENERATORS, Judged, UnplayableError, World, judge
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx import game as graph_game
 from graphsvx.engine import known, layers, replicas, rows
 from graphsvx.explain import WLS, Lasso
 from graphsvx.generators import isolate
-from graphsvx.masks import All, Auto, Connected, Paired
+from graphsvx.masks import All, Connected, Paired
 
 Build = Callable[[random.Random, int, int, int], Built]
 Play = Callable[[], Judged]
@@ -71,7 +71,9 @@ def ask(draw: random.Random, data: Data, kind: str, outputs: int, value: bool = 
     return Question(kind, centres, scale=scale, target=target, all_targets=all_targets)
 
 
-def settings(draw: random.Random, data: Data, kind: str) -> dict[str, Any]:
+def settings(  # noqa: PLR0912  (a list of choices)
+    draw: random.Random, data: Data, kind: str
+) -> dict[str, Any]:
     """Settings of GraphSVX that fit the question."""
     count, width = data.x.shape
     options = ["nodes", "nodes", "features", "edges"] + ([] if kind == "graph" else ["both", None])
@@ -89,7 +91,7 @@ def settings(draw: random.Random, data: Data, kind: str) -> dict[str, Any]:
         classes = data.y.unique().tolist()
         chosen["reference"] = draw.choice(
             [draw.randrange(count), f"class:{draw.choice(classes)}", vector]
-        )  # noqa: E501
+        )
         if players == "features" and kind != "graph" and draw.random() < 0.4:
             chosen["features_of"] = "subgraph"
     if players in ("nodes", "both", None) and kind != "graph" and draw.random() < 0.15:
@@ -168,7 +170,7 @@ def _built(draw: random.Random, build: Build, features: int, outputs: int, nodes
         try:
             return build(draw, features, outputs, nodes)
         except (ImportError, ValueError, AssertionError) as error:
-            raise Unplayable(f"the model cannot be built: {error}") from error
+            raise UnplayableError(f"the model cannot be built: {error}") from error
 
 
 def _world(
@@ -304,8 +306,8 @@ def changed(draw: random.Random) -> Scenario:
     name = draw.choice(list(CHANGES))
     change: Change = CHANGES[name]
     build = draw.choice([models.common, models.common, models.layers, models.ready_made])
-    world = _world(draw, build if change.model is None else change.model,
-                   "graph" if change.graphs else draw.choice(["node", "node", "nodes"]))  # fmt: skip
+    kind = draw.choice(["node", "node", "nodes"])
+    world = _world(draw, build if change.model is None else change.model, kind)
     forced = draw.random() < 0.3
     world = replace(world, data=change.prepare(world.data), label=f"{name} | {world.label}")
 

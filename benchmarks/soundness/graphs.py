@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ def _tree(draw: random.Random, nodes: int) -> Pairs:
 
 def _path(draw: random.Random, nodes: int) -> Pairs:
     order = draw.sample(range(nodes), nodes)
-    return list(zip(order, order[1:], strict=False))
+    return list(pairwise(order))
 
 
 def _cycle(draw: random.Random, nodes: int) -> Pairs:

@@ -101,17 +101,17 @@ class Recorder:
         return masks
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """A number of the explanation is not what brute force gives."""
 
     explanation: Explanation | None = None
 
 
-class Needless(Exception):
+class NeedlessError(Exception):
     """The library refused a model that works."""
 
 
-class Unplayable(Exception):
+class UnplayableError(Exception):
     """The game cannot be built, or the model itself fails on a perturbed graph."""
 
 
@@ -164,7 +164,7 @@ class _Generated(GraphSVX):
 
 
 def judge(world: World, draw: random.Random) -> Judged:
-    """Explain, compare everything with brute force; raises `Wrong` with what differs."""
+    """Explain, compare everything with brute force; raises `WrongError` with what differs."""
     recorder = Recorder(world.settings.get("mask", Auto()))
     chosen = {**world.settings, "mask": recorder}
     method = _Generated(world.generator, **chosen) if world.generator else GraphSVX(**chosen)
@@ -176,13 +176,13 @@ def judge(world: World, draw: random.Random) -> Judged:
         )  # fmt: skip
     except ModelError as error:
         if works_alone(world, draw):
-            raise Needless(str(error)) from error
+            raise NeedlessError(str(error)) from error
         raise
     seconds = time.perf_counter() - started
     check = _Check(world, explanation, recorder, draw)
     try:
         check()
-    except Wrong as error:
+    except WrongError as error:
         error.explanation = explanation
         raise
     return Judged(explanation, check.compared, check.missing(), seconds)
@@ -228,7 +228,7 @@ class _Check:
         no_one: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
         full = self._value(*everyone)
         if len(full) <= max(outputs):
-            raise Wrong(f"explains output {max(outputs)} of {len(full)}")
+            raise WrongError(f"explains output {max(outputs)} of {len(full)}")
         empty = self._value(*no_one)
         games = self._games(everyone, no_one)
         truths: list[tuple[str, Tensor, Tensor]] = [
@@ -253,22 +253,19 @@ class _Check:
             self._compare(name, given, true, self._limit(spread))
 
     def _alone(self, games: list[Any]) -> tuple[str, Tensor, Tensor]:
-        """A Lasso's score with only the chosen players on."""
+        """A Lasso's score with only the players on that it chose."""
         e, row = self.explanation, self.explanation.outputs.index(self.explanation.target)
-        total = torch.zeros(len(e.outputs), dtype=torch.float64)
-        given = torch.full_like(total, e.extra["selective"]["alone"])
-        for position, (_, credit, coalition, count) in enumerate(g for g in games if g[3]):
-            on = frozenset(p for p in range(count) if float(credit[row, p]) != 0)
-            value = self._value(*coalition(on))[list(e.outputs)]
-            total += (
-                value
-                if not position
-                else value - self._value(*coalition(frozenset()))[list(e.outputs)]
-            )  # noqa: E501
-        given[[k for k in range(len(total)) if k != row]] = total[
-            [k for k in range(len(total)) if k != row]
-        ]  # noqa: E501
-        return "score of the chosen players alone", given, total
+        score = torch.zeros((), dtype=torch.float64)
+        for _, credit, coalition, count in games:
+            if count:
+                on = frozenset(p for p in range(count) if float(credit[row, p]) != 0)
+                score = score + self._value(*coalition(on))[e.target]
+        if len([count for *_, count in games if count]) == 2:  # v(features off, nodes on) - v(off)
+            score = score - self._value(*games[1][2](frozenset()))[e.target]
+        given = torch.tensor(e.extra["selective"]["alone"], dtype=torch.float64)
+        others = torch.zeros(len(e.outputs), dtype=torch.float64)
+        others[row] = given - score
+        return "score of the chosen players alone", others, torch.zeros_like(others)
 
     def missing(self) -> bool:
         """Whether switching off nodes that are no players changes the prediction."""
@@ -301,9 +298,13 @@ class _Check:
         e, (features, nodes, edges) = self.explanation, map(len, everyone)
         if "joint" in self.recorder.games:
             credit = torch.cat([e.feature_credit.values, e.node_credit.values], 1)
-            return [("joint", credit, lambda on: (
-                frozenset(p for p in on if p < features),
-                frozenset(p - features for p in on if p >= features), no_one[2]), features + nodes)]  # fmt: skip
+
+            def on_each_side(on: frozenset[int]) -> tuple[frozenset[int], ...]:
+                first = frozenset(player for player in on if player < features)
+                second = frozenset(player - features for player in on if player >= features)
+                return first, second, no_one[2]
+
+            return [("joint", credit, on_each_side, features + nodes)]
         return [
             ("features", e.feature_credit.values, lambda on: (on, no_one[1], no_one[2]), features),
             ("nodes", e.node_credit.values, lambda on: (everyone[0], on, no_one[2]), nodes),
@@ -327,7 +328,9 @@ class _Check:
             try:
                 self.seen[key] = self.oracle.scores(perturbation)
             except Exception as error:
-                raise Unplayable(f"the model fails: {type(error).__name__}: {error}") from error
+                raise UnplayableError(
+                    f"the model fails: {type(error).__name__}: {error}"
+                ) from error
         return self.seen[key][0]
 
     def _spread(self) -> tuple[Tensor, Tensor]:
@@ -378,7 +381,7 @@ class _Check:
         bad = ~(error <= limit.expand_as(error))
         if bool(bad.any()):
             at = tuple(int(i) for i in bad.nonzero()[0])
-            raise Wrong(
+            raise WrongError(
                 f"{name}: {float(given[at]):.6g} where brute force gives {float(true[at]):.6g} "
                 f"(allowed {float(limit.expand_as(error)[at]):.1e})"
             )
@@ -473,9 +476,11 @@ def _paths(e: Explanation, recorder: Recorder) -> dict[int, tuple[int, ...]]:
             continue
         path.append(centre[0])
         if [*map(tuple, pairwise(path))] and not all(pair in ends for pair in pairwise(path)):
-            raise Wrong(f"the path of node {path[0]} is no path: {path}")
+            raise WrongError(f"the path of node {path[0]} is no path: {path}")
         if len(path) - 1 != hops[local]:
-            raise Wrong(f"the path of node {path[0]} has {len(path) - 1} steps, not {hops[local]}")
+            raise WrongError(
+                f"the path of node {path[0]} has {len(path) - 1} steps, not {hops[local]}"
+            )
         found[ids[local]] = tuple(path)
     return found
 
@@ -492,11 +497,11 @@ def verdict(family: str, seed: int, label: str, play: Callable[[], Judged]) -> V
             explanation = judged.explanation
         except GraphSVXError as error:
             outcome, detail = "refused", f"{type(error).__name__}: {error}"
-        except Needless as error:
+        except NeedlessError as error:
             outcome, detail = "needless", str(error)
-        except Unplayable as error:
+        except UnplayableError as error:
             outcome, detail = "unplayable", str(error)
-        except Wrong as error:
+        except WrongError as error:
             outcome, detail, explanation = "wrong", str(error), error.explanation
         except Exception as error:  # whatever falls over is what is looked for
             frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,5 +1,7 @@
 """Every layer of torch_geometric.nn.conv that can be built here, with small settings."""
 
+# ruff: noqa: ARG001, ARG005  (functions that are called alike have the same arguments)
+
 from __future__ import annotations
 
 import random
@@ -38,17 +40,17 @@ def _mlp(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, outputs), nn.Tanh(), nn.Linear(outputs, outputs))
 
 
-def _weighted(layer: Any, x: Tensor, edges: Tensor, weight: Tensor | None, attr: Any) -> Tensor:  # noqa: ARG001
+def _weighted(layer: Any, x: Tensor, edges: Tensor, weight: Tensor | None, attr: Any) -> Tensor:
     return layer(x, edges, weight)
 
 
-def _attributed(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor | None) -> Tensor:  # noqa: ARG001
+def _attributed(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor | None) -> Tensor:
     if getattr(layer, "edge_dim", ATTRIBUTES) is None:
         return layer(x, edges)
     return layer(x, edges, attr)
 
 
-def _typed(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor) -> Tensor:  # noqa: ARG001
+def _typed(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor) -> Tensor:
     return layer(x, edges, edge_type=_types(attr))
 
 
@@ -56,11 +58,11 @@ def _types(attr: Tensor) -> Tensor:
     return (attr[:, 0] > 0).long() + (attr[:, 1] > 0.5).long()
 
 
-def _in_space(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Any) -> Tensor:  # noqa: ARG001
+def _in_space(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Any) -> Tensor:
     return layer(x, x[:, :2], edges)
 
 
-def _anchored(layer: Any, x: Tensor, edges: Tensor, weight: Tensor | None, attr: Any) -> Tensor:  # noqa: ARG001
+def _anchored(layer: Any, x: Tensor, edges: Tensor, weight: Tensor | None, attr: Any) -> Tensor:
     return layer(x, x.tanh(), edges, weight)
 
 
@@ -143,20 +145,20 @@ def _general(inputs: int, outputs: int, draw: random.Random) -> nn.Module:
     )  # fmt: skip
 
 
-def _general_call(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor | None) -> Tensor:  # noqa: ARG001
+def _general_call(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor | None) -> Tensor:
     return layer(x, edges, edge_attr=attr)
 
 
-def _signed(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor) -> Tensor:  # noqa: ARG001
+def _signed(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Tensor) -> Tensor:
     positive = attr[:, 0] > 0
     return layer(x, edges[:, positive], edges[:, ~positive])
 
 
-def _dna(layer: Any, x: Tensor, edges: Tensor, weight: Tensor | None, attr: Any) -> Tensor:  # noqa: ARG001
+def _dna(layer: Any, x: Tensor, edges: Tensor, weight: Tensor | None, attr: Any) -> Tensor:
     return layer(torch.stack([x, x.tanh()], 1), edges, weight)
 
 
-def _gps(inputs: int, outputs: int, draw: random.Random) -> nn.Module:  # noqa: ARG001
+def _gps(inputs: int, outputs: int, draw: random.Random) -> nn.Module:
     return convs.GPSConv(
         inputs, draw.choice([None, convs.GCNConv(inputs, inputs)]), heads=1,
         norm=draw.choice([None, "batch_norm", "layer_norm"]),
@@ -172,7 +174,7 @@ def _dir(inputs: int, outputs: int, draw: random.Random) -> nn.Module:
     )
 
 
-def _hyper(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Any) -> Tensor:  # noqa: ARG001
+def _hyper(layer: Any, x: Tensor, edges: Tensor, weight: Any, attr: Any) -> Tensor:
     return layer(x, edges, num_edges=len(x))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
@@ -206,7 +206,7 @@ def _join(
         between.setdefault(frozenset((u, v)), []).append(position)
     for node in own - off - reached:
         path = players.paths.get(node, ())
-        for u, v in zip(path, path[1:], strict=False):
+        for u, v in pairwise(path):
             left.update(between.get(frozenset((u, v)), ()))
         for inner in path[1:-1]:
             if inner in off:

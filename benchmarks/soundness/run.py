@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.soundness.families import FAMILIES
-from benchmarks.soundness.judge import Unplayable, Verdict, verdict
+from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
 from graphsvx.files import written_whole
 
 
@@ -25,7 +26,7 @@ def play(family: str, seed: int) -> Verdict:
         torch.manual_seed(draw.randrange(2**31))
         try:
             scenario = FAMILIES[family][1](draw)
-        except Unplayable as error:
+        except UnplayableError as error:
             return Verdict(family, seed, family, "unplayable", str(error))
         return verdict(family, seed, scenario.label, scenario.play)
 
@@ -84,9 +85,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", metavar="FAMILY:SEED", help="play one game")
     parser.add_argument("--minutes", type=float, help="stop after this time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all verdicts to FILE")
+    parser.add_argument("--gigabytes", type=int, default=6, help="memory that a game may take")
     parser.add_argument("--refused", action="store_true", help="print refused games too")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    # A model of dense matrices must fail by itself, not take the machine with it.
+    resource.setrlimit(resource.RLIMIT_AS, (chosen.gigabytes << 30, -1))
     if chosen.only:
         family, _, seed = chosen.only.partition(":")
         each = play(family, int(seed))

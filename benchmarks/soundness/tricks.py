@@ -4,6 +4,8 @@ Each is a function of (x, edge_index, edge_weight) that returns the same three. 
 more than the neighbourhood of a node: all degrees, all edges, the number or the order of nodes.
 """
 
+# ruff: noqa: ARG001, ARG005  (functions that are called alike have the same arguments)
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -94,7 +96,7 @@ def node_is_isolated(node: int) -> Trick:
     return _on_features(lambda x, e: x if bool((e == node).any()) else x * 0.5)
 
 
-def _hashed(x: Tensor, edges: Tensor) -> Tensor:  # noqa: ARG001  (a trick's arguments)
+def _hashed(x: Tensor, edges: Tensor) -> Tensor:
     return edges[:, (31 * edges[0] + 17 * edges[1]) % 10 < 7]
 
 
@@ -134,14 +136,14 @@ EDGES: dict[str, Trick] = {
 # --- all nodes -------------------------------------------------------------------------------
 
 
-def _top_half(x: Tensor, edges: Tensor) -> Tensor:  # noqa: ARG001
+def _top_half(x: Tensor, edges: Tensor) -> Tensor:
     chosen = x.sum(1).topk(max(1, len(x) // 2)).indices
     kept = torch.zeros(len(x), 1, dtype=x.dtype)
     kept[chosen] = 1
     return x * kept
 
 
-def _seeded_noise(x: Tensor, edges: Tensor) -> Tensor:  # noqa: ARG001
+def _seeded_noise(x: Tensor, edges: Tensor) -> Tensor:
     rng = torch.Generator().manual_seed(0)
     return x + 0.2 * torch.randn(x.shape, generator=rng).to(x.dtype)
 
@@ -288,7 +290,7 @@ ALL: dict[str, Trick] = {**DEGREES, **EDGES, **NODES, **MESSAGES}
 
 
 def _factor(*values: float) -> Trick:
-    def apply(x: Tensor, edges: Tensor) -> Tensor:  # noqa: ARG001
+    def apply(x: Tensor, edges: Tensor) -> Tensor:
         return x * torch.tensor(values[: x.shape[1]], dtype=x.dtype)
 
     return _on_features(apply)
