@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
-from torch_geometric.nn.conv import gcn_conv
+from torch_geometric.nn.aggr import base as aggr_base
+from torch_geometric.nn.conv import gat_conv, gcn_conv
 
 from benchmarks.soundness.judge import UnplayableError, World
 from benchmarks.soundness.models import Built
@@ -340,10 +342,12 @@ def _set(model: Any, path: str, value: Any) -> None:
 
 
 def _named(name: str) -> Callable[[random.Random, int, int, int], Built]:
-    kinds = {"GAT": pyg.GAT, "GraphSAGE": pyg.GraphSAGE, "GIN": pyg.GIN, "GCN": pyg.GCN}
+    kinds = {"GAT": pyg.GAT, "GraphSAGE": pyg.GraphSAGE, "GIN": pyg.GIN, "GCN": pyg.GCN,
+             "max": partial(pyg.GraphSAGE, aggr="max"), "relu": pyg.GraphSAGE}  # fmt: skip
 
     def build(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
-        return Built(kinds[name](inputs, 8, draw.choice([1, 2]), outputs, act="tanh"), name)
+        act = "relu" if name == "relu" else "tanh"
+        return Built(kinds[name](inputs, 8, draw.choice([1, 2]), outputs, act=act), name)
 
     return build
 
@@ -433,5 +437,15 @@ CHANGES: dict[str, Change] = {
     "MeanAggregation.forward": _code(pyg.MeanAggregation, "forward", 1.6, _named("GraphSAGE")),
     "Linear.forward": _code(pyg.Linear, "forward", 1.6, _named("GAT")),
     "functional.linear": _code(nn.functional, "linear", 1.2, _named("GraphSAGE")),
+    "MaxAggregation.forward": _code(pyg.MaxAggregation, "forward", 1.6, _named("max")),
+    "Aggregation.reduce": _code(pyg.Aggregation, "reduce", 1.6, _named("GraphSAGE")),
+    "SumAggregation.forward": _code(pyg.SumAggregation, "forward", 1.6, _named("GIN")),
+    "scatter of aggregations": _code(aggr_base, "scatter", 1.6, _named("GIN")),
+    "softmax of GATConv": _code(gat_conv, "softmax", 1.6, _named("GAT")),
+    "add_remaining_self_loops": _code(
+        gcn_conv, "add_remaining_self_loops", 1.6, _named("GCN")),
+    "MessagePassing._lift": _code(pyg.MessagePassing, "_lift", 1.6, _named("GIN")),
+    "Module.__call__": _code(nn.Linear, "__call__", 1.6, _named("GIN")),
+    "relu of modules": _code(nn.ReLU, "forward", 1.6, _named("relu")),
     "torch.tanh": _code(torch, "tanh", 1.3, _named("GCN")),
 }  # fmt: skip

@@ -332,6 +332,7 @@ FAMILIES: dict[str, tuple[float, Callable[[random.Random], Scenario]]] = {
     "edges": (2, of_models(models.tricky(tricks.EDGES))),
     "nodes": (2, of_models(models.tricky(tricks.NODES))),
     "by-hand": (2, of_models(models.tricky(tricks.MESSAGES))),
+    "hidden": (2, of_models(models.tricky(tricks.HIDDEN))),
     "behind-hubs": (1, behind_hubs),
     "scales": (2, of_models(models.scaled, value=True)),
     "no-module": (2, of_models(models.no_module)),

@@ -93,6 +93,16 @@ SHAPES: dict[str, Callable[[random.Random, int], Pairs]] = {
 _USUAL = [shape for shape in SHAPES if shape != "no edges"]
 
 
+def _layout(draw: random.Random, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+    """At times the same values in another order of memory."""
+    kind = draw.random()
+    if kind < 0.08:  # every second column of something wider
+        return torch.stack([x, -x], 2).reshape(len(x), -1)[:, ::2], edge_index
+    if kind < 0.14:
+        return x.t().contiguous().t(), edge_index.t().contiguous().t()
+    return x, edge_index
+
+
 def random_graph(
     draw: random.Random, *, nodes: int, features: int, shape: str | None = None,
     directed: bool | None = None, dtype: torch.dtype = torch.float64, weight: bool = False,
@@ -130,6 +140,7 @@ def random_graph(
     x = torch.randn(nodes, features, generator=rng, dtype=dtype)
     if draw.random() < 0.2:  # bags of words
         x = (x > 0.6).to(dtype)
+    x, edge_index = _layout(draw, x, edge_index)
     data = Data(x=x, edge_index=edge_index, y=torch.arange(nodes) % 2)
     count = edge_index.shape[1]
     if weight:

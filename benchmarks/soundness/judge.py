@@ -426,7 +426,7 @@ def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
         reference=_reference(data, settings.get("reference")),
         off_features=_off_features(world),
         keeps_edges=world.generator is not None,
-        paths=_paths(e, recorder) if indirect else None,
+        paths=_paths(world, e, recorder) if indirect else None,
         passing=data.x.double().mean(0) if indirect == "mean" else (
             data.x[world.question.centres[0]] if indirect else None),
     )  # fmt: skip
@@ -456,33 +456,44 @@ def _reference(data: Data, given: Any) -> Tensor:
     return torch.tensor(given, dtype=torch.float64)
 
 
-def _paths(e: Explanation, recorder: Recorder) -> dict[int, tuple[int, ...]]:
-    """The drawn path of each node to a centre, as the generator says, checked to be one."""
-    if "nodes" not in recorder.games and "joint" not in recorder.games:
+def _paths(world: World, e: Explanation, recorder: Recorder) -> dict[int, tuple[int, ...]]:
+    """The drawn path of each node to a centre, as the generator says, checked to be shortest."""
+    game = next(
+        (recorder.games[name][0] for name in ("nodes", "joint") if name in recorder.games), None
+    )
+    if game is None:
         return {}
-    game = recorder.games.get("nodes", recorder.games.get("joint"))[0]
-    inner = game.generator.paths.inner
-    steps = game.generator.paths.edges
-    area = game.scene.field
-    ids, hops = area.ids.tolist(), area.hops.tolist()
+    area, paths = game.scene.field, game.generator.paths
+    ids = area.ids.tolist()
+    inside = set(ids[: area.size])
+    ends = [pair for pair in world.data.edge_index.t().tolist() if inside.issuperset(pair)]
+    steps = _steps(ends, e.centres)
     found = {}
     for local in range(len(e.centres), area.size):
-        between = sorted(inner[local].indices.tolist(), key=lambda node: -hops[node])
-        used = set(steps[local].indices.tolist())
-        ends = {(ids[area.source[p]], ids[area.target[p]]) for p in used}
-        path = [ids[local], *(ids[node] for node in between)]
-        centre = [v for u, v in ends if u == path[-1] and v in e.centres]
-        if not centre:
+        node = ids[local]
+        inner = [ids[other] for other in paths.inner[local].indices.tolist()]
+        path = [node, *sorted(inner, key=lambda other: -steps.get(other, 0))]
+        used = paths.edges[local].indices.tolist()
+        used = {(ids[area.source[position]], ids[area.target[position]]) for position in used}
+        path += sorted(v for u, v in used if u == path[-1] and v in e.centres)[:1]
+        if not used:
+            if node in steps:
+                raise WrongError(f"node {node} has no path, but {steps[node]} steps to a centre")
             continue
-        path.append(centre[0])
-        if [*map(tuple, pairwise(path))] and not all(pair in ends for pair in pairwise(path)):
-            raise WrongError(f"the path of node {path[0]} is no path: {path}")
-        if len(path) - 1 != hops[local]:
-            raise WrongError(
-                f"the path of node {path[0]} has {len(path) - 1} steps, not {hops[local]}"
-            )
-        found[ids[local]] = tuple(path)
+        if not all(pair in used for pair in pairwise(path)) or len(path) - 1 != steps.get(node):
+            raise WrongError(f"the path of node {node} is no shortest path: {path}")
+        found[node] = tuple(path)
     return found
+
+
+def _steps(ends: Sequence[Sequence[int]], centres: Sequence[int]) -> dict[int, int]:
+    """Steps from each node to the nearest centre along the edges."""
+    steps = dict.fromkeys(centres, 0)
+    frontier = set(centres)
+    while frontier:
+        frontier = {u for u, v in ends if v in frontier and u not in steps}
+        steps |= dict.fromkeys(frontier, max(steps.values()) + 1)
+    return steps
 
 
 def verdict(family: str, seed: int, label: str, play: Callable[[], Judged]) -> Verdict:

@@ -8,9 +8,11 @@ more than the neighbourhood of a node: all degrees, all edges, the number or the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.utils import to_undirected
@@ -285,6 +287,91 @@ MESSAGES: dict[str, Trick] = {
     "triangles": _on_features(_triangles),
     "component": _on_features(_component),
 }
+
+# --- steps that are hard to see from outside ---------------------------------------------------
+
+
+@torch.jit.script
+def _scripted_mean(x: Tensor) -> Tensor:
+    return x.mean(0)
+
+
+@torch.jit.script
+def _scripted_degree(x: Tensor, edges: Tensor) -> Tensor:
+    ones = torch.ones(edges.shape[1], dtype=x.dtype)
+    return torch.zeros(x.shape[0], 1, dtype=x.dtype).index_add(0, edges[0], ones[:, None])
+
+
+class _Largest(torch.autograd.Function):
+    """The largest row by a function with a gradient of its own."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return x.max(0).values
+
+    @staticmethod
+    def backward(context: Any, *gradient: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def _by_columns(x: Tensor, edges: Tensor) -> Tensor:
+    return x - torch.func.vmap(torch.mean, in_dims=1)(x)
+
+
+def _through_numpy(x: Tensor, edges: Tensor) -> Tensor:
+    return x + torch.from_numpy(np.tanh(x.detach().numpy().sum(0)))
+
+
+def _through_a_list(x: Tensor, edges: Tensor) -> Tensor:
+    return x * (0.5 + max(abs(value) for row in x.tolist() for value in row))
+
+
+def _in_place(x: Tensor, edges: Tensor) -> Tensor:
+    x = x.clone()
+    x[0] += 1
+    x[edges[0][:1]] *= 2
+    return x
+
+
+def _doubling(x: Tensor, edges: Tensor) -> Tensor:
+    """As many rounds as it takes to double up to the number of nodes."""
+    for _ in range(math.ceil(math.log2(max(2, x.shape[0])))):
+        x = _mean(x, edges)
+    return x
+
+
+def _integers(change: Callable[[int], float], end: int) -> Trick:
+    return _on_features(lambda x, e: x * (1 + change((x.size(0), e.size(1))[end])))
+
+
+HIDDEN: dict[str, Trick] = {
+    "scripted mean": _on_features(lambda x, e: x - _scripted_mean(x)),
+    "scripted degree": _on_features(lambda x, e: x / (1 + _scripted_degree(x, e))),
+    "function of its own": _on_features(lambda x, e: x + _Largest.apply(x)),
+    "mean by vmap": _on_features(_by_columns),
+    "sum by numpy": _on_features(_through_numpy),
+    "largest by a list": _on_features(_through_a_list),
+    "rows changed in place": _on_features(_in_place),
+    "rounds by log2": _on_features(_doubling),
+    "edges & 1": _integers(lambda n: n & 1, 1),
+    "edges >> 2": _integers(lambda n: (n >> 2) / 10, 1),
+    "nodes >> 3": _integers(lambda n: (n >> 3) / 5, 0),
+    "divmod of edges": _integers(lambda n: divmod(n, 7)[1] / 7, 1),
+    "bits of nodes": _integers(lambda n: n.bit_length() / 5, 0),
+    "log of nodes": _integers(lambda n: math.log(n + 1) / 5, 0),
+    "root of edges": _integers(lambda n: math.sqrt(n) / 5, 1),
+    "list as long as nodes": _integers(lambda n: len([0] * n) / 20, 0),
+    "operator of aten": _on_features(lambda x, e: x - torch.ops.aten.mean.dim(x, [0])),
+    "einsum": _on_features(lambda x, e: x + torch.einsum("nf->f", x) / 10),
+    "matrix product over nodes": _on_features(lambda x, e: x @ (x.t() @ x).tanh()),
+    "outside of the trace": _on_features(lambda x, e: x + _unseen_mean(x)),
+}
+
+
+def _unseen_mean(x: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        return torch.Tensor.mean(x.as_subclass(Tensor) if type(x) is not Tensor else x, 0)
+
 
 ALL: dict[str, Trick] = {**DEGREES, **EDGES, **NODES, **MESSAGES}
 
