@@ -175,7 +175,7 @@ def _built(draw: random.Random, build: Build, features: int, outputs: int, nodes
 
 def _world(
     draw: random.Random, build: Build, kind: str, *, size: tuple[int, int] | None = None,
-    value: bool = False, shape: str | None = None, directed: bool | None = None,
+    value: bool = False, shape: str | None = None, finish: bool = True,
 ) -> World:  # fmt: skip
     nodes, features = size or _size(draw)
     outputs = draw.choice([1, 2, 2, 3, 4])
@@ -183,14 +183,14 @@ def _world(
     dtype = torch.float32 if built.single or draw.random() < 0.15 else torch.float64
     data = random_graph(
         draw, nodes=nodes, features=features, dtype=dtype, weight=built.weight, shape=shape,
-        attributes=built.attributes, sort=built.sort, directed=directed,
+        attributes=built.attributes, sort=built.sort,
     )  # fmt: skip
     model = built.model
     if isinstance(model, nn.Module):
         models.settle(model, draw)
         model.to(dtype).train(draw.random() < 0.1)
     question = ask(draw, data, kind, outputs, value)
-    if kind in ("node", "nodes") and not (built.weight or built.attributes):
+    if finish and kind in ("node", "nodes") and not (built.weight or built.attributes):
         model, question = _finished(draw, model, question, outputs)
     chosen = settings(draw, data, kind)
     if kind == "edge" and not isinstance(model, models.OfPairs):
@@ -307,7 +307,7 @@ def changed(draw: random.Random) -> Scenario:
     change: Change = CHANGES[name]
     build = draw.choice([models.common, models.common, models.layers, models.ready_made])
     kind = draw.choice(["node", "node", "nodes"])
-    world = _world(draw, build if change.model is None else change.model, kind)
+    world = _world(draw, build if change.model is None else change.model, kind, finish=False)
     forced = draw.random() < 0.3
     world = replace(world, data=change.prepare(world.data), label=f"{name} | {world.label}")
 

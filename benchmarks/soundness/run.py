@@ -85,12 +85,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", metavar="FAMILY:SEED", help="play one game")
     parser.add_argument("--minutes", type=float, help="stop after this time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all verdicts to FILE")
-    parser.add_argument("--gigabytes", type=int, default=6, help="memory that a game may take")
+    parser.add_argument("--gigabytes", type=int, default=6, help="memory of all games; 0: no limit")
     parser.add_argument("--refused", action="store_true", help="print refused games too")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     # A model of dense matrices must fail by itself, not take the machine with it.
-    resource.setrlimit(resource.RLIMIT_AS, (chosen.gigabytes << 30, -1))
+    if chosen.gigabytes:
+        resource.setrlimit(resource.RLIMIT_AS, (chosen.gigabytes << 30, -1))
     if chosen.only:
         family, _, seed = chosen.only.partition(":")
         each = play(family, int(seed))

@@ -4,7 +4,7 @@ Each is a function of (x, edge_index, edge_weight) that returns the same three. 
 more than the neighbourhood of a node: all degrees, all edges, the number or the order of nodes.
 """
 
-# ruff: noqa: ARG001, ARG005  (functions that are called alike have the same arguments)
+# ruff: noqa: ARG001, ARG004, ARG005  (functions that are called alike have the same arguments)
 
 from __future__ import annotations
 

@@ -1,0 +1,100 @@
+"""A sample of the random games that `scripts/bench soundness` compares with brute force.
+
+Every family of models and every kind of change is met; the seeds are fixed, not chosen.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from benchmarks.soundness import changes, judge, layers, oracle
+from benchmarks.soundness.families import FAMILIES, thresholds
+from benchmarks.soundness.run import line, main, play
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphConv, conv
+
+from graphsvx.engine import replicas
+from graphsvx.game import GraphGame
+
+GAMES = [(family, seed) for family in FAMILIES for seed in range(3)]
+GAMES += [("layers", seed) for seed in range(3, 10)] + [("changed", seed) for seed in range(3, 15)]
+
+
+@pytest.mark.parametrize(("family", "seed"), GAMES)
+def test_no_number_is_wrong_without_a_word(family: str, seed: int) -> None:
+    verdict = play(family, seed)
+    assert not verdict.failed, line(verdict)
+
+
+def test_every_layer_of_pyg_is_tried_or_named() -> None:
+    known = {name.split()[0] for name in layers.RECIPES} | set(layers.LEFT_OUT)
+    assert known == set(conv.__all__)
+
+
+def _world() -> judge.World:
+    """A path of four nodes, weights of one: values that can be worked out by hand."""
+    model = GraphConv(1, 1, bias=False).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1.0)
+    edges = torch.tensor([[1, 2, 3], [0, 0, 2]])
+    x = torch.tensor([[1.0], [2.0], [4.0], [8.0]], dtype=torch.float64)
+    question = oracle.Question("node", (0,), scale="value", target=0)
+    return judge.World(
+        "by hand", model, Data(x=x, edge_index=edges), question, {"players": "nodes"}
+    )
+
+
+def test_the_oracle_by_hand() -> None:
+    """f(0) = x0 + x1 + x2: each neighbour gets its own value."""
+    world = _world()
+    calls = oracle.Oracle(world.model, world.data, world.question)
+    players = oracle.Players(nodes=((1,), (2,), (3,)))
+
+    def value(on: frozenset[int]) -> torch.Tensor:
+        off = [player for player in range(3) if player not in on]
+        return calls.scores(oracle.perturb(world.data, players, (0,), [], off, []))[0]
+
+    assert float(value(frozenset({0, 1, 2}))) == 7.0
+    assert float(value(frozenset({1}))) == 5.0
+    assert oracle.shapley(3, value)[:, 0].tolist() == pytest.approx([2.0, 4.0, 0.0])
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0])
+def test_a_wrong_value_is_noticed(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
+    world = _world()
+    judge.judge(world, random.Random(0))
+    store = GraphGame._store
+
+    def slightly_wrong(self, states, out, *rest):
+        out = out.clone()
+        out[-1] += size
+        return store(self, states, out, *rest)
+
+    monkeypatch.setattr(GraphGame, "_store", slightly_wrong)
+    monkeypatch.setattr("graphsvx.methods.holds", lambda *_: True)
+    with pytest.raises(judge.WrongError):
+        judge.judge(world, random.Random(0))
+
+
+def test_thresholds_are_restored() -> None:
+    before = replicas._CACHE_ITEMS, replicas.Replicas.__init__
+    with thresholds(random.Random(3)):
+        assert replicas.Replicas.__init__ is not before[1]
+    assert (replicas._CACHE_ITEMS, replicas.Replicas.__init__) == before
+
+
+def test_changes_of_code_are_undone() -> None:
+    before = vars(conv.GCNConv)["message"]
+    with changes.CHANGES["GCNConv.message"](_world(), random.Random(0)):
+        assert vars(conv.GCNConv)["message"] is not before
+    assert vars(conv.GCNConv)["message"] is before
+
+
+def test_one_game_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "common:0", "--gigabytes", "0"]) in (0, 1)
+    assert "--only common:0" in capsys.readouterr().out
+    assert main(["--games", "3", "--gigabytes", "0"]) in (0, 1)
+    assert "| all | 3 |" in capsys.readouterr().out
