@@ -19,7 +19,8 @@ from benchmarks.soundness.judge import GENERATORS, Judged, UnplayableError, Worl
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx import game as graph_game
-from graphsvx.engine import known, layers, replicas, rows
+from graphsvx.engine import known, replicas, rows
+from graphsvx.engine.kernels import gin
 from graphsvx.explain import WLS, Lasso
 from graphsvx.generators import isolate
 from graphsvx.masks import All, Connected, Paired
@@ -128,7 +129,7 @@ def settings(  # noqa: PLR0912  (a list of choices)
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (isolate, "_WIDE", 1),
     (rows, "_WIDE", 1),
-    (layers, "_WIDE", 1),
+    (gin, "_WIDE", 1),
 )
 
 
