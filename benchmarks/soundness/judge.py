@@ -255,12 +255,14 @@ class _Check:
     def _alone(self, games: list[Any]) -> tuple[str, Tensor, Tensor]:
         """A Lasso's score with only the players on that it chose."""
         e, row = self.explanation, self.explanation.outputs.index(self.explanation.target)
-        score = torch.zeros((), dtype=torch.float64)
+        played = [count for *_, count in games if count]
+        no_one = self._value(frozenset(), frozenset(), frozenset())[e.target]
+        score = torch.zeros_like(no_one) if played else no_one
         for _, credit, coalition, count in games:
             if count:
                 on = frozenset(p for p in range(count) if float(credit[row, p]) != 0)
                 score = score + self._value(*coalition(on))[e.target]
-        if len([count for *_, count in games if count]) == 2:  # v(features off, nodes on) - v(off)
+        if len(played) == 2:  # v(features off, nodes on) - v(off)
             score = score - self._value(*games[1][2](frozenset()))[e.target]
         given = torch.tensor(e.extra["selective"]["alone"], dtype=torch.float64)
         others = torch.zeros(len(e.outputs), dtype=torch.float64)

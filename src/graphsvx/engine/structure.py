@@ -66,15 +66,15 @@ class _UnknownError(Exception):
 class _Count(int):
     """The number of nodes or edges: it may be passed on as a shape, and nothing else."""
 
-    def _compute(self, *_: Any) -> Any:
-        raise _UnknownError("the model computes with the number of nodes or edges")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _compute
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
-    __pow__ = __rpow__ = __neg__ = __float__ = __bool__ = __int__ = __str__ = _compute
-    __repr__ = __format__ = _compute
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compute
-    __hash__ = int.__hash__
+def _compute(*_: Any) -> Any:
+    raise _UnknownError("the model computes with the number of nodes or edges")
+
+
+for _name, _method in vars(int).items():
+    # What C code may ask of an integer without computing with it.
+    if callable(_method) and _name not in ("__new__", "__getattribute__", "__index__", "__hash__"):
+        setattr(_Count, _name, _compute)
 
 
 _GETTERS = {
