@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from torch import nn
 
 from graphsvx import Explanation, GraphSVX, convert, explain
 from graphsvx.errors import DataError, InputError, TargetError
@@ -181,20 +182,24 @@ def test_the_certificate_is_one_line(sampled) -> None:
     assert sampled.certificate.calls <= 80
 
 
+class Counted(nn.Module):
+    """Counts how often it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.calls = random_model("gcn", 2), [0]
+
+    def forward(self, x, edge_index):
+        self.calls[0] += 1
+        return self.inner(x, edge_index)
+
+
 def test_calls_asked_and_made_are_counted() -> None:
-    calls = 0
-    inner = random_model("gcn", 2)
-
-    def model(x, edge_index):
-        nonlocal calls
-        calls += 1
-        return inner(x, edge_index)
-
-    data = random_graph(2, nodes=16, chance=0.3)
+    model, data = Counted(), random_graph(2, nodes=16, chance=0.3)
     e = explain(model, data, node=1, method=GraphSVX(samples=60, hops=2), memory=1)
     assert e.certificate.calls <= 60
-    # With no memory each state is a call of its own; checks need a handful more.
-    assert e.certificate.calls <= calls <= e.certificate.calls + 10
+    # With no memory each state is a call of its own; checks of a new model need some more.
+    assert e.certificate.calls <= model.calls[0] <= e.certificate.calls + 40
 
 
 def test_tolerance_samples_until_every_error_is_small() -> None:
