@@ -20,6 +20,8 @@ from graphsvx.explain.direct import as_nodes
 from graphsvx.metrics import efficiency_residual
 from tests.baselines.conftest import EDGES, NODES, OWN, hand_set
 
+pytestmark = pytest.mark.learned
+
 PER_INSTANCE = [name for name in registry.names() if name != "xgnn"]
 
 

@@ -18,6 +18,8 @@ from graphsvx.errors import InputError
 from graphsvx.zoo import Step, Trained
 from graphsvx.zoo.training import some_edges
 
+pytestmark = pytest.mark.learned
+
 
 def test_same_seed_same_weights_other_seed_others(shapes: DataSet, quick: Trained) -> None:
     again = zoo.train(shapes, settings=quick.card.settings)
