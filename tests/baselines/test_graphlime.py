@@ -14,6 +14,8 @@ from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.explain.hsic import HSICLasso, centred, gaussian_kernel, products
 from tests.baselines.conftest import Known, both_ways
 
+pytestmark = pytest.mark.learned
+
 
 def design(features, scores):
     """The n^2 x F design, one kernel at a time, as it is written down."""

@@ -18,6 +18,8 @@ from graphsvx.baselines.random import Random
 from graphsvx.baselines.tabular import LIME, SHAP
 from graphsvx.errors import InputError, MissingExtraError, UnsupportedError
 
+pytestmark = pytest.mark.learned
+
 ALL = [
     GNNExplainer(epochs=5),
     Saliency(),

@@ -18,6 +18,8 @@ from graphsvx.methods import GraphSVX
 from graphsvx.metrics import accuracy, auroc
 from tests.baselines.conftest import CARRIED, CENTRE, CLIQUE, EDGES, NODES, OWN
 
+pytestmark = pytest.mark.learned
+
 NODE_METHODS = [GraphSVX(), Greedy(), Saliency(), IntegratedGradients(), GNNExplainer()]
 FEATURE_METHODS = [
     GraphSVX(), Greedy(players="features"), Saliency(), IntegratedGradients(), SHAP(), LIME(),

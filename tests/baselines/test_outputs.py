@@ -20,6 +20,8 @@ from graphsvx.baselines import (
 from graphsvx.metrics import accuracy
 from tests.baselines.conftest import CENTRE, NODES, OWN, Known, hand_set
 
+pytestmark = pytest.mark.learned
+
 METHODS = [GNNExplainer(), Saliency(), IntegratedGradients(), Greedy(), PGMExplainer()]
 
 

@@ -15,6 +15,8 @@ from graphsvx.metrics import accuracy, auroc
 from tests.baselines.conftest import CLIQUE, Known, KnownGraph, both_ways
 from tests.baselines.test_wrapped import GCN, small  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.learned
+
 QUICK = PGExplainer(epochs=20, lr=0.01, size=0.3, entropy=0.1)
 
 

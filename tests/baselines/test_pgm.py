@@ -12,6 +12,8 @@ from graphsvx.errors import BudgetError, InputError
 from graphsvx.explain.bayes import BayesNetwork, chi_square
 from tests.baselines.conftest import CENTRE, CLIQUE, NODES
 
+pytestmark = pytest.mark.learned
+
 
 @pytest.fixture(scope="module")
 def table():

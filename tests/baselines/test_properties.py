@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import combinations
-from statistics import mean, median
+from statistics import mean
 
 import pytest
 import torch
@@ -19,6 +19,8 @@ from graphsvx.errors import UnsupportedError
 from graphsvx.explain.direct import as_nodes
 from graphsvx.metrics import efficiency_residual
 from tests.baselines.conftest import EDGES, NODES, OWN, hand_set
+
+pytestmark = pytest.mark.learned
 
 PER_INSTANCE = [name for name in registry.names() if name != "xgnn"]
 
@@ -158,8 +160,8 @@ def test_the_property_is_as_stated(name, measure, world):
 
 @pytest.mark.parametrize("name", PER_INSTANCE)
 def test_selectivity_is_as_stated(name):
-    found = median(idle_share(name, seed) for seed in range(5)) >= 0.9
-    assert found == registry.blocks(name).properties.selective
+    most = mean(idle_share(name, seed) for seed in range(5)) > 0.5
+    assert most == registry.blocks(name).properties.selective
 
 
 def test_a_model_level_method_says_nothing_about_players():

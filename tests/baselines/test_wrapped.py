@@ -20,6 +20,8 @@ from graphsvx.baselines.tabular import LIME, SHAP, numpy_seeded
 from graphsvx.methods import GraphSVX
 from tests.baselines.conftest import both_ways
 
+pytestmark = pytest.mark.learned
+
 
 class GCN(nn.Module):
     def __init__(self, features=5, classes=3):

@@ -16,6 +16,8 @@ from graphsvx.baselines.xgnn import MUTAG_VALENCES, XGNN, Grown, Rules
 from graphsvx.data.real import ATOMS
 from graphsvx.errors import InputError, UnsupportedError
 
+pytestmark = pytest.mark.learned
+
 MARKED, PLAIN = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
+import networkx as nx
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -15,6 +17,8 @@ from graphsvx.data import DataSet
 from graphsvx.errors import InputError
 from graphsvx.zoo import Step, Trained
 from graphsvx.zoo.training import some_edges
+
+pytestmark = pytest.mark.learned
 
 
 def test_same_seed_same_weights_other_seed_others(shapes: DataSet, quick: Trained) -> None:
@@ -34,18 +38,22 @@ def test_training_leaves_the_global_random_state_alone(shapes: DataSet, quick: T
 
 
 def test_the_weights_with_the_lowest_validation_loss_are_kept(shapes: DataSet) -> None:
-    steps: list[Step] = []
-    # So large a rate makes the loss jump about: the last weights are not the best.
+    # So large a rate makes the loss jump about: the last weights are rarely the best.
     settings = replace(zoo.settings_for(shapes), learning_rate=1.0, epochs=60)
-    trained = zoo.train(shapes, progress=steps.append, settings=settings)
     graph, val = shapes.graph, shapes.split.val
-    with torch.no_grad():
-        loss = float(cross_entropy(trained.model(graph.x, graph.edge_index)[val], graph.y[val]))
-    assert [s.epoch for s in steps] == list(range(1, 61))
-    assert steps[-1].epochs == 60
-    assert loss == pytest.approx(steps[-1].best_validation_loss, rel=1e-5)
-    assert trained.card.best_epoch < 60
-    assert steps[trained.card.best_epoch - 1].best_validation_loss == pytest.approx(loss, rel=1e-5)
+    best_epochs = []
+    for seed in range(3):
+        steps: list[Step] = []
+        trained = zoo.train(shapes, seed=seed, progress=steps.append, settings=settings)
+        with torch.no_grad():
+            loss = float(cross_entropy(trained.model(graph.x, graph.edge_index)[val], graph.y[val]))
+        assert [s.epoch for s in steps] == list(range(1, 61))
+        assert steps[-1].epochs == 60
+        best = [step.best_validation_loss for step in steps]
+        assert loss == pytest.approx(best[-1], rel=1e-5)
+        assert best.index(best[-1]) == trained.card.best_epoch - 1
+        best_epochs.append(trained.card.best_epoch)
+    assert min(best_epochs) < 60
 
 
 def test_the_card_says_what_the_model_does(shapes: DataSet, quick: Trained) -> None:
@@ -75,16 +83,28 @@ def test_models_return_logits_not_probabilities(quick: Trained, shapes: DataSet)
     assert not torch.allclose(out.exp().sum(1), torch.ones(len(out)), atol=1e-3)
 
 
-def test_the_default_model_of_ba_shapes_is_as_good_as_the_papers(tmp_path: Path) -> None:
-    accuracy = zoo.ensure("ba-shapes", root=tmp_path).card.accuracy
-    assert accuracy["test"] >= 0.96
-    assert accuracy["val"] >= 0.96
+def test_roles_in_a_house_are_learned(shapes: DataSet) -> None:
+    # 43 % of the nodes are of the most common class; the full training reaches 0.97 and more.
+    settings = replace(zoo.settings_for(shapes), epochs=100)
+    accuracy = [zoo.train(shapes, seed=seed, settings=settings).card.accuracy for seed in range(3)]
+    assert median(found["val"] for found in accuracy) > 0.9
+    assert median(found["test"] for found in accuracy) > 0.9
 
 
-def test_a_degree_normalising_model_cannot_tell_constant_features_apart() -> None:
-    shapes = data.load("ba-shapes")
-    settings = replace(zoo.settings_for(shapes, "gcn"), epochs=300)
-    assert zoo.train(shapes, settings=settings).card.accuracy["val"] < 0.9
+@pytest.mark.parametrize("seed", range(3))
+def test_degree_normalisation_hides_degrees_from_constant_features(seed: int) -> None:
+    """Why GraphConv and not GCN is the default on sets of constant features."""
+
+    def output(model: str, degree: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        settings = replace(zoo.Settings(), model=model)
+        net = zoo.build(settings, features=4, classes=3, task="node").eval()
+        edges = torch.tensor(list(nx.random_regular_graph(degree, 12, seed=0).edges)).t()
+        with torch.no_grad():
+            return net(torch.ones(12, 4), torch.cat([edges, edges.flip(0)], 1))
+
+    for model, told_apart in (("gcn", False), ("graphconv", True)):
+        assert torch.allclose(output(model, 3), output(model, 5), atol=1e-6) != told_apart
 
 
 def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
@@ -102,27 +122,32 @@ def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
     assert sum(shares) / 40 == pytest.approx(0.5, abs=0.12)
 
 
-def test_a_model_that_saw_cut_edges_says_how_common_classes_are_about_an_isolated_node() -> None:
-    shapes = data.load("ba-shapes", seed=104)
-    usual = replace(zoo.Settings(), epochs=300, learning_rate=5e-3, normalise=True, concat=True)
+def test_a_model_that_saw_cut_edges_says_how_common_classes_are_about_an_isolated_node(
+    shapes: DataSet,
+) -> None:
+    usual = replace(zoo.Settings(), epochs=150, learning_rate=5e-3, normalise=True, concat=True)
     common = shapes.labels.bincount() / shapes.labels.numel()
-    away = []
-    for cut in (False, True):
-        trained = zoo.train(shapes, seed=104, settings=replace(usual, cut_edges=cut))
+
+    def away(cut: bool, seed: int) -> float:
+        """The largest difference between what is said about a node without edges and `common`."""
+        trained = zoo.train(shapes, seed=seed, settings=replace(usual, cut_edges=cut))
         with torch.no_grad():
             alone = trained.model(shapes.graph.x[:1], torch.empty(2, 0, dtype=torch.long))
-        away.append(float((alone.softmax(-1)[0] - common).abs().max()))
-    assert away[0] > 0.4
-    assert away[1] < 0.3
+        return float((alone.softmax(-1)[0] - common).abs().max())
+
+    whole, cut = (median(away(cut, seed) for seed in range(3)) for cut in (False, True))
+    assert cut < whole - 0.1
 
 
 def test_graphs_are_learned_too() -> None:
     loaded = data.load("ba-2motifs")
-    settings = replace(zoo.settings_for(loaded), epochs=80)
-    assert zoo.train(loaded, settings=settings).card.accuracy["val"] >= 0.95
+    settings = replace(zoo.settings_for(loaded), epochs=20, batch_size=32, cut_edges=False)
+    accuracy = [zoo.train(loaded, seed=s, settings=settings).card.accuracy["val"] for s in range(3)]
+    assert median(accuracy) > 0.9
 
 
 def test_cora_is_as_good_as_the_papers() -> None:
+    """0.86 in the paper; 0.89 to 0.91 over seeds."""
     if not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir():
         pytest.skip("GRAPHSVX_DATA has no Cora/raw")
     assert zoo.train(data.load("cora"), "gcn").card.accuracy["test"] >= 0.86

@@ -35,7 +35,7 @@ class Properties:
     meaningful: bool
     """Values are in units of the prediction: twice the score gives twice the credit."""
     selective: bool
-    """Players that cannot matter get 0, nine in ten at least."""
+    """Most players that cannot matter get exactly 0."""
     contrastive: bool
     """Why a rather than b: the credit of a difference is the difference of the credits."""
 
