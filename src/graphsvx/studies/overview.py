@@ -1,58 +1,54 @@
-"""The one-page summary of all studies, made from the pages that are there."""
+"""`README.md` of the results: one table of all claims of the paper, made from measurements."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from graphsvx.errors import DataError
 from graphsvx.files import written_whole
+from graphsvx.studies.page import Claim, claims_table
+from graphsvx.studies.study import Study
 
-OTHERS = (
-    ("models.md", "Accuracy of the trained models", "graphsvx train --all"),
-    ("speed.md", "Speed against peers", "./scripts/bench --docs"),
-    ("error.md", "Error against peers at equal numbers of model calls", "./scripts/bench --docs"),
-    ("protocols.md", "How accuracy is scored, to the letter", ""),
-)
+OTHERS = {
+    "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
+    "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
+    "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
+    "protocols.md": "How accuracy is scored",
+}
 
 
-def write(folder: Path, names: tuple[str, ...]) -> Path:
-    """Write `README.md` from the JSON of the studies in `folder`, in the order of `names`."""
-    lines = [
-        "# Results: what of the paper holds, and by how much",
-        "",
-        "Made by `graphsvx study --all` from the studies' own figures. On the pages each figure",
-        "stands with its seeds, counts and 95 % interval, and with the paper's beside it; settings",
-        "were chosen on validation seeds that no study scores ([protocols.md](protocols.md)).",
-        "",
-    ]
-    for name in names:
-        found = _read(folder / f"{name}.json")
-        if found is None:
-            lines.append(f"- **{name}**: not made yet; `graphsvx study {name}`")
+def write(folder: Path, studies: Sequence[Study]) -> Path:
+    """Write `README.md` from the studies' measurements in `folder`."""
+    claims, pages = list[tuple[str, Claim]](), list[str]()
+    for study in studies:
+        file = f"{study.name}.md"
+        if (folder / f"{study.name}.parquet").exists():
+            page = study.page(study.read(folder))
+            claims += [(f"[{study.name}]({file})", one) for one in page.claims if one.paper]
+            pages.append(f"- [{page.title}]({file}): {study.about}")
         else:
-            lines.append(f"- **[{found['title']}]({name}.md)** {found['headline']}")
-        lines.append("")
-    lines += ["Besides:", ""]
-    for file, title, command in OTHERS:
-        if (folder / file).exists():
-            lines.append(f"- [{title}]({file})" + (f", made by `{command}`" if command else ""))
+            older = f"; [an older page]({file})" if (folder / file).exists() else ""
+            pages.append(
+                f"- **{study.name}**: not measured yet, `graphsvx study {study.name}`{older}"
+            )
+    pages += [f"- [{title}]({file})" for file, title in OTHERS.items() if (folder / file).exists()]
+    verdicts = [claim.holds for _, claim in claims]
+    text = [
+        "# Results: what of the paper holds, and by how much",
+        "Made by `graphsvx study --all` from the measurements beside each page. In square brackets: "
+        "95 % interval over seeds. Settings were chosen on validation seeds that no study scores.",
+        f"Of {len(verdicts) - verdicts.count(None)} claims of the paper that were tested, "
+        f"{verdicts.count(True)} hold.\n\n{claims_table(claims)}"
+        if claims
+        else "",
+        "## Pages",
+        "\n".join(pages),
+    ]
     path = folder / "README.md"
     try:
         with written_whole(path) as part:
-            part.write_text("\n".join(lines) + "\n")
+            part.write_text("\n\n".join(filter(None, text)) + "\n")
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
     return path
-
-
-def _read(path: Path) -> dict[str, str] | None:
-    if not path.exists():
-        return None
-    try:
-        found = json.loads(path.read_text())
-        return {key: str(found[key]).replace("\n", " ") for key in ("title", "headline")}
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}); make it again: graphsvx study {path.stem}"
-        ) from error

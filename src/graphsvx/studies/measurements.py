@@ -1,0 +1,208 @@
+"""The tidy table of measurements, as Parquet: one row for each value that was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isnan
+from operator import sub
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphsvx.errors import DataError, InputError
+from graphsvx.files import written_whole
+from graphsvx.studies.statistics import Estimate, PairedTest, Statistic, paired_tests
+from graphsvx.studies.titles import data_title
+
+NO_QUESTION = -1
+"""The question of a measurement that is about a model and not about one prediction."""
+MEDIANS = frozenset({"error", "own error", "residual", "calls", "seconds"})
+"""Measures of which a few values are huge: a seed's figure is their median, not their mean."""
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema([
+    ("study", _TEXT), ("dataset", _TEXT), ("model", _TEXT), ("seed", pa.int32()),
+    ("method", _TEXT), ("question", pa.int64()), ("measure", _TEXT), ("value", pa.float64()),
+])  # fmt: skip
+Where = str | Sequence[str] | None
+"""A name, several, or None for any."""
+
+
+class Row(NamedTuple):
+    """What a value was measured on; `method` is "" where it is about a model alone."""
+
+    dataset: str
+    model: str
+    seed: int
+    method: str
+    question: int
+    measure: str
+
+
+class Key(NamedTuple):
+    """What the values of one series have in common."""
+
+    dataset: str
+    model: str
+    method: str
+    measure: str
+
+    def entry(self, column: str) -> str:
+        """One of the fields, or "data": the title of data set and model."""
+        return data_title(*self[:2]) if column == "data" else str(getattr(self, column))
+
+
+BySeed = dict[int, dict[int, float]]
+"""Values by seed, then by question."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """All measurements of a study, and the facts that its page needs besides.
+
+    facts: plain values (command, versions, quick, failures, missing data sets, settings in
+        words), kept in the metadata of the Parquet file.
+    """
+
+    study: str
+    values: dict[Row, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, row: Row, value: float) -> None:
+        """Put a value in; NaN is left out, and a second value for the same row is an error."""
+        if row in self.values:
+            raise InputError(
+                f"{self.study} measures {row} twice; give one of the measures another name"
+            )
+        if not isnan(value):
+            self.values[row] = float(value)
+
+    # --- reading ------------------------------------------------------------------------
+
+    @cached_property
+    def series(self) -> dict[Key, BySeed]:
+        """Values by what they have in common, then by seed and question."""
+        found: dict[Key, BySeed] = {}
+        for row, value in self.values.items():
+            key = Key(row.dataset, row.model, row.method, row.measure)
+            found.setdefault(key, {}).setdefault(row.seed, {})[row.question] = value
+        return found
+
+    def keys(self, **where: Where) -> list[Key]:
+        """Series with these entries: dataset, model, method, measure, or data (the title)."""
+
+        def matches(key: Key, column: str, wanted: Where) -> bool:
+            names = (wanted,) if isinstance(wanted, str) else wanted
+            return names is None or key.entry(column) in names
+
+        return [key for key in self.series if all(matches(key, *pair) for pair in where.items())]
+
+    def names(self, column: str, **where: Where) -> list[str]:
+        """Different entries of a column of these series, in order."""
+        return list(dict.fromkeys(key.entry(column) for key in self.keys(**where)))
+
+    def estimate(
+        self,
+        measure: str | Sequence[str],
+        *,
+        over: str = "",
+        statistic: Statistic | None = None,
+        **where: Where,
+    ) -> Estimate:
+        """A measure over seeds: summed up over the questions of a series, then over series.
+
+        over: the measure that this one is a share of; sums over questions are divided.
+        statistic: sums up; the mean if left out, or the median of one of `MEDIANS`.
+        """
+        statistic = statistic or (np.median if measure in MEDIANS else np.mean)
+        groups, count = dict[int, list[float]](), 0
+        for key in self.keys(measure=measure, **where):
+            whole = self.series.get(key._replace(measure=over), {})
+            for seed, values in self.series[key].items():
+                figures = list(values.values())
+                total = sum(whole.get(seed, {}).values())
+                if total or not over:
+                    share = sum(figures) / total if over else float(statistic(figures))
+                    groups.setdefault(seed, []).append(share)
+                    count += len(figures)
+        return _over_seeds(groups, count)
+
+    def paired(
+        self,
+        first: tuple[str, str],
+        second: tuple[str, str],
+        *,
+        combine: Callable[[float, float], float] = sub,
+        statistic: Statistic = np.mean,
+        **where: Where,
+    ) -> Estimate:
+        """Two (method, measure), combined question by question: their difference, usually."""
+        groups, count = dict[int, list[float]](), 0
+        for seed, pairs in self.pairs(first, second, **where):
+            groups.setdefault(seed, []).append(float(statistic([combine(*two) for two in pairs])))
+            count += len(pairs)
+        return _over_seeds(groups, count)
+
+    def pairs(
+        self, first: tuple[str, str], second: tuple[str, str], **where: Where
+    ) -> Iterator[tuple[int, list[tuple[float, float]]]]:
+        """Values of two (method, measure) on the same questions, with the seed of each group."""
+        for key in self.keys(method=first[0], measure=first[1], **where):
+            other = self.series.get(key._replace(method=second[0], measure=second[1]), {})
+            for seed, values in self.series[key].items():
+                known = other.get(seed, {})
+                both = [(value, known[q]) for q, value in values.items() if q in known]
+                if both:
+                    yield seed, both
+
+    def tests(
+        self, measure: str, ours: str, others: Iterable[str], sign: int = 1, **where: Where
+    ) -> dict[str, PairedTest]:
+        """Is a method ahead of others on the same questions? Wilcoxon's test with Holm's rule.
+
+        sign: -1 where less is better; differences then say by how much ours is less.
+        """
+        groups = {o: self.pairs((ours, measure), (o, measure), **where) for o in others}
+        return paired_tests({
+            other: [sign * (a - b) for _, pairs in found for a, b in pairs]
+            for other, found in groups.items()
+        })  # fmt: skip
+
+    # --- files --------------------------------------------------------------------------
+
+    def write(self, path: Path) -> Path:
+        """Write the table as Parquet, facts in its metadata."""
+        rows = [(self.study, *row, value) for row, value in self.values.items()]
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in SCHEMA]
+        schema = SCHEMA.with_metadata({"graphsvx": json.dumps(self.facts)})
+        try:
+            with written_whole(path) as part:
+                arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+                pq.write_table(pa.table(arrays, schema), part, compression="zstd")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
+        return path
+
+    @classmethod
+    def read(cls, path: Path, study: str) -> Measurements:
+        """Read a table that `write` wrote."""
+        again = f"measure first: graphsvx study {study}"
+        try:
+            table = pq.read_table(path)
+            facts = json.loads((table.schema.metadata or {})[b"graphsvx"])
+            columns = [table.column(name).to_pylist() for name in SCHEMA.names]
+        except FileNotFoundError:
+            raise DataError(f"there is no {path}; {again}") from None
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise DataError(f"{path} is no table of measurements ({error}); {again}") from error
+        rows = map(Row, *columns[1:-1])
+        return cls(study, dict(zip(rows, columns[-1], strict=True)), facts)
+
+
+def _over_seeds(groups: dict[int, list[float]], count: int) -> Estimate:
+    return Estimate(tuple(float(np.mean(groups[seed])) for seed in sorted(groups)), count)

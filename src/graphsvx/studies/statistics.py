@@ -1,0 +1,121 @@
+"""Means over seeds with 95 % intervals, and paired tests between methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+
+import numpy as np
+from scipy import stats
+
+MIN_SEEDS = 4
+"""With fewer seeds an estimate shows their values and has no interval."""
+SIGNIFICANT = 0.05
+Statistic = Callable[[Sequence[float]], float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The figures of independent seeds: their mean, and Student's 95 % interval for it.
+
+    Each seed has a graph (or split), a model and explanations of its own; questions of one seed
+    share all of these, so the interval is over seeds and says what another seed would give.
+    """
+
+    by_seed: tuple[float, ...]
+    count: int = 0
+    """Measurements that the figures rest on."""
+
+    @classmethod
+    def of(cls, groups: Iterable[Sequence[float]], statistic: Statistic = np.mean) -> Estimate:
+        """From the measurements of each seed, summed up by `statistic`; NaN is left out."""
+        known = [[value for value in group if not isnan(value)] for group in groups]
+        known = [group for group in known if group]
+        return cls(tuple(float(statistic(group)) for group in known), sum(map(len, known)))
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds with a figure."""
+        return len(self.by_seed)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds; NaN if there is none."""
+        return float(np.mean(self.by_seed)) if self.by_seed else nan
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Student's 95 % interval over seeds; None below `MIN_SEEDS`."""
+        if self.seeds < MIN_SEEDS:
+            return None
+        spread = float(np.std(self.by_seed, ddof=1)) / self.seeds**0.5
+        reach = float(stats.t.ppf(0.975, self.seeds - 1)) * spread
+        return self.mean - reach, self.mean + reach
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval, NaN if there is none."""
+        return self.interval[0] if self.interval else nan
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval, NaN if there is none."""
+        return self.interval[1] if self.interval else nan
+
+    def text(self, digits: int = 2) -> str:
+        """`0.97 ± 0.02`, or the seeds' values where they are too few for an interval."""
+        if self.interval is None:
+            return ", ".join(number(value, digits) for value in self.by_seed) or "-"
+        half_width = (self.high - self.low) / 2
+        shown = number(self.mean, digits)
+        return f"{shown} ± {number(half_width, digits)}" if half_width else shown
+
+
+def number(value: float, digits: int) -> str:
+    """A figure with `digits` decimals, or as a power of ten if these would show only zeros."""
+    small = value != 0 and abs(value) < 0.5 * 10.0**-digits
+    return f"{value:.1e}" if small else f"{value:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Wilcoxon's signed-rank test of two methods on the same questions.
+
+    difference: mean of first minus second; p: two-sided, corrected by Holm for the number of
+    methods compared.
+    """
+
+    difference: float
+    p: float
+    pairs: int
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the first method has significantly more."""
+        return self.difference > 0 and self.p < SIGNIFICANT
+
+    def text(self) -> str:
+        """`+0.12 (p = 0.003)`."""
+        shown = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"{self.difference:+.2f} ({shown})" if self.pairs else "-"
+
+
+def paired_tests(differences: Mapping[str, Sequence[float]]) -> dict[str, PairedTest]:
+    """One test for each method that ours is compared with, corrected by Holm's method."""
+    plain = {name: _wilcoxon(values) for name, values in differences.items() if len(values)}
+    corrected, largest = dict.fromkeys(differences, 1.0), 0.0
+    for place, name in enumerate(sorted(plain, key=lambda name: plain[name])):
+        # The k-th smallest of m p-values times m - k + 1, never below the one before it.
+        largest = max(largest, min(1.0, plain[name] * (len(plain) - place)))
+        corrected[name] = largest
+    return {
+        name: PairedTest(float(np.mean(values or [nan])), corrected[name], len(values))
+        for name, values in differences.items()
+    }
+
+
+def _wilcoxon(values: Sequence[float]) -> float:
+    changed = [value for value in values if value != 0]
+    # Exact for few pairs without ties, else the normal approximation; scipy chooses.
+    return float(stats.wilcoxon(changed).pvalue) if changed else 1.0
