@@ -18,13 +18,12 @@ A new study is a file like this one, and a name in `_ALL` below:
 
     def page(results: Measurements) -> Page:                     # a function of the table alone
         ours = results.estimate("largest share", method="GraphSVX", data="BA-Shapes")
-        table = pivot(results, "Largest share", by("method", METHODS), by("data", ("BA-Shapes",)),
-                      measure="largest share")
+        table = pivot(results, "Largest share", "largest share")    # methods x data sets
         tests = results.tests("largest share", "GraphSVX", ["Random"])
         return Page("Largest share", (
             Claim.of("No node has more than half", 0.5, ours, lambda ours, paper: ours.high < paper),
             Claim.first("GraphSVX has more than the others", "", tests),
-        ), sections=(Section("Details", (table,)),))
+        ), sections={"Details": (table,)})
 
     METHODS = {"GraphSVX": Setting(GraphSVX()), "Random": Setting(Random(players="nodes"))}
     GRIDS = (Grid(("ba-shapes",), lambda dataset: METHODS, motifs.scoring(strict=20),
@@ -52,13 +51,13 @@ from graphsvx.studies import (
 )
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Figure, Page, Section, Table
+from graphsvx.studies.page import Claim, Figure, Page, Table
 from graphsvx.studies.setting import Setting
 from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import Answer, Case, Grid, Study
 
 __all__ = [
-    "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Section",
+    "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page",
     "Setting", "Study", "StudyContext", "Table", "get", "names",
 ]  # fmt: skip
 

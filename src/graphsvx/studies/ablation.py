@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,54 +12,39 @@ from torch import Tensor
 from graphsvx import graph as graphs
 from graphsvx import metrics, players
 from graphsvx.baselines import Random
-from graphsvx.data.base import generator
 from graphsvx.explain.regression import WLR, WLS, Fit, Regression, surrogate
 from graphsvx.explain.selective import Lasso
 from graphsvx.explain.smooth import Smooth
-from graphsvx.explanation import Explanation
 from graphsvx.masks import Auto, Masks, Paired
 from graphsvx.methods import GraphSVX
 from graphsvx.studies import motifs
-from graphsvx.studies.figures import dots
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import (
-    Claim,
-    Figure,
-    Page,
-    Section,
-    by,
-    is_close,
-    is_positive,
-    pivots,
-    reaches,
-)
+from graphsvx.studies.page import Claim, Page, dots, is_close, is_positive, pivots, reaches
 from graphsvx.studies.setting import CHANCE, Setting, without_credit
 from graphsvx.studies.shapley_error import paper_game, relative_error
 from graphsvx.studies.statistics import Estimate
-from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, of_model, zoo_models
-from graphsvx.studies.titles import NODE_SETS, data_title
+from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
+from graphsvx.studies.titles import NODE_SETS
 from graphsvx.zoo import Trained
 
 PAPER_ROWS, OUR_ROWS = "the paper's rows", "our rows"
 RANDOM, FIT_RANDOM = "Random", "Random, the same nodes"
-
-
-def test_nodes(count: int) -> Callable[[Trained], Questions]:
-    """Some of the test nodes; the seed of the data fixes which."""
-
-    def draw(trained: Trained) -> Questions:
-        test = trained.dataset.split.test
-        order = torch.randperm(len(test), generator=generator(trained.dataset.seed, "ablation"))
-        return {"test": tuple(sorted(test[order[:count]].tolist()))}
-
-    return draw
-
-
-# --- player reduction -----------------------------------------------------------------------
-
 LAMBDA = 0.25
 DROPPED, FAR = "features inside mu ± 0.25 sigma", "nodes beyond {} hops"
 ALL_FEATURES, DEFAULT = "all features play", "default"
+WAYS: dict[str, Any] = {
+    "off": False, "on, path nodes at the mean": "mean", "on, path nodes like v": "target",
+}  # fmt: skip
+OWN, AROUND = "the node's own features", "features of the subgraph"
+FEATURE_METHODS = {
+    OWN: Setting(GraphSVX()),
+    "the node's own, all of them play": Setting(GraphSVX(features="all")),
+    AROUND: Setting(GraphSVX(features_of="subgraph")),
+    RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
+}
+
+
+# --- player reduction -----------------------------------------------------------------------
 
 
 def dropped_features(trained: Trained, node: int) -> list[int]:
@@ -70,17 +56,16 @@ def dropped_features(trained: Trained, node: int) -> list[int]:
 
 def left_out(answer: Answer) -> dict[str, float]:
     """Credit of the players that a rule leaves out, in an explanation in which they played."""
-    explanation, field = answer.explanation, answer.explanation.neighbourhood
-    features, nodes = explanation.features, explanation.nodes
+    one, field = answer.explanation, answer.explanation.neighbourhood
     distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     if answer.method == ALL_FEATURES:
         columns = dropped_features(answer.trained, answer.question)
-        dropped = {DROPPED: [features[column] for column in columns]}
+        dropped = {DROPPED: [one.features[column] for column in columns]}
     else:
-        dropped = {FAR.format(hops): [c for node, c in nodes.items() if distance[node] > hops]
+        dropped = {FAR.format(hops): [c for node, c in one.nodes.items() if distance[node] > hops]
                    for hops in range(1, answer.trained.card.settings.layers)}  # fmt: skip
-    size = sum(map(abs, [*features.values(), *nodes.values()]))
-    found = {"explainable": explanation.prediction - explanation.base}
+    size = sum(map(abs, [*one.features.values(), *one.nodes.values()]))
+    found = {"explainable": one.prediction - one.base}
     for rule, credit in dropped.items():
         absolute = sum(map(abs, credit)) / size if size else 0.0
         found |= {rule: sum(credit), f"{rule}, number": len(credit), f"{rule}, absolute": absolute}
@@ -91,45 +76,32 @@ def left_out_as_one(case: Case) -> Iterator[Value]:
     """Where there are too many features to tell apart, those left out play as one player."""
     for node in case.questions["test"]:
         columns = dropped_features(case.trained, node)
-        method = GraphSVX(feature_groups={DROPPED: columns}, samples=2000)
-        for explanation in case.context.explanations(case.trained, method, [node]):
-            names = explanation.feature_credit.names or ()
-            credit = dict(zip(names, explanation.feature_values.tolist(), strict=True))
-            explainable = explanation.prediction - explanation.base
-            yield ALL_FEATURES, node, DROPPED, credit[DROPPED]
+        method = GraphSVX(feature_groups={DROPPED: columns}, samples=2000)  # type: ignore[arg-type]
+        for one in case.context.explanations(case.trained, method, [node]):
+            names, values = one.feature_credit.names or (), one.feature_values.tolist()
+            yield ALL_FEATURES, node, DROPPED, values[names.index(DROPPED)]
             yield ALL_FEATURES, node, f"{DROPPED}, number", len(columns)
-            yield ALL_FEATURES, node, "explainable", explainable
+            yield ALL_FEATURES, node, "explainable", one.prediction - one.base
 
 
 # --- indirect effect, features of the subgraph ----------------------------------------------
 
-WAYS = {"off": False, "on, path nodes at the mean": "mean", "on, path nodes like v": "target"}
-OWN, AROUND = "the node's own features", "features of the subgraph"
-FEATURE_METHODS = {
-    OWN: Setting(GraphSVX()),
-    "the node's own, all of them play": Setting(GraphSVX(features="all")),
-    AROUND: Setting(GraphSVX(features_of="subgraph")),
-    RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
-}
-
 
 def with_and_without(dataset: str) -> dict[str, Setting]:
     """The indirect effect off and on, with the paper's coalitions and with ours."""
-    found = {RANDOM: CHANCE}
-    for words, indirect in WAYS.items():
-        found[f"{PAPER_ROWS}, {words}"] = Setting(GraphSVX.paper(dataset, indirect=indirect))
-        found[f"{OUR_ROWS}, {words}"] = Setting(GraphSVX(indirect=indirect))  # type: ignore[arg-type]
-    return found
+    paper = {f"{PAPER_ROWS}, {words}": Setting(GraphSVX.paper(dataset, indirect=way))
+             for words, way in WAYS.items()}  # fmt: skip
+    ours = {f"{OUR_ROWS}, {words}": Setting(GraphSVX(indirect=way)) for words, way in WAYS.items()}
+    return {RANDOM: CHANCE, **paper, **ours}
 
 
 def informative_found(answer: Answer) -> dict[str, float]:
     """Share of the informative columns among as many with the most credit, and that play."""
     wanted = set(answer.trained.dataset.node_truth.informative_features or ())
-    one = answer.explanation
     return {
-        "signed": metrics.accuracy(one, wanted, level="features"),
-        "magnitude": metrics.accuracy(one, wanted, by="absolute", level="features"),
-        "playing": len(wanted & set(one.features)) / len(wanted),
+        "signed": metrics.accuracy(answer.explanation, wanted, level="features"),
+        "magnitude": metrics.accuracy(answer.explanation, wanted, by="absolute", level="features"),
+        "playing": len(wanted & set(answer.explanation.features)) / len(wanted),
     }
 
 
@@ -165,42 +137,29 @@ EXACT_CALLS = 5_000
 
 
 def fits(dataset: str) -> dict[str, Setting]:
-    """Every fit on the paper's rows and on ours; Smooth needs pairs of rows, which only ours are."""
-    exact = paper_game(dataset, mask=Auto(), samples=EXACT_CALLS)
-    found = {FIT_RANDOM: CHANCE, EXACT: Setting(exact)}
+    """Every fit on the paper's rows and on ours; Smooth needs pairs of rows, as only ours are."""
+    found = {FIT_RANDOM: CHANCE,
+             EXACT: Setting(paper_game(dataset, mask=Auto(), samples=EXACT_CALLS))}  # fmt: skip
     for name, regression in FITS.items():
         game = paper_game(dataset, regression=regression)
-        if name != SMOOTH:
-            found[f"{PAPER_ROWS}, {name}"] = Setting(game)
+        found |= {} if name == SMOOTH else {f"{PAPER_ROWS}, {name}": Setting(game)}
         found[f"{OUR_ROWS}, {name}"] = Setting(replace(game, mask=Paired()))
     return found
 
 
 def fitted_well(answer: Answer) -> dict[str, float]:
     """Error against exact values, residual of efficiency, and whether the same nodes are on top."""
-    exact = answer.of(EXACT)
+    exact, one = answer.of(EXACT), answer.explanation
     usual = answer.of(f"{answer.method.split(', ')[0]}, {ENDS}")
     if usual is None:
         return {}
-    count = len(motifs.true_nodes(answer.trained, answer.question))
-    known = exact is not None and exact.certificate.exact
+    top = len(motifs.true_nodes(answer.trained, answer.question))
+    known = exact if exact is not None and exact.certificate.exact else None
     return {
-        **({"error": relative_error(answer.explanation, exact)} if exact and known else {}),
-        "residual": metrics.efficiency_residual(answer.explanation),
-        "same top": same_top(answer.explanation, usual, count),
+        **({} if known is None else {"error": relative_error(one, known)}),
+        "residual": metrics.efficiency_residual(one),
+        "same top": metrics.consistency(one, usual, top=top, by="value", level="nodes"),
     }
-
-
-def same_top(explanation: Explanation, usual: Explanation, count: int) -> float:
-    """1 if the top nodes are those of the usual fit, or others to which that gives as much.
-
-    Within 1 % of all absolute credit: ties are no difference.
-    """
-    credit = usual.nodes
-    best, mine = (
-        sum(credit[one.id] for one in each.top_nodes(count)) for each in (usual, explanation)
-    )
-    return float(mine >= best - 0.01 * sum(map(abs, credit.values())))
 
 
 # --- base value -----------------------------------------------------------------------------
@@ -208,13 +167,8 @@ def same_top(explanation: Explanation, usual: Explanation, count: int) -> float:
 PAPER_BASE = torch.tensor([0.12, 0.10, 0.15, 0.27, 0.15, 0.12, 0.08])
 PAPER_BALANCE = torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07])
 """Cora's classes in the order of its files, which is that of the paper's list."""
-BASE, AT_MEAN = "base value", "base value, all features at the mean"
 # The base value is the score of the empty coalition: it needs no more rows than that.
-FEW_ROWS = GraphSVX(samples=50, regression=WLS())
-BASES = {
-    BASE: Setting(FEW_ROWS, targets="all"),
-    AT_MEAN: Setting(replace(FEW_ROWS, features="all"), targets="all"),
-}
+BASE = {"base value": Setting(GraphSVX(samples=50, regression=WLS()), targets="all")}
 
 
 def distance(p: Tensor, q: Tensor) -> float:
@@ -225,15 +179,13 @@ def distance(p: Tensor, q: Tensor) -> float:
 @torch.no_grad()
 def base_values(case: Case) -> list[Value]:
     """Distances between distributions over classes."""
-    data, nodes = case.trained.dataset, list(case.questions["test"])
-    scores = case.trained.model(data.graph.x, data.graph.edge_index)[nodes].softmax(-1)
+    data, found = case.trained.dataset, case.explanations["base value"]
+    scores = case.trained.model(data.graph.x, data.graph.edge_index)[list(found)].softmax(-1)
     balance = torch.bincount(data.labels, minlength=data.classes).double() / len(data.labels)
-    base, at_mean = (torch.stack([one.bases for one in case.explanations[name].values()]).mean(0)
-                     for name in BASES)  # fmt: skip
+    base = torch.stack([one.bases for one in found.values()]).mean(0)
     return of_model({
         "base value to mean prediction": distance(base, scores.double().mean(0)),
         "base value to class balance": distance(base, balance),
-        "base value at the mean to class balance": distance(at_mean, balance),
         "equal classes to class balance": distance(torch.full_like(base, 1 / len(base)), balance),
     })  # fmt: skip
 
@@ -245,105 +197,90 @@ REDUCED = Grid(
     measures=(left_out,),
     quick=("tree-cycles",),
 )
-CORA = replace(REDUCED, datasets=("cora",), questions=test_nodes(20), models=zoo_models("gcn"),
-               quick=())  # fmt: skip
+BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(40), case_measures=(base_values,),
+             quick=("tree-cycles",))  # fmt: skip
+CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": zoo_models("gcn", "gat")}
 GRIDS = (
     REDUCED,
     replace(REDUCED, datasets=("ba-community",), quick=None,
             methods=lambda _: {ALL_FEATURES: Setting(GraphSVX(features="all"))}),
-    CORA,
-    replace(CORA, methods=lambda _: {}, questions=test_nodes(10), measures=(),
-            case_measures=(left_out_as_one,), models=zoo_models("gcn", "gat")),
+    replace(REDUCED, questions=motifs.test_nodes(20), **CORA),
+    replace(REDUCED, methods=lambda _: {}, questions=motifs.test_nodes(10), measures=(),
+            case_measures=(left_out_as_one,), **CORA),
     Grid(NODE_SETS, with_and_without, motifs.scoring(20),
          measures=(motifs.accuracy, motifs.credit_shares), quick=("ba-shapes", "tree-cycles")),
     Grid(("ba-community",), lambda _: FEATURE_METHODS, motifs.scoring(30),
          measures=(informative_found,)),
     Grid(NODE_SETS, fits, motifs.scoring(20, 10), measures=(motifs.accuracy, fitted_well),
          quick=("tree-cycles",)),
-    Grid(NODE_SETS, lambda _: BASES, test_nodes(40), case_measures=(base_values,),
-         quick=("tree-cycles",)),
-    Grid(("cora",), lambda _: BASES, test_nodes(40), case_measures=(base_values,),
-         models=zoo_models("gcn", "gat"), quick=()),
+    BASES,
+    replace(BASES, **CORA),
 )  # fmt: skip
 
 
 def page(results: Measurements) -> Page:
     """One section a piece."""
-    sets = [data_title(name) for name in NODE_SETS if results.keys(dataset=name)]
-    columns, everywhere = by("data", sets), by("data", results.names("data"))
-    families = {"tree": NODE_SETS[2:], "BA": NODE_SETS[:2]}
     lines = [f"{rows}, {way}" for rows in (PAPER_ROWS, OUR_ROWS) for way in WAYS]
-    off, on = lines[:2]
-    fit_lines = [name for name in fits(NODE_SETS[0]) if name != EXACT]
     rules = [DROPPED, *(FAR.format(hops) for hops in (1, 2))]
+    to_balance, share = "base value to class balance", {"over": "explainable"}
+    accuracy = {"Accuracy, protocol `paper`": "paper", "Accuracy, protocol `strict`": "strict"}
 
-    def gain(before: str, after: str, protocol: str, datasets: tuple[str, ...]) -> Estimate:
+    def gain(before: str, after: str, protocol: str, datasets: Sequence[str]) -> Estimate:
         return results.paired((after, protocol), (before, protocol), dataset=datasets)
-
-    def share(rule: str, title: str) -> Estimate:
-        return results.estimate(rule, over="explainable", data=title)
 
     claims = [
         *(Claim.of(f"Share of the explainable part of {rule} ({title}), within 0.05", figure,
-                   share(rule, title), is_close)
-          for rule, figure in ((DROPPED, 0.05), (FAR.format(2), 0.08)) for title in everywhere
-          if share(rule, title).seeds),
+                   results.estimate(rule, over="explainable", data=title), is_close)
+          for rule, figure in ((DROPPED, 0.05), (FAR.format(2), 0.08))
+          for title in results.names("data", measure=rule)),
         *(Claim.of(f"The indirect effect raises accuracy on the tree sets (`{protocol}`)", 0.19,
-                   gain(off, on, protocol, families["tree"]), is_positive)
+                   gain(lines[0], lines[1], protocol, NODE_SETS[2:]), is_positive)
           for protocol in ("paper", "strict")),
         Claim.of("The indirect effect changes nothing on the BA sets (`paper`), within 0.05", 0.0,
-                 gain(off, on, "paper", families["BA"]), is_close),
+                 gain(lines[0], lines[1], "paper", NODE_SETS[:2]), is_close),
         *(Claim.of(f"Informative features named by {name} (BA-Community)", figure,
                    results.estimate("signed", method=name), reaches)
           for name, figure in ((OWN, 0.65), (AROUND, 1.0))),
         *(Claim.of(f"{name} in place of {ENDS} changes nothing (`strict`), within 0.05", 0.0,
                    gain(f"{PAPER_ROWS}, {ENDS}", f"{PAPER_ROWS}, {name}", "strict", NODE_SETS),
                    is_close) for name in (NO_ENDS, "WLR", "Lasso")),
-        *(Claim.of(f"Base value and class balance ({title}): distance, within 0.05",
+        *(Claim.of(f"Distance of base value and class balance ({title}), within 0.05",
                    distance(PAPER_BASE, PAPER_BALANCE),
-                   results.estimate("base value to class balance", data=title), is_close)
-          for title in everywhere if title.startswith("Cora")),
+                   results.estimate(to_balance, data=title), is_close)
+          for title in results.names("data", dataset="cora", measure=to_balance)),
     ]  # fmt: skip
-    reduction = pivots(results, by("measure", rules), everywhere, {
-        "Share of the explainable part": {"over": "explainable"},
-    }) + pivots(results, by("measure", [f"{rule}, {what}" for what in ("number", "absolute")
-                                        for rule in rules]), everywhere, {
-        "How many, and their share of all absolute credit": {}})  # fmt: skip
-    indirect = pivots(results, by("method", [*lines, RANDOM]), columns, {
-        "Accuracy, protocol `paper`": "paper", "Accuracy, protocol `strict`": "strict",
-        **{f"Share of the explainable part: {part}": {"measure": part, "over": "explainable"}
-           for part in (motifs.PARTS[0], motifs.NEIGHBOURS)},
-    })  # fmt: skip
-    subgraph = pivots(results, by("method", FEATURE_METHODS),
-                      by("measure", ("signed", "magnitude", "playing")), {
-        "BA-Community: the two informative features among the two with the most credit": {}})  # fmt: skip
-    fitting = pivots(results, by("method", [*fit_lines, FIT_RANDOM]), columns, {
-        "Accuracy, protocol `paper`": "paper", "Accuracy, protocol `strict`": "strict",
-        "Relative squared error, median": {
-            "measure": "error", "digits": 3,
-            "note": f"Where exact values fit {EXACT_CALLS:,} model calls."},
-        "Same nodes on top as with WLS and both ends": "same top",
-        "Residual of efficiency, median": "residual",
-    })  # fmt: skip
-    bases = pivots(results, everywhere, by("measure", results.names("measure", method="")), {
-        "Distance between distributions over classes": {"method": "", "note": "Total variation."}})  # fmt: skip
-    figure = Figure(
-        "indirect", "Accuracy (`strict`) with the indirect effect off and on.",
-        lambda: dots({"strict": {s: {m: results.estimate("strict", method=m, data=s)
-                                     for m in [*lines, RANDOM]} for s in sets}}),
-    )  # fmt: skip
+    sections = {
+        "Player reduction": (
+            "The players that a rule leaves out play for once; sums over the nodes of a seed. On "
+            "Cora the features that are left out are one player.",
+            *pivots(results, {
+                "Share of the explainable part": {"measure": rules, "options": share},
+                "Number of players, and share of all absolute credit": [
+                    f"{rule}, {what}" for what in ("number", "absolute") for rule in rules],
+            }, rows="measure")),
+        "Indirect effect": pivots(results, {**accuracy, **{
+            f"Share of the explainable part: {part}": {"measure": part, "options": share}
+            for part in (motifs.PARTS[0], motifs.NEIGHBOURS)}}, method=[*lines, RANDOM]),
+        "Features of the node or of its subgraph": pivots(results, {
+            "The two informative features among the two with the most credit": {
+                "measure": ("signed", "magnitude", "playing"), "columns": "measure"}}),
+        "Empty and full row; WLS, WLR, Lasso": pivots(results, {
+            **accuracy,
+            f"Relative squared error where exact values fit {EXACT_CALLS:,} calls, median": {
+                "measure": "error", "digits": 3},
+            "Overlap of the top nodes with those of WLS and both ends": "same top",
+            "Residual of efficiency, median": "residual",
+        }, method=[name for name in fits(NODE_SETS[0]) if name != EXACT]),
+        "Base value": pivots(results, {
+            "Distance between distributions over classes (total variation)": {
+                "measure": results.names("measure", method=""), "rows": "measure"}}),
+    }  # fmt: skip
     return Page(
         "Ablation: what each piece is good for",
-        tuple(claims),
-        figure,
-        (Section("Player reduction", (
-            "The players that a rule leaves out play for once. Their credit is summed over the "
-            "nodes of a seed and divided by the sum of prediction - base; on Cora the features "
-            "that are left out are one player.", *reduction)),
-         Section("Indirect effect", indirect),
-         Section("Features of the node or of its subgraph", subgraph),
-         Section("Empty and full row; WLS, WLR, Lasso", fitting),
-         Section("Base value", bases)),
+        claims,
+        dots(results, "indirect", "Accuracy (`strict`) with the indirect effect off and on.",
+             ("strict",), method=[*lines, RANDOM]),
+        sections,
         "Each piece on and off, on the same nodes; probability of the predicted class, signed "
         "credit, all hops.",
     )  # fmt: skip

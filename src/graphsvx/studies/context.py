@@ -28,11 +28,11 @@ class StudyContext:
     """Everything that a study needs besides its declaration.
 
     out: the folder of tables and pages.
-    runs: the folder of models, explanations and measurements in progress; a study that is started
-        again goes on from there.
+    runs: the folder of explanations and measurements; a study that is started again goes on there.
     quick: a small version, to see that everything works; its figures mean nothing.
     workers: processes that explain; None: one for each core.
-    command: what made the page, for its first lines.
+    command: what made the page.
+    failures: explanations that could not be made, and why.
     """
 
     out: Path
@@ -41,28 +41,24 @@ class StudyContext:
     workers: int | None = None
     command: str = "graphsvx study"
     failures: dict[str, str] = field(default_factory=dict)
-    """Explanations that could not be made, and why."""
 
     def say(self, text: str) -> None:
         """A line on standard error."""
         Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
 
     def trained_model(
-        self,
-        dataset: str,
-        seed: int = 0,
-        model: str | None = None,
-        settings: Settings | None = None,
+        self, dataset: str, seed: int = 0, model: str | None = None, **changes: Any
     ) -> Trained:
         """A data set and its model; trained the first time, loaded afterwards.
 
-        settings: other ones than the zoo's; such models are kept beside the explanations.
+        changes: of the zoo's settings; such models are kept beside the explanations.
         """
         usual = zoo.settings_for(dataset, model)
+        settings = replace(usual, **changes)
         root = self.runs / "models" if self.quick else None
-        if settings is not None and settings != usual:
+        if settings != usual:
             root = self.runs / f"models-{digest(settings)}"
-        return _trained_model(dataset, seed, settings or usual, root, self.quick)
+        return _trained_model(dataset, seed, settings, root, self.quick)
 
     def missing(self, dataset: str) -> str | None:
         """Why a data set cannot be loaded (its raw files are not there), or None."""
@@ -77,7 +73,6 @@ class StudyContext:
         trained: Trained,
         method: Method,
         queries: Iterable[int],
-        *,
         seed: int = 0,
         **options: Any,
     ) -> list[Explanation]:
@@ -116,13 +111,6 @@ class StudyContext:
 def digest(value: Any) -> str:
     """A short hash of settings, the same in every process."""
     return hashlib.sha256(identity.words(value).encode()).hexdigest()[:12]
-
-
-def query_of(explanation: Explanation) -> int:
-    """The node, or the position of the graph, that an explanation of a run is about."""
-    if explanation.kind == "graph":
-        return int(explanation.extra["graph"])
-    return explanation.centres[0]
 
 
 @lru_cache(maxsize=6)

@@ -29,8 +29,10 @@ SCHEMA = pa.schema([
     ("study", _TEXT), ("dataset", _TEXT), ("model", _TEXT), ("seed", pa.int32()),
     ("method", _TEXT), ("question", pa.int64()), ("measure", _TEXT), ("value", pa.float64()),
 ])  # fmt: skip
-Where = str | Sequence[str] | None
-"""A name, several, or None for any."""
+Where = str | Sequence[str]
+"""A name, or several."""
+BySeed = dict[int, dict[int, float]]
+"""Values by seed, then by question."""
 
 
 class Row(NamedTuple):
@@ -57,10 +59,6 @@ class Key(NamedTuple):
         return data_title(*self[:2]) if column == "data" else str(getattr(self, column))
 
 
-BySeed = dict[int, dict[int, float]]
-"""Values by seed, then by question."""
-
-
 @dataclass(frozen=True, eq=False)
 class Measurements:
     """All measurements of a study, and the facts that its page needs besides.
@@ -76,13 +74,9 @@ class Measurements:
     def add(self, row: Row, value: float) -> None:
         """Put a value in; NaN is left out, and a second value for the same row is an error."""
         if row in self.values:
-            raise InputError(
-                f"{self.study} measures {row} twice; give one of the measures another name"
-            )
+            raise InputError(f"{self.study} measures {row} twice; rename one of the measures")
         if not isnan(value):
             self.values[row] = float(value)
-
-    # --- reading ------------------------------------------------------------------------
 
     @cached_property
     def series(self) -> dict[Key, BySeed]:
@@ -95,42 +89,32 @@ class Measurements:
 
     def keys(self, **where: Where) -> list[Key]:
         """Series with these entries: dataset, model, method, measure, or data (the title)."""
-
-        def matches(key: Key, column: str, wanted: Where) -> bool:
-            names = (wanted,) if isinstance(wanted, str) else wanted
-            return names is None or key.entry(column) in names
-
-        return [key for key in self.series if all(matches(key, *pair) for pair in where.items())]
+        wanted = {k: {v} if isinstance(v, str) else set(v) for k, v in where.items()}
+        return [key for key in self.series
+                if all(key.entry(column) in names for column, names in wanted.items())]  # fmt: skip
 
     def names(self, column: str, **where: Where) -> list[str]:
         """Different entries of a column of these series, in order."""
         return list(dict.fromkeys(key.entry(column) for key in self.keys(**where)))
 
     def estimate(
-        self,
-        measure: str | Sequence[str],
-        *,
-        over: str = "",
-        statistic: Statistic | None = None,
-        **where: Where,
+        self, measure: Where, *, over: str = "", statistic: Statistic | None = None, **where: Where
     ) -> Estimate:
         """A measure over seeds: summed up over the questions of a series, then over series.
 
         over: the measure that this one is a share of; sums over questions are divided.
         statistic: sums up; the mean if left out, or the median of one of `MEDIANS`.
         """
-        statistic = statistic or (np.median if measure in MEDIANS else np.mean)
-        groups, count = dict[int, list[float]](), 0
+        summed = statistic or (np.median if measure in MEDIANS else np.mean)
+        groups: list[tuple[int, float, int]] = []
         for key in self.keys(measure=measure, **where):
             whole = self.series.get(key._replace(measure=over), {})
-            for seed, values in self.series[key].items():
-                figures = list(values.values())
-                total = sum(whole.get(seed, {}).values())
+            for seed, by_question in self.series[key].items():
+                values, total = list(by_question.values()), sum(whole.get(seed, {}).values())
                 if total or not over:
-                    share = sum(figures) / total if over else float(statistic(figures))
-                    groups.setdefault(seed, []).append(share)
-                    count += len(figures)
-        return _over_seeds(groups, count)
+                    figure = sum(values) / total if over else summed(values)
+                    groups.append((seed, float(figure), len(values)))
+        return _over_seeds(groups)
 
     def paired(
         self,
@@ -142,11 +126,10 @@ class Measurements:
         **where: Where,
     ) -> Estimate:
         """Two (method, measure), combined question by question: their difference, usually."""
-        groups, count = dict[int, list[float]](), 0
-        for seed, pairs in self.pairs(first, second, **where):
-            groups.setdefault(seed, []).append(float(statistic([combine(*two) for two in pairs])))
-            count += len(pairs)
-        return _over_seeds(groups, count)
+        return _over_seeds([
+            (seed, float(statistic([combine(*pair) for pair in pairs])), len(pairs))
+            for seed, pairs in self.pairs(first, second, **where)
+        ])  # fmt: skip
 
     def pairs(
         self, first: tuple[str, str], second: tuple[str, str], **where: Where
@@ -167,22 +150,20 @@ class Measurements:
 
         sign: -1 where less is better; differences then say by how much ours is less.
         """
-        groups = {o: self.pairs((ours, measure), (o, measure), **where) for o in others}
         return paired_tests({
-            other: [sign * (a - b) for _, pairs in found for a, b in pairs]
-            for other, found in groups.items()
+            other: [[sign * (a - b) for a, b in pairs]
+                    for _, pairs in self.pairs((ours, measure), (other, measure), **where)]
+            for other in others
         })  # fmt: skip
-
-    # --- files --------------------------------------------------------------------------
 
     def write(self, path: Path) -> Path:
         """Write the table as Parquet, facts in its metadata."""
         rows = [(self.study, *row, value) for row, value in self.values.items()]
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in SCHEMA]
+        columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
         schema = SCHEMA.with_metadata({"graphsvx": json.dumps(self.facts)})
         try:
             with written_whole(path) as part:
-                arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
                 pq.write_table(pa.table(arrays, schema), part, compression="zstd")
         except OSError as error:
             raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
@@ -200,9 +181,11 @@ class Measurements:
             raise DataError(f"there is no {path}; {again}") from None
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise DataError(f"{path} is no table of measurements ({error}); {again}") from error
-        rows = map(Row, *columns[1:-1])
-        return cls(study, dict(zip(rows, columns[-1], strict=True)), facts)
+        return cls(study, dict(zip(map(Row, *columns[1:-1]), columns[-1], strict=True)), facts)
 
 
-def _over_seeds(groups: dict[int, list[float]], count: int) -> Estimate:
-    return Estimate(tuple(float(np.mean(groups[seed])) for seed in sorted(groups)), count)
+def _over_seeds(groups: list[tuple[int, float, int]]) -> Estimate:
+    """From (seed, figure, count) of each series: the mean of each seed."""
+    seeds = sorted({seed for seed, _, _ in groups})
+    means = [float(np.mean([figure for s, figure, _ in groups if s == seed])) for seed in seeds]
+    return Estimate(tuple(means), sum(count for _, _, count in groups))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import nan
 from statistics import fmean
 
@@ -11,11 +10,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from graphsvx import metrics, zoo
+from graphsvx import metrics
 from graphsvx.data.base import generator
 from graphsvx.explanation import Explanation, Ranking
 from graphsvx.metrics.select import top_keys
-from graphsvx.studies.context import StudyContext
+from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.study import Answer, Case, MakeModel, Questions, Value, of_model
 from graphsvx.zoo import Trained
 
@@ -27,25 +26,29 @@ MATTERS = 0.01
 """A node matters to the model if the score changes by at least this when it is cut off."""
 OTHERS = 8
 """Nodes outside the motif that are cut off for comparison, for each explanation."""
-PARTS = ("own motif", "other motifs", "base graph", "own features")
 PLACE = "strict, explained: "
+PARTS = ("own motif", "other motifs", "base graph", "own features")
 NEIGHBOURS = "direct neighbours"
 """Where credit goes."""
-_HOUSE = ("middle, tied", "middle", "bottom", "bottom", "top")
-_GRID = ("corner, tied", "side", "corner", "side", "centre", "side", "corner", "side", "corner")
-
-
-# --- models and questions -------------------------------------------------------------------
+_PLACES = {
+    "house": ("middle, tied", "middle", "bottom", "bottom", "top"),
+    "grid": (
+        "corner, tied",
+        "side",
+        "corner",
+        "side",
+        "centre",
+        "side",
+        "corner",
+        "side",
+        "corner",
+    ),
+}
 
 
 def trained_with(cut_edges: bool) -> MakeModel:
     """The usual settings but for `cut_edges`, which was chosen by looking at explanations."""
-
-    def make(context: StudyContext, dataset: str, seed: int) -> Trained:
-        settings = replace(zoo.settings_for(dataset), cut_edges=cut_edges)
-        return context.trained_model(dataset, seed, settings=settings)
-
-    return make
+    return lambda context, name, seed: context.trained_model(name, seed, cut_edges=cut_edges)
 
 
 def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Questions:
@@ -66,25 +69,32 @@ def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questi
     return lambda trained: scored_queries(trained, strict, paper)
 
 
+def test_nodes(count: int) -> Callable[[Trained], Questions]:
+    """For data without a known explanation: some test nodes; the seed of the data fixes which."""
+
+    def draw(trained: Trained) -> Questions:
+        test = trained.dataset.split.test
+        order = torch.randperm(len(test), generator=generator(trained.dataset.seed, "test nodes"))
+        return {"test": tuple(sorted(test[order[:count]].tolist()))}
+
+    return draw
+
+
 def scored_by_the_paper(trained: Trained) -> tuple[int, ...]:
     """The nodes or graphs of the authors' script, whatever the model predicts for them."""
     data = trained.dataset
     if data.task == "node":
         return tuple(metrics.scored_nodes("paper", dataset=data.name))
-    if data.name == "mutag":
-        return data.graph_truth.graphs()[MOLECULES]
-    return tuple(range(HOUSES))
+    return data.graph_truth.graphs()[MOLECULES] if data.name == "mutag" else tuple(range(HOUSES))
 
 
 def classified_right(trained: Trained) -> list[int]:
     """Everything with a known explanation that the model classifies right."""
     data = trained.dataset
     if data.task == "node":
+        candidates, said = data.node_truth.nodes(), predicted(trained)
         return metrics.scored_nodes(
-            "strict",
-            candidates=data.node_truth.nodes(),
-            predicted=predicted(trained),
-            labels=data.labels,
+            "strict", candidates=candidates, predicted=said, labels=data.labels
         )
     known = data.graph_truth.graphs()
     right = predicted(trained, known) == data.labels[list(known)]
@@ -116,9 +126,8 @@ def true_edges(trained: Trained, query: int) -> set[tuple[int, int]]:
     data = trained.dataset
     if data.task == "node":
         return set(data.node_truth.motif_edges(query))
-    inside = data.graph_truth.graph_edges(query)
-    pairs = data.graphs[query].edge_index[:, inside].t().tolist()
-    return {(source, target) for source, target in pairs}
+    inside = data.graphs[query].edge_index[:, data.graph_truth.graph_edges(query)]
+    return {(source, target) for source, target in inside.t().tolist()}
 
 
 # --- measures -------------------------------------------------------------------------------
@@ -131,16 +140,13 @@ def accuracy(answer: Answer) -> dict[str, float]:
 
 def ranked_accuracy(answer: Answer, explanation: Explanation, by: Ranking) -> dict[str, float]:
     """The same of any reading of the explanation; AUROC is about the strict questions."""
-    trained, query = answer.trained, answer.question
-    name, truth = trained.dataset.name, true_nodes(trained, query)
-    values = {}
-    if answer.scored_by("paper"):
+    name, values = answer.trained.dataset.name, {}
+    truth = true_nodes(answer.trained, answer.question)
+    if answer.scored_by("paper") and name != "mutag":
+        values["paper"] = metrics.accuracy(explanation, protocol="paper", dataset=name, by=by)
+    elif answer.scored_by("paper"):
         # The script's rule for MUTAG is that of `strict`: the top k of k, on nodes.
-        values["paper"] = (
-            metrics.accuracy(explanation, truth, by=by)
-            if name == "mutag"
-            else metrics.accuracy(explanation, protocol="paper", dataset=name, by=by)
-        )
+        values["paper"] = metrics.accuracy(explanation, truth, by=by)
     if answer.scored_by("strict"):
         values["strict"] = metrics.accuracy(explanation, truth, by=by)
         values["AUROC"] = metrics.auroc(explanation, truth, by=by)
@@ -151,10 +157,10 @@ def edge_accuracy(answer: Answer) -> dict[str, float]:
     """Accuracy and AUROC on edges; a node method's edges have the mean of their ends."""
     if not answer.scored_by("strict"):
         return {}
-    truth = true_edges(answer.trained, answer.question)
+    one, truth = answer.explanation, true_edges(answer.trained, answer.question)
     return {
-        "strict, edges": metrics.accuracy(answer.explanation, truth, level="edges"),
-        "AUROC, edges": metrics.auroc(answer.explanation, truth, level="edges"),
+        "strict, edges": metrics.accuracy(one, truth, level="edges"),
+        "AUROC, edges": metrics.auroc(one, truth, level="edges"),
     }
 
 
@@ -165,10 +171,33 @@ def accuracy_by_place(answer: Answer) -> dict[str, float]:
     return {f"{PLACE}{place}": found["strict"]} if place else {}
 
 
+def place_of(trained: Trained, query: int) -> str:
+    """The place of a node in its motif ("tied": to the base graph), or the class of a graph."""
+    data = trained.dataset
+    if data.task == "graph":
+        return data.class_names[int(data.labels[query])]
+    truth = data.node_truth
+    place = query - int(truth.attached[truth.motif_of[query]])
+    if truth.kind in _PLACES:
+        return _PLACES[truth.kind][place]
+    steps = min(place, len(truth.motif(query)) - place)
+    return "tied" if steps == 0 else f"{steps} from the tied one"
+
+
+def places(results: Measurements) -> list[str]:
+    """The measures of `accuracy_by_place` that there are."""
+    return [name for name in results.names("measure") if name.startswith(PLACE)]
+
+
 def certificate(answer: Answer) -> dict[str, float]:
     """Model calls, and whether the values are the Shapley values themselves."""
     known = answer.explanation.certificate
     return {"calls": known.calls, "exact": float(known.exact)}
+
+
+def model_accuracy(case: Case) -> list[Value]:
+    """Of the model, on the test part of its data."""
+    return of_model({"test accuracy": case.trained.card.accuracy["test"]})
 
 
 def fidelity(answer: Answer) -> dict[str, float]:
@@ -180,14 +209,24 @@ def fidelity(answer: Answer) -> dict[str, float]:
         return {}
     count = len(true_nodes(answer.trained, answer.question))
     taken = top_keys(answer.explanation, count, answer.setting.by, "nodes")
-    nodes = [node for node in taken if isinstance(node, int)]
-    score = _scores(answer.trained, answer.question, answer.explanation.target)
-    return {"fidelity": score(()) - score(nodes)}
+    score = score_without(answer.trained, answer.question, answer.explanation.target)
+    return {"fidelity": score(()) - score([node for node in taken if isinstance(node, int)])}
 
 
-def model_accuracy(case: Case) -> list[Value]:
-    """Of the model, on the test part of its data."""
-    return of_model({"test accuracy": case.trained.card.accuracy["test"]})
+def score_without(trained: Trained, query: int, target: int) -> Callable[[Collection[int]], float]:
+    """The explained probability as a function of the nodes that are cut off from everything."""
+    data = trained.dataset
+    is_graph = data.task == "graph"
+    graph = data.graphs[query if is_graph else 0]
+
+    @torch.no_grad()
+    def score(cut: Collection[int]) -> float:
+        gone = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+        gone[list(cut)] = True
+        logits = trained.model(graph.x, graph.edge_index[:, ~gone[graph.edge_index].any(0)])
+        return float(logits[0 if is_graph else query].softmax(-1)[target])
+
+    return score
 
 
 def motif_use(method: str, label: str) -> Callable[[Case], Iterator[Value]]:
@@ -204,14 +243,13 @@ def motif_use(method: str, label: str) -> Callable[[Case], Iterator[Value]]:
 
 def use_of_motif(trained: Trained, query: int, explanation: Explanation) -> dict[str, float]:
     """Cut off each node of the motif, and a few of the other players, from everything."""
-    truth, players = sorted(true_nodes(trained, query)), set(explanation.node_ids.tolist())
+    data, truth = trained.dataset, sorted(true_nodes(trained, query))
+    players = set(explanation.node_ids.tolist())
     others = sorted(players - set(truth))
-    picked = torch.randperm(len(others), generator=generator(query, "why", trained.dataset.name))[
-        :OTHERS
-    ].tolist()
-    score = _scores(trained, query, explanation.target)
-    is_graph = trained.dataset.task == "graph"
-    everything = range(int(trained.dataset.graphs[query].num_nodes)) if is_graph else (query,)
+    rng = generator(query, "why", data.name)
+    picked = torch.randperm(len(others), generator=rng)[:OTHERS].tolist()
+    score = score_without(trained, query, explanation.target)
+    everything = range(int(data.graphs[query].num_nodes)) if data.task == "graph" else (query,)
     whole = score(())
     inside = [whole - score((node,)) for node in truth]
     outside = [whole - score((others[i],)) for i in picked]
@@ -226,38 +264,6 @@ def use_of_motif(trained: Trained, query: int, explanation: Explanation) -> dict
         "against": fmean(fall <= -MATTERS for fall in inside),
         "others used": fmean(abs(fall) >= MATTERS for fall in outside) if outside else nan,
     }
-
-
-def _scores(trained: Trained, query: int, target: int) -> Callable[[Sequence[int] | range], float]:
-    """The explained probability with some nodes cut off from everything."""
-    data = trained.dataset
-    graph = data.graphs[query if data.task == "graph" else 0]
-
-    @torch.no_grad()
-    def score(cut: Sequence[int] | range) -> float:
-        gone = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-        gone[list(cut)] = True
-        logits = trained.model(graph.x, graph.edge_index[:, ~gone[graph.edge_index].any(0)])
-        return float(logits[0 if data.task == "graph" else query].softmax(-1)[target])
-
-    return score
-
-
-def place_of(trained: Trained, query: int) -> str:
-    """The place of a node in its motif ("tied": to the base graph), or the kind of a graph."""
-    data = trained.dataset
-    if data.task == "graph":
-        if data.name != "mutag":
-            return data.class_names[int(data.labels[query])]
-        atoms = data.graphs[query].x.argmax(1)[sorted(true_nodes(trained, query))].tolist()
-        names = {(data.feature_names or ())[atom] for atom in atoms}
-        return " and ".join(group for group, atom in (("NO2", "O"), ("NH2", "H")) if atom in names)
-    truth = data.node_truth
-    place = query - int(truth.attached[truth.motif_of[query]])
-    if truth.kind in ("house", "grid"):
-        return (_HOUSE if truth.kind == "house" else _GRID)[place]
-    steps = min(place, len(truth.motif(query)) - place)
-    return "tied" if steps == 0 else f"{steps} from the tied one"
 
 
 def credit_shares(answer: Answer) -> dict[str, float]:
@@ -279,7 +285,6 @@ def credit_shares(answer: Answer) -> dict[str, float]:
     if not explanation.edge_credit.players:
         found[PARTS[3]] = float(explanation.feature_values.sum())
     games = explanation.certificate.games
-    total = explanation.prediction - explanation.base
-    if not games or games[0].r2 is None:
-        total = sum(found[part] for part in PARTS)
+    has_base = bool(games) and games[0].r2 is not None
+    total = explanation.prediction - explanation.base if has_base else sum(found[p] for p in PARTS)
     return {**found, "explainable": total}

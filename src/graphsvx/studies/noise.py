@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import nan
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,26 +28,13 @@ from graphsvx.data.base import generator
 from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
 from graphsvx.explain.regression import Fit, surrogate
-from graphsvx.explanation import Explanation
 from graphsvx.masks import Masks
 from graphsvx.masks.base import Game
 from graphsvx.methods import GraphSVX
 from graphsvx.studies.context import StudyContext
-from graphsvx.studies.figures import densities
 from graphsvx.studies.measurements import NO_QUESTION, Measurements
-from graphsvx.studies.page import (
-    Claim,
-    Figure,
-    Page,
-    Section,
-    by,
-    is_little,
-    is_negative,
-    pivot,
-    pivots,
-)
+from graphsvx.studies.page import Claim, Figure, Page, is_negative, pivots
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import (
     Answer,
     Case,
@@ -57,15 +45,15 @@ from graphsvx.studies.study import (
     Value,
     of_model,
     zoo_models,
-)
+)  # fmt: skip
 from graphsvx.zoo import Trained
 from graphsvx.zoo.paper import ACCURACY
 
-TOP, FEW, SHARE = 20, 100, 0.2
+TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
+"""k; the number of candidates below which it is a share of them; a share that is close to zero."""
 COUNTS = {"cora": 50, "citeseer": 12, "pubmed": 12}
 """Explained test nodes of a model and seed."""
-MODELS = ("gcn", "gat")
-PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
+PAPER, OURS, DELETED = "GraphSVX (as in the paper)", "GraphSVX (our default)", "deleted one by one"
 FEATURE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()),
     "GraphLIME": Setting(GraphLIME()),
@@ -79,73 +67,19 @@ NODE_BASELINES = {
     "Greedy": Setting(Greedy(players="nodes")),
     "Random": Setting(Random(players="nodes")),
 }
-STANDING_OUT, PRESENT = "features that stand out", "features that the node has"
-FIELD, NEAR = "nodes that the model sees", "direct neighbours"
-Floats = NDArray[np.float64]
-
-
-# --- the effect of deleting one player ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AllButOne:
-    """MASK: every player missing once, all others on.
-
-    `separate=False`: features are switched off in the whole graph, not at the isolated node.
-    """
-
-    separate: bool = False
-
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
-        """One row for each player; a single player has the empty row only, which is played."""
-        rows = ~np.eye(game.players, dtype=bool)
-        rows = rows if game.players > 1 else rows[:0]
-        return Masks(rows, game.states(rows), np.ones(len(rows)))
-
-
-@dataclass(frozen=True)
-class Losses:
-    """EXPL for `AllButOne`: what the score loses without the player."""
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """Losses as credit."""
-        played = values if len(masks.rows) else empty[None].expand(masks.rows.shape[1], -1)
-        losses = (full - played).t().contiguous()
-        return surrogate(masks, values, empty, losses, torch.full_like(losses, torch.nan))
-
-
-DELETED, ALONE = "deleted, in the graph", "deleted, node alone"
-DELETIONS = {
-    DELETED: Setting(GraphSVX(mask=AllButOne(), regression=Losses())),
-    ALONE: Setting(GraphSVX(mask=AllButOne(separate=True), regression=Losses())),
+CANDIDATES = {
+    "features": ("features that stand out", "features that the node has"),
+    "nodes": ("nodes that the model sees", "direct neighbours"),
 }
 
 
-def deletions(case: Case) -> Iterator[Value]:
-    """Whether our credit follows what deleting a player does, over all questions of a model."""
-    ours, noise = case.explanations[OURS], noise_of(case.trained)
-    for name in [name for name in DELETIONS if name in case.explanations]:
-        sides: dict[str, list[tuple[float, float, bool]]] = {"noise": [], "others": []}
-        for question, deleted in case.explanations[name].items():
-            credit, effect = (_credit(case.trained, e) for e in (ours[question], deleted))
-            best = set(sorted(credit, key=lambda one: -credit[one])[: top_k(len(credit))])
-            for one in credit.keys() & effect.keys():
-                side = sides["noise" if one in noise else "others"]
-                side.append((credit[one], effect[one], one in best))
-        for kind, rows in sides.items():
-            both = np.array([row[:2] for row in rows], dtype=float).reshape(-1, 2).T
-            varied = len(rows) > 1 and bool((both.std(1) > 0).all())
-            top = [effect > 0 for _, effect, is_top in rows if is_top]
-            for measure, value in {
-                "correlation with credit": np.corrcoef(both)[0, 1] if varied else nan,
-                "top ones that raise the score": np.mean(top) if top else nan,
-                "that speak against": np.mean(both[1] < 0) if rows else nan,
-                "mean absolute effect": np.mean(np.abs(both[1])) if rows else nan,
-            }.items():
-                yield name, NO_QUESTION, f"{measure}, {kind}", float(value)
-
-
-# --- who is explained, and what is counted --------------------------------------------------
+def noise_of(trained: Trained) -> tuple[str, set[int]]:
+    """What noise was added ("features" or "nodes"), and its ids."""
+    noise = trained.dataset.noise
+    if noise is None:
+        raise InputError(f"expected a data set with noise, got {trained.dataset.name!r}")
+    kind = "features" if len(noise.features) else "nodes"
+    return kind, set(getattr(noise, kind).tolist())
 
 
 def explained_nodes(trained: Trained) -> Questions:
@@ -159,23 +93,7 @@ def explained_nodes(trained: Trained) -> Questions:
     return {"test": tuple(sorted(test[order[:count]].tolist()))}
 
 
-def first_ten(trained: Trained) -> Questions:
-    """The first ten of them."""
-    return {name: ids[:10] for name, ids in explained_nodes(trained).items()}
-
-
-def noise_of(trained: Trained) -> set[int]:
-    """The columns, or the nodes, that were added."""
-    noise = trained.dataset.noise
-    if noise is None:
-        return set()
-    return set((noise.features if len(noise.features) else noise.nodes).tolist())
-
-
-def _credit(trained: Trained, explanation: Explanation) -> dict[int, float]:
-    noise = trained.dataset.noise
-    on_features = noise is not None and len(noise.features) > 0
-    return explanation.features if on_features else explanation.nodes
+# --- noise among the top --------------------------------------------------------------------
 
 
 def top_k(candidates: int) -> int:
@@ -183,11 +101,8 @@ def top_k(candidates: int) -> int:
     return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
 
 
-def noise_among(values: Floats, noisy: Floats, k: int) -> float:
-    """Expected number of noisy ones among the k largest `values`, ties broken at random.
-
-    `noisy` is 1 for noise and 0 for others.
-    """
+def noise_among(values: NDArray[np.float64], noisy: NDArray[np.float64], k: int) -> float:
+    """Expected number of noisy ones (1 in `noisy`) among the k largest, ties broken at random."""
     if k < 1:
         return 0.0
     last = np.sort(values)[-k]
@@ -215,51 +130,94 @@ def noise_shares(
 
 def counted(answer: Answer) -> dict[str, float]:
     """Noise with two sets of candidates, which our players decide for everybody."""
-    ours, trained = answer.of(OURS), answer.trained
-    if ours is None or answer.method in DELETIONS:
+    kind, noise = noise_of(answer.trained)
+    ours = answer.of(OURS)
+    if ours is None or answer.method == DELETED:
         return {}
-    credit, noise = _credit(trained, answer.explanation), noise_of(trained)
-    candidates = list(_credit(trained, ours))
-    if candidates == ours.feature_ids.tolist():
-        x = trained.dataset.graph.x[answer.question]
-        names, fewer = (STANDING_OUT, PRESENT), [one for one in candidates if x[one] != 0]
+    if kind == "features":
+        value = answer.trained.dataset.graph.x[answer.question].tolist()
+        fewer = [column for column in ours.features if value[column] != 0]
     else:
         field = ours.neighbourhood
         distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
-        names, fewer = (FIELD, NEAR), [one for one in candidates if distance[one] == 1]
-    return {
-        **noise_shares(credit, candidates, noise, names[0]),
-        **noise_shares(credit, fewer, noise, names[1]),
-    }
+        fewer = [node for node in ours.nodes if distance[node] == 1]
+    credit, found = getattr(answer.explanation, kind), {}
+    for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):
+        found |= noise_shares(credit, ids, noise, name)
+    return found
 
 
-# --- do the models use the noise? -----------------------------------------------------------
+# --- is it used? ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AllButOne:
+    """MASK: every player missing once, all others on, features in the whole graph."""
+
+    separate = False
+
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
+        """One row for each player; a single player has the empty row only, which is played."""
+        rows = ~np.eye(game.players, dtype=bool)[: game.players if game.players > 1 else 0]
+        return Masks(rows, game.states(rows), np.ones(len(rows)))
+
+
+@dataclass(frozen=True)
+class Losses:
+    """EXPL for `AllButOne`: what the score loses without the player."""
+
+    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
+        """Losses as credit."""
+        played = values if len(values) else empty[None].expand(masks.rows.shape[1], -1)
+        losses = (full - played).t().contiguous()
+        return surrogate(masks, values, empty, losses, torch.full_like(losses, torch.nan))
+
+
+def deletions(case: Case) -> Iterator[Value]:
+    """Whether our credit follows what deleting a player does, over all questions of a model."""
+    kind, noise = noise_of(case.trained)
+    sides: dict[str, list[tuple[float, float, bool]]] = {"noise": [], "others": []}
+    for question, ours in case.explanations[OURS].items():
+        credit = getattr(ours, kind)
+        effect = getattr(case.explanations[DELETED].get(question), kind, {})
+        best = set(sorted(credit, key=credit.__getitem__, reverse=True)[: top_k(len(credit))])
+        for one in credit.keys() & effect.keys():
+            side = sides["noise" if one in noise else "others"]
+            side.append((credit[one], effect[one], one in best))
+    for side_name, rows in sides.items():
+        both = np.array([row[:2] for row in rows], dtype=float).reshape(-1, 2).T
+        varied = len(rows) > 1 and bool((both.std(1) > 0).all())
+        for measure, value in {
+            "correlation with credit": np.corrcoef(both)[0, 1] if varied else nan,
+            "top ones that raise the score": _mean([loss > 0 for _, loss, top in rows if top]),
+            "that speak against": _mean(both[1] < 0),
+            "mean absolute effect": _mean(np.abs(both[1])),
+        }.items():
+            yield DELETED, NO_QUESTION, f"{measure}, {side_name}", float(value)
+
+
+def _mean(values: Any) -> float:
+    return float(np.mean(values)) if len(values) else nan
 
 
 @torch.no_grad()
 def use_of_noise(case: Case) -> list[Value]:
     """Test nodes with and without the noise; and how long the weights of noisy columns are."""
-    data, noise = case.trained.dataset, sorted(noise_of(case.trained))
-    x, edges, test = data.graph.x, data.graph.edge_index, data.split.test
-    found = {}
-    if data.noise is not None and len(data.noise.features):
-        noisy = torch.zeros(x.shape[1], dtype=torch.bool)
-        noisy[noise] = True
-        lengths = first_weights(case.trained.model).norm(dim=0)
+    data, model = case.trained.dataset, case.trained.model
+    kind, noise = noise_of(case.trained)
+    x, edges, test, ids = data.graph.x, data.graph.edge_index, data.split.test, sorted(noise)
+    found, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
+    if kind == "features":
+        noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
+        lengths, less = first_weights(model).norm(dim=0), (x * ~noisy, edges)
         found["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
-        less = (x * ~noisy, edges)
-    else:
-        less = (x, edges[:, ~torch.isin(edges, torch.tensor(noise)).any(0)])
-    full, without = (case.trained.model(*given).softmax(1) for given in ((x, edges), less))
-    said, labels = full[test].argmax(1), data.labels[test]
-    gained = (full - without).gather(1, data.labels.clamp(min=0)[:, None])[:, 0]
+    full, without = (model(*given).softmax(1)[test] for given in ((x, edges), less))
+    said, labels = full.argmax(1), data.labels[test]
     return of_model({
         "test accuracy": float((said == labels).double().mean()),
-        "accuracy without noise": float((without[test].argmax(1) == labels).double().mean()),
-        "classes that change": float((without[test].argmax(1) != said).double().mean()),
-        "change without noise": float((full - without)[test].gather(1, said[:, None]).abs().mean()),
-        "added to the true class, training": float(gained[data.split.train].mean()),
-        "added to the true class, test": float(gained[test].mean()),
+        "accuracy without noise": float((without.argmax(1) == labels).double().mean()),
+        "classes that change": float((without.argmax(1) != said).double().mean()),
+        "change without noise": float((full - without).gather(1, said[:, None]).abs().mean()),
         **found,
     })  # fmt: skip
 
@@ -276,7 +234,7 @@ def without_noise_weights(trained: Trained) -> Trained:
     """The same model with the weights of its noisy columns at 0: it cannot use them."""
     model = deepcopy(trained.model)
     with torch.no_grad():
-        first_weights(model)[:, sorted(noise_of(trained))] = 0
+        first_weights(model)[:, sorted(noise_of(trained)[1])] = 0
     return replace(trained, model=model)
 
 
@@ -287,16 +245,11 @@ def _unable(name: str) -> MakeModel:
     return make
 
 
-UNABLE = {f"{name}, noise weights 0": _unable(name) for name in MODELS}
-LOOPS = {"without loops": False, "with loops": True}
-
-
-def attention_on_noise(case: Case) -> Iterator[Value]:
-    """Attention of a GAT on noisy and on normal nodes."""
-    if case.trained.card.settings.model == "gat":
-        for words, loops in LOOPS.items():
-            found = attention(case.trained, loops)
-            yield from of_model({f"attention {words}, {k}": v for k, v in found.items()})
+def attention_on_noise(case: Case) -> list[Value]:
+    """Attention of a GAT on noisy and on normal nodes, without and with its own."""
+    if case.trained.card.settings.model != "gat":
+        return []
+    return of_model({**attention(case.trained, False), **attention(case.trained, True)})
 
 
 @torch.no_grad()
@@ -314,17 +267,15 @@ def attention(trained: Trained, loops: bool) -> dict[str, float]:
     _, (_, two) = second(hidden.relu(), graph.edge_index, return_attention_weights=True)
     mean = (one.mean(1) + two.mean(1)) / 2
     even = 1 / torch.bincount(edges[1], minlength=graph.num_nodes)[edges[1]].to(mean)
-    counts = (edges[0] != edges[1]) | loops
-    noisy = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    noisy[sorted(noise_of(trained))] = True
+    counts, words = (edges[0] != edges[1]) | loops, "with loops" if loops else "without loops"
+    source, noise = edges[0, counts], torch.tensor(sorted(noise_of(trained)[1]))
+    known = torch.bincount(source, minlength=graph.num_nodes)
+    noisy = torch.isin(torch.arange(graph.num_nodes), noise)
     found = {}
     for suffix, weights in (("", mean), (", if even", even)):
-        source = edges[0, counts]
         total = torch.bincount(source, weights[counts].double(), minlength=graph.num_nodes)
-        known = torch.bincount(source, minlength=graph.num_nodes)
-        for name, who in (("noisy", noisy), ("normal", ~noisy)):
-            chosen = who & (known > 0)
-            found[name + suffix] = float((total[chosen] / known[chosen]).mean())
+        for name, who in (("noisy", noisy & (known > 0)), ("normal", ~noisy & (known > 0))):
+            found[f"attention {words}{suffix}, {name}"] = float((total[who] / known[who]).mean())
     return found
 
 
@@ -333,98 +284,85 @@ def attention(trained: Trained, loops: bool) -> dict[str, float]:
 
 def _graphsvx(dataset: str) -> dict[str, Setting]:
     clean = next(name for name in COUNTS if dataset.startswith(name))
-    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX())}
+    deleting = GraphSVX(mask=AllButOne(), regression=Losses())
+    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX()),
+            DELETED: Setting(deleting)}  # fmt: skip
 
 
 FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in COUNTS),
-    lambda name: {**_graphsvx(name), **FEATURE_BASELINES, **DELETIONS},
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES},
     explained_nodes,
     measures=(counted,),
     case_measures=(use_of_noise, deletions),
-    models=zoo_models(*MODELS),
-)
-NODES = replace(
-    FEATURES,
-    datasets=tuple(name + NODES_SUFFIX for name in COUNTS),
-    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES, DELETED: DELETIONS[DELETED]},
-    case_measures=(use_of_noise, deletions, attention_on_noise),
+    models=zoo_models("gcn", "gat"),
 )
 CANNOT_USE = replace(
     FEATURES,
     datasets=FEATURES.datasets[:1],
-    methods=lambda name: {**_graphsvx(name), **FEATURE_BASELINES},
-    questions=first_ten,
+    questions=lambda trained: {"test": explained_nodes(trained)["test"][:10]},
     case_measures=(),
-    models=UNABLE,
+    models={f"{name}, noise weights 0": _unable(name) for name in ("gcn", "gat")},
+)
+NODES = replace(
+    FEATURES,
+    datasets=tuple(name + NODES_SUFFIX for name in COUNTS),
+    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
+    case_measures=(use_of_noise, deletions, attention_on_noise),
 )
 
 
-def _page(
-    results: Measurements, what: str, baselines: Sequence[str], names: Sequence[str], suffix: str
-) -> Page:
+def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
     """Noise among the top, whether the models use it, and what deleting it does."""
-    titles, share = results.names("data", model=MODELS), f"share by value, {names[0]}"
-    unable = results.names("data", model=list(UNABLE))
-    methods = [PAPER, OURS, *baselines]
+    names, about_models = CANDIDATES[what], results.names("measure", method="")
+    titles, share = results.names("data", measure="test accuracy"), f"share by value, {names[0]}"
+    looked = [name for name in about_models if name.startswith("attention")]
 
-    def paper(row: str, column: str) -> float | None:
-        dataset, _, model = row.lower().partition(", ")
+    def papers_accuracy(measure: str, title: str) -> float | None:
+        dataset, _, model = title.lower().partition(", ")
+        suffix = FEATURES_SUFFIX if what == "features" else NODES_SUFFIX
         known = ACCURACY.get((dataset + suffix, model))
-        return known[2] if known and column == "test accuracy" else None
+        return known[2] if known and measure == "test accuracy" else None
 
-    def counts(title: str) -> dict[str, list[float]]:
-        keys = {m: results.keys(measure=f"number, {names[0]}", data=title, method=m)
-                for m in methods}  # fmt: skip
-        return {m: [v for key in found for values in results.series[key].values()
-                    for v in values.values()] for m, found in keys.items() if found}  # fmt: skip
+    def draw() -> Any:
+        from graphsvx.plot.study import noise_panels  # noqa: PLC0415  (needs matplotlib, an extra)
 
-    def looked(title: str, words: str) -> Estimate:
-        return results.paired(("", f"attention {words}, noisy"),
-                              ("", f"attention {words}, normal"), data=title)  # fmt: skip
+        panels: dict[str, dict[str, list[float]]] = {title: {} for title in titles}
+        for key in results.keys(measure=f"number, {names[0]}", data=titles):
+            counts = [
+                n for by_question in results.series[key].values() for n in by_question.values()
+            ]
+            panels[key.entry("data")][key.method] = counts
+        return noise_panels(panels, what)
 
     claims = []
-    for title in [*titles, *unable]:
-        claims.append(Claim.of(f"Close to no noisy {what} among GraphSVX's top ({title})",
-                               "close to 0", results.estimate(share, method=PAPER, data=title),
-                               is_little))  # fmt: skip
-        claims.append(Claim.first(f"Fewer than with any baseline ({title})", "fewest",
-                                  results.tests(share, PAPER, baselines, sign=-1, data=title)))  # fmt: skip
-    claims += [
-        Claim.of(f"Attention on noisy minus normal nodes ({title}, {words})", -0.04,
-                 looked(title, words), is_negative)
-        for title in titles for words in LOOPS if looked(title, words).seeds
-    ]  # fmt: skip
-    tables = tuple(
-        table
-        for name in names
-        for table in pivots(results, by("method", methods), by("data", [*titles, *unable]), {
-            f"Number of noisy ones among the top k; candidates: {name}": f"number, {name}",
-            f"Share of noise by value; candidates: {name}": f"share by value, {name}",
-            f"Share of noise by magnitude; candidates: {name}": f"share by magnitude, {name}",
-            f"Chance: share of noise among the candidates, {name}": {
-                "measure": f"chance, {name}", "method": OURS},
-        })
-    )  # fmt: skip
-    about_model = results.names("measure", method="")
-    use = (
-        pivot(results, "Test nodes with and without the noise", by("data", titles),
-              by("measure", [n for n in about_model if not n.startswith("attention")]), method="",
-              paper=paper, digits=3, note="The paper says that its models do not use the noise."),
-        *(pivot(results, f"Our credit and the effect of deletion: {name}",
-                by("measure", results.names("measure", method=name)), by("data", titles),
-                method=name, digits=3) for name in DELETIONS),
-        pivot(results, "Mean attention", by("measure", about_model), by("data", titles), method="",
-              note="Attention that v pays to u, averaged over heads, layers, the edges from u, and "
-              "nodes u; *if even*: the same for all neighbours of v. Paper: 0.11 on noisy, 0.15 on "
-              "normal nodes.") if any(n.startswith("attention") for n in about_model) else "",
-    )  # fmt: skip
+    for title in results.names("data", measure=share):
+        claims += [
+            Claim.of(f"Close to no noisy {what} at GraphSVX's top ({title})", "close to 0",
+                     results.estimate(share, method=PAPER, data=title),
+                     lambda ours, _: ours.high < LITTLE),
+            Claim.first(f"Fewer than with any baseline ({title})", "fewest",
+                        results.tests(share, PAPER, baselines, sign=-1, data=title)),
+        ]  # fmt: skip
+    for noisy in [name for name in looked if name.endswith("loops, noisy")]:
+        pair = ("", noisy), ("", noisy.replace("noisy", "normal"))
+        claims += [Claim.of(f"{noisy.capitalize()} minus normal nodes ({title})", 0.11 - 0.15,
+                            results.paired(*pair, data=title), is_negative)
+                   for title in results.names("data", measure=noisy)]  # fmt: skip
+    top = {name.capitalize(): name for name in results.names("measure", method=PAPER)}
+    use = pivots(results, {
+        "What the models do with the noise (the paper's test accuracy in brackets)": {
+            "measure": [name for name in about_models if name not in looked],
+            "paper": papers_accuracy, "note": "The paper says that its models do not use it."},
+        "Attention that nodes get (the paper: 0.11 on noisy, 0.15 on normal nodes)": looked,
+        "Deleting one player in the whole graph, and our credit for it": {
+            "measure": results.names("measure", method=DELETED), "method": DELETED},
+    }, rows="measure", digits=3)  # fmt: skip
     return Page(
         f"Noisy {what} among the most important ones",
-        tuple(claims),
-        Figure("kde", f"Noisy {what} among the top k by value: densities over all explained nodes",
-               lambda: densities({title: counts(title) for title in titles}, what)),
-        (Section("Noise among the top", tables), Section("Do the models use the noise?", use)),
+        claims,
+        Figure("kde", f"Noisy {what} among the top k by value: densities over all nodes", draw),
+        {"Noise among the top k": pivots(results, top), "Is the noise used?": use},
         f"20 % more {what} that mean nothing are added, and a model is trained. Test nodes are "
         f"drawn at random and their predicted class is explained. Candidates are the same for all "
         f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "
@@ -433,26 +371,15 @@ def _page(
     )  # fmt: skip
 
 
-def features_page(results: Measurements) -> Page:
-    """Of the study `noisy-features`."""
-    names = (STANDING_OUT, PRESENT)
-    return _page(results, "features", list(FEATURE_BASELINES), names, FEATURES_SUFFIX)
-
-
-def nodes_page(results: Measurements) -> Page:
-    """Of the study `noisy-nodes`."""
-    return _page(results, "nodes", list(NODE_BASELINES), (FIELD, NEAR), NODES_SUFFIX)
-
-
 FEATURES_STUDY = Study(
     "noisy-features",
     f"how many meaningless features are among the top {TOP} (or 20 %), GraphSVX and baselines",
     (FEATURES, CANNOT_USE),
-    features_page,
+    lambda results: page(results, "features", list(FEATURE_BASELINES)),
 )
 NODES_STUDY = Study(
     "noisy-nodes",
     f"how many meaningless nodes are among the top {TOP} (or 20 %); the GAT's attention on them",
     (NODES,),
-    nodes_page,
+    lambda results: page(results, "nodes", list(NODE_BASELINES)),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graphsvx.errors import DataError
 from graphsvx.files import written_whole
-from graphsvx.studies.page import Claim, claims_table
+from graphsvx.studies.page import CLAIM_COLUMNS, markdown_table
 from graphsvx.studies.study import Study
 
 OTHERS = {
@@ -20,28 +20,28 @@ OTHERS = {
 
 def write(folder: Path, studies: Sequence[Study]) -> Path:
     """Write `README.md` from the studies' measurements in `folder`."""
-    claims, pages = list[tuple[str, Claim]](), list[str]()
+    rows, verdicts, pages = list[list[str]](), list[bool | None](), list[str]()
     for study in studies:
         file = f"{study.name}.md"
-        if (folder / f"{study.name}.parquet").exists():
-            page = study.page(study.read(folder))
-            claims += [(f"[{study.name}]({file})", one) for one in page.claims if one.paper]
-            pages.append(f"- [{page.title}]({file}): {study.about}")
-        else:
+        if not (folder / f"{study.name}.parquet").exists():
             older = f"; [an older page]({file})" if (folder / file).exists() else ""
             pages.append(
                 f"- **{study.name}**: not measured yet, `graphsvx study {study.name}`{older}"
             )
+            continue
+        page = study.page(study.read(folder))
+        claims = [claim for claim in page.claims if claim.paper]
+        rows += [[f"[{study.name}]({file})", *claim.cells()] for claim in claims]
+        verdicts += [claim.holds for claim in claims]
+        pages.append(f"- [{page.title}]({file}): {study.about}")
     pages += [f"- [{title}]({file})" for file, title in OTHERS.items() if (folder / file).exists()]
-    verdicts = [claim.holds for _, claim in claims]
+    tested = len(verdicts) - verdicts.count(None)
     text = [
         "# Results: what of the paper holds, and by how much",
         "Made by `graphsvx study --all` from the measurements beside each page. In square brackets: "
         "95 % interval over seeds. Settings were chosen on validation seeds that no study scores.",
-        f"Of {len(verdicts) - verdicts.count(None)} claims of the paper that were tested, "
-        f"{verdicts.count(True)} hold.\n\n{claims_table(claims)}"
-        if claims
-        else "",
+        f"Of {tested} claims of the paper that were tested, {verdicts.count(True)} hold.",
+        markdown_table(("study", *CLAIM_COLUMNS), rows) if rows else "",
         "## Pages",
         "\n".join(pages),
     ]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, nan
+from math import nan
 from pathlib import Path
 from typing import Any
 
-from graphsvx.errors import DataError, InputError
+from graphsvx.errors import DataError
 from graphsvx.files import written_whole
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, number
 
-TOLERANCE = 0.05
-"""How far from the paper's figure a figure may be to be called the same."""
-LITTLE = 0.02
-"""A share below this counts as close to zero."""
+QUICK = (
+    "**A quick version with models that are hardly trained: it shows that everything works, its "
+    "figures mean nothing.**"
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Claim:
     ) -> Claim:  # fmt: skip
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
         shown = paper if isinstance(paper, str) else f"{paper:.{digits}f}"
-        tested = ours.seeds >= MIN_SEEDS
-        holds = bool(rule(ours, nan if isinstance(paper, str) else paper)) if tested else None
-        text = number(ours.mean, digits) if tested else ours.text(digits)
-        return cls(statement, shown, text, ours.interval, holds)
+        if ours.seeds < MIN_SEEDS:
+            return cls(statement, shown, ours.text(digits))
+        holds = rule(ours, nan if isinstance(paper, str) else paper)
+        return cls(statement, shown, number(ours.mean, digits), ours.interval, bool(holds))
 
     @classmethod
     def first(cls, statement: str, paper: str, tests: Mapping[str, PairedTest]) -> Claim:
@@ -54,19 +54,17 @@ class Claim:
         if not known:
             return cls(statement, paper, "-")
         closest = min(known, key=lambda name: known[name].difference)
+        tested = all(test.seeds >= MIN_SEEDS for test in known.values())
+        ahead = all(test.ahead for test in known.values())
         ours = f"{known[closest].text()} to {closest}"
-        return cls(statement, paper, ours, holds=all(test.ahead for test in known.values()))
+        return cls(statement, paper, ours, holds=ahead if tested else None)
 
-    def cells(self, digits: int = 2) -> tuple[str, str, str, str]:
+    def cells(self) -> tuple[str, str, str, str]:
         """For a row of a table: statement, paper, ours with its interval, holds."""
-        ends = ", ".join(number(end, digits) for end in self.interval or ())
+        ends = ", ".join(number(end, 2) for end in self.interval or ())
         verdict = {True: "holds", False: "does not hold", None: "not tested"}[self.holds]
-        return (
-            self.statement,
-            self.paper or "-",
-            self.ours + (f" [{ends}]" if ends else ""),
-            verdict,
-        )
+        ours = f"{self.ours} [{ends}]" if ends else self.ours
+        return self.statement, self.paper or "-", ours, verdict
 
 
 def reaches(ours: Estimate, paper: float) -> bool:
@@ -75,8 +73,8 @@ def reaches(ours: Estimate, paper: float) -> bool:
 
 
 def is_close(ours: Estimate, paper: float) -> bool:
-    """The mean is within `TOLERANCE` of the paper's figure."""
-    return abs(ours.mean - paper) <= TOLERANCE
+    """The mean is within 0.05 of the paper's figure."""
+    return abs(ours.mean - paper) <= 0.05
 
 
 def is_positive(ours: Estimate, _: float) -> bool:
@@ -89,11 +87,6 @@ def is_negative(ours: Estimate, _: float) -> bool:
     return ours.high < 0
 
 
-def is_little(ours: Estimate, _: float) -> bool:
-    """The whole interval is below `LITTLE`."""
-    return ours.high < LITTLE
-
-
 @dataclass(frozen=True)
 class WithPaper:
     """A figure of ours with the paper's beside it, written `0.97 ± 0.02 (0.99)`."""
@@ -102,8 +95,7 @@ class WithPaper:
     paper: float | str
 
 
-Cell = Estimate | WithPaper | PairedTest | float | int | str | None
-"""None: nothing to say, shown as a dash."""
+Cell = Estimate | WithPaper | PairedTest | float | str
 
 
 @dataclass(frozen=True)
@@ -111,70 +103,53 @@ class Table:
     """Rows of cells under named columns, with a note on how to read it."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
     note: str = ""
     digits: int = 2
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise InputError(
-                    f"table {self.title!r} has {len(self.columns)} columns, got a row with "
-                    f"{len(row)} cells: {row}"
-                )
-
     def markdown(self) -> str:
         """As a Markdown table with its title and note; nothing if it has no rows."""
-        lines = [[_text(cell, self.digits) for cell in row] for row in self.rows]
-        parts = [f"### {self.title}", _lines(self.columns, lines), self.note]
-        return "\n\n".join(part for part in parts if part) if lines else ""
-
-
-Choice = Mapping[str, Mapping[str, Any]]
-"""Rows or columns of a table: their labels, and what `Measurements.estimate` is asked for each."""
-
-
-def by(column: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A row (or column) for each of these entries of a column of the measurements."""
-    return {name: {column: name} for name in names}
+        rows = [[_text(cell, self.digits) for cell in row] for row in self.rows]
+        parts = [f"### {self.title}", markdown_table(self.columns, rows), self.note]
+        return "\n\n".join(filter(None, parts)) if rows else ""
 
 
 def pivot(
     results: Measurements,
     title: str,
-    rows: Choice,
-    columns: Choice,
+    measure: str | Sequence[str],
     *,
-    paper: Callable[[str, str], float | str | None] | None = None,
+    rows: str = "method",
+    columns: str = "data",
+    paper: Callable[[str, str], float | None] | None = None,
     note: str = "",
     digits: int = 2,
-    **common: Any,
+    options: Mapping[str, Any] | None = None,
+    **where: Any,
 ) -> Table:
-    """Estimates of every row and column; rows without any measurement are left out.
+    """The estimates of a measure (or of several), by two columns of the measurements.
 
     paper: the paper's figure by labels of row and column, where it has one.
-    common: what all cells ask `Measurements.estimate` for.
+    options: `over` and `statistic` of `Measurements.estimate`.
     """
-    lines: list[tuple[Cell, ...]] = []
-    for row, asked in rows.items():
-        cells = {c: results.estimate(**{**common, **asked, **more}) for c, more in columns.items()}
-        beside = {c: paper(row, c) if paper and cells[c].seeds else None for c in columns}
-        if any(estimate.seeds for estimate in cells.values()):
-            lines.append((row, *(own if (figure := beside[c]) is None else WithPaper(own, figure)
-                                 for c, own in cells.items())))  # fmt: skip
-    return Table(title, ("", *columns), tuple(lines), note, digits)
+
+    def cell(row: str, column: str) -> Cell:
+        asked = {"measure": measure, **where, rows: row, columns: column}
+        own = results.estimate(**asked, **(options or {}))
+        figure = paper(row, column) if paper and own.seeds else None
+        return own if figure is None else WithPaper(own, figure)
+
+    head = results.names(columns, measure=measure, **where)
+    lines = results.names(rows, measure=measure, **where)
+    body = [[row, *(cell(row, column) for column in head)] for row in lines]
+    return Table(title, ["", *head], body, note, digits)
 
 
-def pivots(
-    results: Measurements, rows: Choice, columns: Choice, tables: Mapping[str, Any], **common: Any
-) -> tuple[Table, ...]:
-    """Several tables with the same rows and columns: by title, the measure or all options."""
-    options = {t: {"measure": x} if isinstance(x, str) else x for t, x in tables.items()}
-    return tuple(
-        pivot(results, title, rows, columns, **{**common, **asked})
-        for title, asked in options.items()
-    )
+def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> tuple[Table, ...]:
+    """Several tables by title: the measure, or all that `pivot` takes."""
+    asked = {t: one if isinstance(one, dict) else {"measure": one} for t, one in tables.items()}
+    return tuple(pivot(results, title, **{**common, **one}) for title, one in asked.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,12 +161,51 @@ class Figure:
     draw: Callable[[], Any] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Section:
-    """A part of the details."""
+def dots(
+    results: Measurements,
+    name: str,
+    caption: str,
+    measures: Sequence[str],
+    *,
+    rows: str = "method",
+    paper: Callable[[str, str], float | None] | None = None,
+    log: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    **where: Any,
+) -> Figure:
+    """A line of panels for each measure, a panel for each data set: dots with their intervals.
 
-    title: str
-    parts: tuple[str | Table | Figure, ...]
+    rows: the column of the measurements that a panel shows; of "measure", one line for all.
+    paper: the paper's figures of the first measure, by row and panel; log: logarithmic measures.
+    """
+
+    def draw() -> Any:
+        from graphsvx.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
+
+        lines: dict[str, Any] = {m: m for m in measures}
+        lines = {"share": list(measures)} if rows == "measure" else lines
+        panels: dict[str, dict[str, dict[str, Any]]] = {}
+        for line, measure in lines.items():
+            for title in results.names("data", measure=measure, **where):
+                asked = {"measure": measure, "data": title, **where}
+                labels = results.names(rows, **asked)
+                found = {
+                    x: results.estimate(**{**asked, rows: x}, **(options or {})) for x in labels
+                }
+                bands = {label: one.band for label, one in found.items() if one.seeds}
+                panels.setdefault(line, {})[title] = bands
+        first, beside = next(iter(panels)), dict[tuple[str, str, str], float]()
+        for title, bands in panels[first].items():
+            for row in bands:
+                figure = paper(row, title) if paper else None
+                beside |= {} if figure is None else {(first, title, row): figure}
+        return study.dots(panels, beside, log)
+
+    return Figure(name, caption, draw)
+
+
+Section = Sequence[str | Table | Figure]
+"""A part of the details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,104 +214,87 @@ class Page:
 
     claims: at most a screen of them, the first thing that is read.
     figure: the one picture below them.
-    sections: tables with everything else.
+    sections: tables with everything else, by title.
     about: what was measured, in a few sentences before the claims.
     """
 
     title: str
-    claims: tuple[Claim, ...]
+    claims: Sequence[Claim]
     figure: Figure | None = None
-    sections: tuple[Section, ...] = ()
+    sections: Mapping[str, Section] = field(default_factory=dict)
     about: str = ""
 
-    def figures(self) -> list[Figure]:
-        """All pictures."""
-        parts = [self.figure, *(part for section in self.sections for part in section.parts)]
-        return [part for part in parts if isinstance(part, Figure)]
-
     def markdown(self, results: Measurements) -> str:
-        """The text of the page; `results` say how it was measured."""
-        facts = results.facts
+        """The text of the page; the facts of `results` say how it was measured."""
+        facts, study = results.facts, results.study
 
         def text(part: str | Table | Figure) -> str:
             if isinstance(part, Figure):
-                return f"![{part.caption}]({results.study}-{part.name}.png)\n\n*{part.caption}*"
-            return part.markdown() if isinstance(part, Table) else part.strip()
+                return f"![{part.caption}]({study}-{part.name}.png)\n\n*{part.caption}*"
+            return part.markdown() if isinstance(part, Table) else part
 
         parts = [
             f"# {self.title}",
-            self.about.strip(),
-            "**A quick version with models that are hardly trained: it shows that everything "
-            "works, its figures mean nothing.**"
-            if facts.get("quick")
-            else "",
-            f"Made by `{facts.get('command', 'graphsvx study')}` from "
-            f"[{results.study}.parquet]({results.study}.parquet), one row for each measurement. "
-            "In square brackets: 95 % interval over seeds.",
-            _lines(CLAIM_COLUMNS, [claim.cells() for claim in self.claims]),
-            *([text(self.figure)] if self.figure else []),
+            self.about,
+            QUICK if facts.get("quick") else "",
+            f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
+            "for each measurement. In square brackets: 95 % interval over seeds.",
+            markdown_table(CLAIM_COLUMNS, [claim.cells() for claim in self.claims]),
+            text(self.figure) if self.figure else "",
         ]
-        for section in self.sections:
-            parts += [f"## {section.title}", *map(text, section.parts)]
+        for title, section in self.sections.items():
+            parts += [f"## {title}", *map(text, section)]
         parts += [f"**{name} is missing:** {why}" for name, why in facts.get("missing", {}).items()]
-        if facts.get("failures"):
-            parts.append("## Failures\n\nThese explanations could not be made and do not count:")
-            parts += [f"- {what}: {why}" for what, why in sorted(facts["failures"].items())]
+        failures = [f"- {what}: {why}" for what, why in sorted(facts.get("failures", {}).items())]
+        if failures:
+            parts += ["## Failures\n\nThese could not be made and do not count:", *failures]
         parts += ["## How it was made", "\n".join(_made(results))]
-        return "\n\n".join(part for part in parts if part) + "\n"
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def write(self, results: Measurements, folder: Path) -> list[Path]:
         """Write `<study>.md` and its pictures."""
-        written = []
+        parts = [self.figure, *(part for section in self.sections.values() for part in section)]
+        figures = {folder / f"{results.study}-{part.name}.png": part
+                   for part in parts if isinstance(part, Figure)}  # fmt: skip
+        page = folder / f"{results.study}.md"
         try:
-            for figure in self.figures():
-                written.append(folder / f"{results.study}-{figure.name}.png")
-                _draw(figure, written[-1])
-            written.append(folder / f"{results.study}.md")
-            with written_whole(written[-1]) as file:
+            for path, figure in figures.items():
+                with written_whole(path) as file:
+                    figure.draw().savefig(file, dpi=160, format="png", metadata={"Software": None})
+            with written_whole(page) as file:
                 file.write_text(self.markdown(results))
         except OSError as error:
             raise DataError(
                 f"{folder} cannot be written ({error}); choose another --out"
             ) from error
-        return written
+        return [*figures, page]
 
 
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
 
 
-def _draw(figure: Figure, path: Path) -> None:
-    from matplotlib import pyplot as plt  # noqa: PLC0415  (an extra, and slow to import)
-
-    drawn = figure.draw()
-    try:
-        with written_whole(path) as file:
-            drawn.savefig(file, dpi=160, format="png", metadata={"Software": None})
-    finally:
-        plt.close(drawn)
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |"
+                     for line in lines)  # fmt: skip
 
 
 def _text(cell: Cell, digits: int) -> str:
-    if cell is None or (isinstance(cell, float) and not isfinite(cell)):
-        return "-"
     if isinstance(cell, WithPaper):
         paper = cell.paper if isinstance(cell.paper, str) else number(cell.paper, digits)
         return f"{cell.ours.text(digits)} ({paper})"
-    if isinstance(cell, Estimate):
-        return cell.text(digits)
     if isinstance(cell, float):
         return number(cell, digits)
-    return cell.text() if isinstance(cell, PairedTest) else str(cell)
+    return cell if isinstance(cell, str) else cell.text(digits)
 
 
 def _made(results: Measurements) -> list[str]:
     """What the figures rest on: seeds, versions, models, settings of the methods."""
-    seeds = {
-        title: ", ".join(map(str, sorted({s for key in keys for s in results.series[key]})))
-        for title in results.names("data")
-        if (keys := results.keys(data=title))
-    }
-    lines = [f"- seeds: {_each_once(seeds)}"]
+    seeds = {title: {seed for key in results.keys(data=title) for seed in results.series[key]}
+             for title in results.names("data")}  # fmt: skip
+    told = {title: ", ".join(map(str, sorted(found))) for title, found in seeds.items()}
+    lines = [f"- seeds: {_each_once(told)}"]
     for fact, value in results.facts.items():
         if fact == "settings":
             lines += [f"- {name}: {_each_once(words)}" for name, words in value.items()]
@@ -311,17 +308,5 @@ def _each_once(words: Mapping[str, str]) -> str:
     titles: dict[str, list[str]] = {}
     for title, text in words.items():
         titles.setdefault(text, []).append(title)
-    if len(titles) == 1:
-        return next(iter(titles))
-    return "; ".join(f"{text} ({', '.join(names)})" for text, names in titles.items())
-
-
-def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in row)} |"
-                     for row in cells)  # fmt: skip
-
-
-def claims_table(claims: Sequence[tuple[str, Claim]]) -> str:
-    """Claims of several pages, each with the page that it is from."""
-    return _lines(("study", *CLAIM_COLUMNS), [(page, *claim.cells()) for page, claim in claims])
+    told = [f"{text} ({', '.join(names)})" for text, names in titles.items()]
+    return "; ".join(told) if len(told) > 1 else next(iter(titles), "")

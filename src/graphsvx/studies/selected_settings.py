@@ -16,7 +16,6 @@ from graphsvx.errors import InputError
 from graphsvx.explanation import Ranking
 from graphsvx.masks import SmarterSeparate
 from graphsvx.methods import GraphSVX
-from graphsvx.model import Scale
 from graphsvx.studies.setting import CHANCE, EdgeRule, Setting
 from graphsvx.studies.titles import GRAPH_SETS, TRUTH_SETS
 
@@ -29,72 +28,52 @@ EXPLAINERS = (*GRAPHSVX, *RIVALS)
 RANDOM = "Random"
 CANDIDATES = 12
 """Of each explainer on each data set: settings times readings."""
-SCALES: tuple[Scale, ...] = ("probability", "logit", "log_odds")
 Reading = tuple[Ranking, EdgeRule]
-NODE_READINGS: tuple[Reading, ...] = (("value", "largest"), ("absolute", "largest"))
-MASK_READINGS: tuple[Reading, ...] = (
-    ("value", "largest"), ("value", "mean"), ("value", "undirected"),
-)  # fmt: skip
-SIGNED_EDGE_READINGS: tuple[Reading, ...] = (*NODE_READINGS, ("value", "mean"))
-
-
-def readings(explainer: str) -> tuple[Reading, ...]:
-    """Ways to read an answer: the ranking, and the rule from edges to nodes."""
-    if explainer == EDGES:
-        return SIGNED_EDGE_READINGS
-    return MASK_READINGS if explainer in ("GNNExplainer", "PGExplainer") else NODE_READINGS
+"""A way to read an answer: the ranking, and the rule from edges to nodes."""
+SIGNED: tuple[Reading, ...] = (("value", "largest"), ("absolute", "largest"))
+MASK: tuple[Reading, ...] = (("value", "largest"), ("value", "mean"), ("value", "undirected"))
+READINGS: dict[str, tuple[Reading, ...]] = {
+    OURS: SIGNED, DEFAULT: SIGNED, EDGES: (*SIGNED, ("value", "mean")),
+    "GNNExplainer": MASK, "PGM-Explainer": SIGNED, "PGExplainer": MASK,
+}  # fmt: skip
+_ZERO = PGMExplainer(by="zero")
+_RIVALS = {
+    "GNNExplainer": (
+        GNNExplainer(), GNNExplainer(lr=0.1), GNNExplainer(epochs=300),
+        GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1),
+    ),
+    "PGExplainer": (
+        PGExplainer(), PGExplainer(temperature=(5.0, 1.0)), PGExplainer(size=0.005),
+        PGExplainer(size=0.005, entropy=0.1),
+    ),
+    "PGM-Explainer": (
+        _ZERO, PGMExplainer(), replace(_ZERO, drop=0.1), PGMExplainer(drop=0.1),
+        replace(_ZERO, rate=0.25), replace(_ZERO, blanket=12),
+    ),
+}  # fmt: skip
+"""Usual settings first, then those of the explainers' own papers and others."""
 
 
 def candidates(dataset: str, explainer: str) -> list[Setting]:
     """The settings that are tried, each with its first reading."""
-    if explainer == "GNNExplainer":
-        return [
-            Setting(GNNExplainer()),
-            Setting(GNNExplainer(lr=0.1)),
-            Setting(GNNExplainer(epochs=300)),
-            Setting(GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1)),
-        ]
-    if explainer == "PGExplainer":
-        return [
-            Setting(PGExplainer()),
-            Setting(PGExplainer(temperature=(5.0, 1.0))),
-            Setting(PGExplainer(size=0.005)),
-            Setting(PGExplainer(size=0.005, entropy=0.1)),
-        ]
-    if explainer == "PGM-Explainer":
-        zero = PGMExplainer(by="zero")
-        tried = [
-            zero, PGMExplainer(), replace(zero, drop=0.1), PGMExplainer(drop=0.1),
-            replace(zero, rate=0.25), replace(zero, blanket=12),
-        ]  # fmt: skip
-        return [Setting(method) for method in tried]
-    return _graphsvx(explainer, dataset, dataset in GRAPH_SETS)
-
-
-def _graphsvx(explainer: str, dataset: str, whole_graphs: bool) -> list[Setting]:
-    reaches: Sequence[int | None] = (None, 2)
+    if explainer in _RIVALS:
+        return [Setting(method) for method in _RIVALS[explainer]]
+    whole_graphs, near = dataset in GRAPH_SETS, {"hops": 2}
     if explainer == EDGES:
-        edges = (
-            [GraphSVX(players="edges"), GraphSVX(players="edges", directions="apart")]
-            if whole_graphs
-            else [GraphSVX(players="edges", hops=hops) for hops in reaches]
-        )
-        scales: tuple[Scale, ...] = ("probability", "log_odds")
-        return [Setting(method, scale) for method in edges for scale in scales]
+        other = {"directions": "apart"} if whole_graphs else near
+        methods = [GraphSVX(players="edges", **change) for change in ({}, other)]  # type: ignore[arg-type]
+        return [Setting(m) for m in methods] + [Setting(m, "log_odds") for m in methods]
     if explainer == DEFAULT:
-        methods = (
-            [GraphSVX(erase=erase) for erase in (False, True)]
-            if whole_graphs
-            else [GraphSVX(hops=hops) for hops in reaches]
-        )
-        return [Setting(method, scale) for method in methods for scale in SCALES]
-    if whole_graphs:
-        paper = [GraphSVX.paper(dataset, erase=erase) for erase in (False, True)]
-        deeper = [replace(method, mask=SmarterSeparate(order=2)) for method in paper]
-        return [Setting(m) for m in (*paper, *deeper)] + [Setting(m, "log_odds") for m in paper]
-    joined = [GraphSVX.paper(dataset, hops=hops) for hops in reaches]
-    apart = [replace(method, indirect=False) for method in joined]
-    return [Setting(m) for m in (*joined, *apart)] + [Setting(m, "log_odds") for m in apart]
+        other = {"erase": True} if whole_graphs else near  # type: ignore[dict-item]
+        methods = [GraphSVX(**change) for change in ({}, other)]  # type: ignore[arg-type]
+        scales = ("probability", "logit", "log_odds")
+        return [Setting(m, scale) for m in methods for scale in scales]  # type: ignore[arg-type]
+    change = {"erase": True} if whole_graphs else near  # type: ignore[dict-item]
+    methods = [GraphSVX.paper(dataset), GraphSVX.paper(dataset, **change)]
+    plain = [replace(method, indirect=False) for method in methods]
+    if whole_graphs:  # without an indirect effect there either
+        methods = [replace(method, mask=SmarterSeparate(order=2)) for method in plain]
+    return [Setting(m) for m in (*methods, *plain)] + [Setting(m, "log_odds") for m in plain]
 
 
 _SELECTED: dict[str, dict[str, Setting]] = {
@@ -110,7 +89,6 @@ _SELECTED: dict[str, dict[str, Setting]] = {
         "ba-shapes": Setting(GraphSVX(hops=2)),
         "ba-community": Setting(GraphSVX(hops=2)),
         "tree-cycles": Setting(GraphSVX(), "log_odds"),
-        "tree-grid": Setting(GraphSVX()),
         "ba-2motifs": Setting(GraphSVX(), "log_odds"),
         "mutag": Setting(GraphSVX(erase=True)),
     },
@@ -119,7 +97,7 @@ _SELECTED: dict[str, dict[str, Setting]] = {
         "ba-community": Setting(GraphSVX(players="edges", hops=2), by="absolute"),
     },
     "GNNExplainer": {"ba-shapes": Setting(GNNExplainer(lr=0.1))},
-    "PGM-Explainer": {"ba-community": Setting(PGMExplainer(by="zero"), by="absolute")},
+    "PGM-Explainer": {"ba-community": Setting(_ZERO, by="absolute")},
     "PGExplainer": {"tree-cycles": Setting(PGExplainer(size=0.005))},
 }
 """By explainer, then data set; where nothing is said, the first candidate."""

@@ -8,20 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from graphsvx.baselines import (
-    LIME,
-    SHAP,
-    GNNExplainer,
-    PGExplainer,
-    PGMExplainer,
-    Random,
-)
+from graphsvx.baselines import LIME, SHAP, GNNExplainer, PGExplainer, PGMExplainer, Random
 from graphsvx.data.base import generator
 from graphsvx.explain.direct import edges_to_nodes
 from graphsvx.explanation import Credit, Explanation, Ranking
 from graphsvx.methods import GraphSVX, Method
 from graphsvx.model import Scale
-from graphsvx.studies.context import StudyContext, query_of
+from graphsvx.studies.context import StudyContext
 from graphsvx.zoo import Trained
 
 EdgeRule = Literal["largest", "mean", "undirected"]
@@ -30,12 +23,9 @@ after the two directions of an edge have been averaged."""
 TRAINING_QUESTIONS = 30
 """PGExplainer is trained on this many nodes or graphs of the training part."""
 QUICK_METHODS: dict[type, dict[str, int]] = {
-    GNNExplainer: {"epochs": 2},
-    PGExplainer: {"epochs": 2},
-    PGMExplainer: {"samples": 60},
-    LIME: {"samples": 150},
-    SHAP: {"samples": 150},
-}
+    GNNExplainer: {"epochs": 2}, PGExplainer: {"epochs": 2}, PGMExplainer: {"samples": 60},
+    LIME: {"samples": 150}, SHAP: {"samples": 150},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,14 +51,11 @@ class Setting:
         self, context: StudyContext, trained: Trained, queries: Iterable[int]
     ) -> dict[int, Explanation]:
         """Explanations by query; kept as a run, so that the next time they are only read."""
-        queries = list(queries)
-        if not queries:
-            return {}
-        method = self.method
+        asked, method = list(queries), self.method
         if isinstance(method, PGExplainer) and method.trained is None:
-            method = fitted(context, trained, method, queries)
-        options = {"targets": self.targets} if self.targets else {}
-        made = context.explanations(trained, method, queries, scale=self.scale, **options)
+            method = fitted(context, trained, method, asked)
+        options = {"scale": self.scale, **({"targets": self.targets} if self.targets else {})}
+        made = context.explanations(trained, method, asked, **options) if asked else []
         return {query_of(explanation): self.read(explanation) for explanation in made}
 
     def read(self, explanation: Explanation) -> Explanation:
@@ -81,9 +68,9 @@ class Setting:
     def quick(self) -> Setting:
         """The same with a fraction of the effort."""
         method: Any = self.method
+        less = QUICK_METHODS.get(type(method), {})
         if isinstance(method, GraphSVX):
-            return replace(self, method=replace(method, samples=max(20, method.samples // 10)))
-        less = QUICK_METHODS.get(type(method))
+            less = {"samples": max(20, method.samples // 10)}
         return replace(self, method=replace(method, **less)) if less else self
 
     def words(self) -> str:
@@ -94,30 +81,28 @@ class Setting:
         return ", ".join([f"`{settings_words(self.method)}`", *read])
 
 
+def query_of(explanation: Explanation) -> int:
+    """The node, or the position of the graph, that an explanation of a run is about."""
+    is_graph = explanation.kind == "graph"
+    return int(explanation.extra["graph"]) if is_graph else explanation.centres[0]
+
+
 def settings_words(value: Any) -> str:
     """A record of settings as a call with what differs from its defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    inside = [
-        f"{each.name}={settings_words(getattr(value, each.name))}"
-        for each in fields(value)
-        if each.repr and getattr(value, each.name) != each.default
-    ]
-    return f"{type(value).__name__}({', '.join(inside)})"
+    changed = {each.name: getattr(value, each.name) for each in fields(value)
+               if each.repr and getattr(value, each.name) != each.default}  # fmt: skip
+    inside = ", ".join(f"{name}={settings_words(one)}" for name, one in changed.items())
+    return f"{type(value).__name__}({inside})"
 
 
 def without_credit(explanation: Explanation) -> Explanation:
     """All players tied: scores what random rankings score on average, since ties are averaged."""
-
-    def zeros(credit: Credit) -> Credit:
-        return replace(credit, values=torch.zeros_like(credit.values))
-
-    return replace(
-        explanation,
-        node_credit=zeros(explanation.node_credit),
-        feature_credit=zeros(explanation.feature_credit),
-        edge_credit=zeros(explanation.edge_credit),
-    )
+    kinds = ("node_credit", "feature_credit", "edge_credit")
+    credits = {kind: getattr(explanation, kind) for kind in kinds}
+    zeros: Any = {k: replace(c, values=torch.zeros_like(c.values)) for k, c in credits.items()}
+    return replace(explanation, **zeros)
 
 
 CHANCE = Setting(Random(players="nodes"), change=without_credit)
@@ -127,17 +112,15 @@ CHANCE = Setting(Random(players="nodes"), change=without_credit)
 def both_directions(explanation: Explanation) -> Explanation:
     """An edge that plays once for both directions is named in both, as the truth names it."""
     credit = explanation.edge_credit
-    ends = {(u, v) for u, v in credit.ids.reshape(2, -1).t().tolist()}
-    single = [(v, u) not in ends and u != v for u, v in credit.ids.reshape(2, -1).t().tolist()]
-    if not any(single):
-        return explanation
-    mask = torch.tensor(single)
+    ends = credit.ids.reshape(2, -1).t().tolist()
+    known = {(u, v) for u, v in ends}
+    single = torch.tensor([(v, u) not in known and u != v for u, v in ends], dtype=torch.bool)
     doubled = Credit(
-        torch.cat([credit.ids, credit.ids[:, mask].flip(0)], 1),
-        torch.cat([credit.values, credit.values[:, mask]], 1),
-        torch.cat([credit.errors, credit.errors[:, mask]], 1),
+        torch.cat([credit.ids, credit.ids[:, single].flip(0)], 1),
+        torch.cat([credit.values, credit.values[:, single]], 1),
+        torch.cat([credit.errors, credit.errors[:, single]], 1),
     )
-    return replace(explanation, edge_credit=doubled)
+    return replace(explanation, edge_credit=doubled) if bool(single.any()) else explanation
 
 
 def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
@@ -169,16 +152,16 @@ def fitted(
     context: StudyContext, trained: Trained, method: PGExplainer, scored: Collection[int]
 ) -> PGExplainer:
     """PGExplainer, trained on the training part without what is scored; kept in a file."""
-    count = 3 if context.quick else TRAINING_QUESTIONS
-    questions = training_questions(trained, scored, count)
+    questions = training_questions(trained, scored, 3 if context.quick else TRAINING_QUESTIONS)
     path = context.folder(trained, "fitted", method, questions) / "weights.safetensors"
     if path.exists():
         return PGExplainer.load(path)
     context.say(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
-    if trained.dataset.task == "node":
-        ready = method.fit(trained.model, trained.dataset.graph, nodes=questions)
+    data = trained.dataset
+    if data.task == "node":
+        ready = method.fit(trained.model, data.graph, nodes=questions)
     else:
-        ready = method.fit(trained.model, [trained.dataset.graphs[graph] for graph in questions])
+        ready = method.fit(trained.model, [data.graphs[graph] for graph in questions])
     path.parent.mkdir(parents=True, exist_ok=True)
     ready.save(path)
     return ready

@@ -51,24 +51,23 @@ def reference(method: GraphSVX, separate: bool = True) -> Setting:
 
 def relative_error(explanation: Explanation, known: Explanation) -> float:
     """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere."""
-    if _players(explanation) != _players(known):
+    ids = [(e.feature_ids.tolist(), e.node_ids.tolist(), e.edge_ids.tolist())
+           for e in (explanation, known)]  # fmt: skip
+    if ids[0] != ids[1]:
         raise InputError(
             f"an error needs the same players on both sides, got {explanation.title} with "
             f"{explanation.method} and {known.title} with {known.method}"
         )
-    size = float((_credit(known) ** 2).sum())
-    distance = float(((_credit(explanation) - _credit(known)) ** 2).sum())
-    return distance / size if size > 0 else nan
+    return _squares(_credit(explanation) - _credit(known), known)
 
 
 def own_error(explanation: Explanation) -> float:
     """The relative squared error that an estimate expects of itself, from its error bars."""
-    size = float((_credit(explanation) ** 2).sum())
-    return float((explanation.errors**2).sum()) / size if size > 0 else nan
+    return _squares(explanation.errors, explanation)
 
 
 def error_against(reference_of: Callable[[str], str | None]) -> Measure:
-    """`error` against the method that is the reference of a method; its `own error` if it is one."""
+    """`error` against the reference of a method; a reference's `own error`."""
 
     def measure(answer: Answer) -> dict[str, float]:
         name = reference_of(answer.method)
@@ -80,12 +79,10 @@ def error_against(reference_of: Callable[[str], str | None]) -> Measure:
     return measure
 
 
-def _players(explanation: Explanation) -> list[list[int]]:
-    ids = (explanation.feature_ids, explanation.node_ids, explanation.edge_ids)
-    return [each.flatten().tolist() for each in ids]
+def _credit(one: Explanation) -> Tensor:
+    return torch.cat([one.feature_values, one.node_values, one.edge_values])
 
 
-def _credit(explanation: Explanation) -> Tensor:
-    """In the order of `Explanation.errors`."""
-    parts = (explanation.feature_values, explanation.node_values, explanation.edge_values)
-    return torch.cat(parts)
+def _squares(distance: Tensor, known: Explanation) -> float:
+    size = float((_credit(known) ** 2).sum())
+    return float((distance**2).sum()) / size if size > 0 else nan

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import nan
 
 import numpy as np
 from scipy import stats
@@ -26,13 +26,6 @@ class Estimate:
     by_seed: tuple[float, ...]
     count: int = 0
     """Measurements that the figures rest on."""
-
-    @classmethod
-    def of(cls, groups: Iterable[Sequence[float]], statistic: Statistic = np.mean) -> Estimate:
-        """From the measurements of each seed, summed up by `statistic`; NaN is left out."""
-        known = [[value for value in group if not isnan(value)] for group in groups]
-        known = [group for group in known if group]
-        return cls(tuple(float(statistic(group)) for group in known), sum(map(len, known)))
 
     @property
     def seeds(self) -> int:
@@ -63,6 +56,11 @@ class Estimate:
         """Upper end of the interval, NaN if there is none."""
         return self.interval[1] if self.interval else nan
 
+    @property
+    def band(self) -> tuple[float, float, float]:
+        """Mean and interval, for a picture; without an interval the smallest and largest seed."""
+        return (self.mean, *(self.interval or (min(self.by_seed), max(self.by_seed))))
+
     def text(self, digits: int = 2) -> str:
         """`0.97 ± 0.02`, or the seeds' values where they are too few for an interval."""
         if self.interval is None:
@@ -89,30 +87,30 @@ class PairedTest:
     difference: float
     p: float
     pairs: int
+    seeds: int
 
     @property
     def ahead(self) -> bool:
         """Whether the first method has significantly more."""
         return self.difference > 0 and self.p < SIGNIFICANT
 
-    def text(self) -> str:
+    def text(self, digits: int = 2) -> str:
         """`+0.12 (p = 0.003)`."""
         shown = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
-        return f"{self.difference:+.2f} ({shown})" if self.pairs else "-"
+        return f"{self.difference:+.{digits}f} ({shown})" if self.pairs else "-"
 
 
-def paired_tests(differences: Mapping[str, Sequence[float]]) -> dict[str, PairedTest]:
-    """One test for each method that ours is compared with, corrected by Holm's method."""
-    plain = {name: _wilcoxon(values) for name, values in differences.items() if len(values)}
-    corrected, largest = dict.fromkeys(differences, 1.0), 0.0
+def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, PairedTest]:
+    """Tests by name of the other method, from the differences of each seed, corrected by Holm."""
+    flat = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
+    plain = {name: _wilcoxon(values) for name, values in flat.items()}
+    found, largest, tests = dict[str, PairedTest](), 0.0, sum(map(bool, flat.values()))
     for place, name in enumerate(sorted(plain, key=lambda name: plain[name])):
         # The k-th smallest of m p-values times m - k + 1, never below the one before it.
-        largest = max(largest, min(1.0, plain[name] * (len(plain) - place)))
-        corrected[name] = largest
-    return {
-        name: PairedTest(float(np.mean(values or [nan])), corrected[name], len(values))
-        for name, values in differences.items()
-    }
+        largest = max(largest, min(1.0, plain[name] * max(1, tests - place)))
+        mean = float(np.mean(flat[name] or [nan]))
+        found[name] = PairedTest(mean, largest, len(flat[name]), len(differences[name]))
+    return found
 
 
 def _wilcoxon(values: Sequence[float]) -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ Value = tuple[str, int, str, float]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One data set, model and seed, with all explanations: what measures look at."""
+    """One data set, model and seed, with explanations by method and question."""
 
     context: StudyContext
     trained: Trained
@@ -39,7 +40,6 @@ class Case:
     questions: Questions
     settings: Mapping[str, Setting]
     explanations: Mapping[str, Mapping[int, Explanation]]
-    """By method, then by question."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,19 +125,15 @@ class Grid:
             seeds=self.seeds[:1],
         )
 
-    def case(self, context: StudyContext, dataset: str, trained: Trained, seed: int) -> Case:
-        """Explain everything of one data set, model and seed."""
+    def measured(
+        self, context: StudyContext, dataset: str, trained: Trained, seed: int
+    ) -> Iterator[Value]:
+        """Explain everything of one data set, model and seed, and measure it."""
         questions, settings = self.questions(trained), self.methods(dataset)
         queries = sorted({query for ids in questions.values() for query in ids})
-        explanations = {
-            name: setting.explanations(context, trained, queries)
-            for name, setting in settings.items()
-        }
-        return Case(context, trained, seed, questions, settings, explanations)
-
-    def measured(self, case: Case) -> Iterator[Value]:
-        """All measurements of a case."""
-        for method, by_question in case.explanations.items():
+        made = {k: one.explanations(context, trained, queries) for k, one in settings.items()}
+        case = Case(context, trained, seed, questions, settings, made)
+        for method, by_question in made.items():
             for question, explanation in by_question.items():
                 answer = Answer(case, method, question, explanation)
                 for measure in self.measures:
@@ -153,7 +149,6 @@ class Study:
 
     name: on the command line, and of its files.
     about: what it shows, in a line.
-    grids: what is measured.
     page: claims, figure and tables; a function of the measurements alone.
     facts: told on the page besides (the machine, say); found out once, while measuring.
     """
@@ -191,19 +186,15 @@ class Study:
         })  # fmt: skip
         for place, declared in enumerate(self.grids):
             grid = declared.reduced() if context.quick else declared
-            for dataset in grid.datasets:
-                reason = context.missing(dataset)
-                if reason is not None:
-                    results.facts["missing"][data_title(dataset)] = reason
-                    continue
-                for model in grid.models:
-                    for seed in grid.seeds:
-                        cell = self._cell(
-                            context, place, grid, Row(dataset, model, seed, "", 0, "")
-                        )
-                        for row, value in cell.values.items():
-                            results.add(row, value)
-                        _merge(results.facts, cell.facts)
+            missing = {name: context.missing(name) for name in grid.datasets}
+            told = {data_title(name): reason for name, reason in missing.items() if reason}
+            results.facts["missing"].update(told)
+            there = [name for name, reason in missing.items() if not reason]
+            for dataset, model, seed in product(there, grid.models, grid.seeds):
+                cell = self._cell(context, place, grid, Row(dataset, model, seed, "", 0, ""))
+                for row, value in cell.values.items():
+                    results.add(row, value)
+                _merge(results.facts, cell.facts)
         return results
 
     def _cell(self, context: StudyContext, place: int, grid: Grid, row: Row) -> Measurements:
@@ -216,21 +207,17 @@ class Study:
         path = context.folder(trained, self.name, *key).with_suffix(".parquet")
         if path.exists():
             return Measurements.read(path, self.name)
-        context = replace(context, failures={})
-        title = data_title(row.dataset, row.model)
+        context, title = replace(context, failures={}), data_title(row.dataset, row.model)
         words = {name: {title: setting.words()} for name, setting in methods.items()}
         words["models"] = {title: f"`{settings_words(trained.card.settings)}`"}
         found = Measurements(self.name, facts={"settings": words, "failures": context.failures})
-        case = grid.case(context, row.dataset, trained, row.seed)
-        for method, question, measure, value in grid.measured(case):
+        for method, question, measure, value in grid.measured(
+            context, row.dataset, trained, row.seed
+        ):
             found.add(row._replace(method=method, question=question, measure=measure), value)
-        # What failed is tried again the next time.
-        return found if context.failures else _kept(found, path)
-
-
-def _kept(found: Measurements, path: Path) -> Measurements:
-    found.write(path)
-    return found
+        if not context.failures:  # what failed is tried again the next time
+            found.write(path)
+        return found
 
 
 def _merge(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -244,8 +231,7 @@ def _merge(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
 @lru_cache(maxsize=1)
 def _code() -> str:
     """A hash of this package's code: measurements of other code are not taken over."""
-    found = hashlib.sha256()
-    root = Path(__file__).parents[1]
+    root, found = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         found.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
     return found.hexdigest()

@@ -5,18 +5,13 @@ from __future__ import annotations
 from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
 
 TRUTH_TITLES = {
-    "ba-shapes": "BA-Shapes",
-    "ba-community": "BA-Community",
-    "tree-cycles": "Tree-Cycles",
-    "tree-grid": "Tree-Grid",
-    "ba-2motifs": "BA-2motifs",
-    "mutag": "MUTAG",
-}
+    "ba-shapes": "BA-Shapes", "ba-community": "BA-Community", "tree-cycles": "Tree-Cycles",
+    "tree-grid": "Tree-Grid", "ba-2motifs": "BA-2motifs", "mutag": "MUTAG",
+}  # fmt: skip
 """Data sets with a known explanation, in the paper's order."""
 TRUTH_SETS = tuple(TRUTH_TITLES)
 NODE_SETS, GRAPH_SETS = TRUTH_SETS[:4], TRUTH_SETS[4:]
-CITATION_TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
-_TITLES = {**TRUTH_TITLES, **CITATION_TITLES}
+_TITLES = {**TRUTH_TITLES, "cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 
 
 def data_title(dataset: str, model: str = "") -> str:
