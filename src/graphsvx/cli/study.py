@@ -75,7 +75,6 @@ def study(
 ) -> None:
     """Repeat an experiment of the paper: tables with its figures beside ours, plots, a page."""
     from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
-    from graphsvx.studies import overview  # noqa: PLC0415  (the same)
 
     if name is None and not everything:
         _list()
@@ -106,7 +105,7 @@ def study(
             _say(again)
             raise typer.Exit(130) from None
     # Made from all measurements that are there, so it never lags behind the pages.
-    written.append(overview.write(folder, [studies.get(each) for each in studies.names()]))
+    written.append(studies.write_summary(folder, [studies.get(each) for each in studies.names()]))
     if len(chosen) == 1:
         lines = (folder / f"{chosen[0]}.md").read_text().splitlines()
         # A terminal shows no pictures; their captions follow in words.

@@ -14,14 +14,13 @@ from graphsvx import metrics, players
 from graphsvx.baselines import Random
 from graphsvx.explain.regression import WLR, WLS, Fit, Regression, surrogate
 from graphsvx.explain.selective import Lasso
-from graphsvx.explain.smooth import Smooth
-from graphsvx.masks import Auto, Masks, Paired
+from graphsvx.masks import Masks, Paired
 from graphsvx.methods import GraphSVX
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, is_close, is_positive, pivots, reaches
+from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting, without_credit
-from graphsvx.studies.shapley_error import paper_game, relative_error
 from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.studies.titles import NODE_SETS
@@ -38,8 +37,8 @@ WAYS: dict[str, Any] = {
 OWN, AROUND = "the node's own features", "features of the subgraph"
 FEATURE_METHODS = {
     OWN: Setting(GraphSVX()),
-    "the node's own, all of them play": Setting(GraphSVX(features="all")),
     AROUND: Setting(GraphSVX(features_of="subgraph")),
+    "the node's own, all of them play": Setting(GraphSVX(features="all")),
     RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
 }
 
@@ -128,35 +127,26 @@ class NoEnds:
         return surrogate(masks, values, found[0], phi, torch.full_like(phi, torch.nan))
 
 
-ENDS, NO_ENDS, SMOOTH, EXACT = "WLS, ends exact", "WLS, without the ends", "Smooth", "exact values"
-FITS: dict[str, Regression] = {
-    ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Lasso": Lasso(), SMOOTH: Smooth(),
-}  # fmt: skip
-EXACT_CALLS = 5_000
-"""Model calls within which a game may be enumerated for the exact values."""
+ENDS, NO_ENDS = "WLS, ends exact", "WLS, without the ends"
+FITS: dict[str, Regression] = {ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Lasso": Lasso()}
 
 
 def fits(dataset: str) -> dict[str, Setting]:
-    """Every fit on the paper's rows and on ours; Smooth needs pairs of rows, as only ours are."""
-    found = {FIT_RANDOM: CHANCE,
-             EXACT: Setting(paper_game(dataset, mask=Auto(), samples=EXACT_CALLS))}  # fmt: skip
-    for name, regression in FITS.items():
-        game = paper_game(dataset, regression=regression)
-        found |= {} if name == SMOOTH else {f"{PAPER_ROWS}, {name}": Setting(game)}
-        found[f"{OUR_ROWS}, {name}"] = Setting(replace(game, mask=Paired()))
-    return found
+    """Every fit on the paper's rows and on ours."""
+    games = {name: paper_game(dataset, regression=fit) for name, fit in FITS.items()}
+    paper = {f"{PAPER_ROWS}, {name}": Setting(game) for name, game in games.items()}
+    ours = {f"{OUR_ROWS}, {name}": Setting(replace(game, mask=Paired()))
+            for name, game in games.items()}  # fmt: skip
+    return {FIT_RANDOM: CHANCE, **paper, **ours}
 
 
-def fitted_well(answer: Answer) -> dict[str, float]:
-    """Error against exact values, residual of efficiency, and whether the same nodes are on top."""
-    exact, one = answer.of(EXACT), answer.explanation
-    usual = answer.of(f"{answer.method.split(', ')[0]}, {ENDS}")
+def against_usual_fit(answer: Answer) -> dict[str, float]:
+    """Residual of efficiency, and overlap of the top nodes with those of the usual fit."""
+    one, usual = answer.explanation, answer.of(f"{answer.method.split(', ')[0]}, {ENDS}")
     if usual is None:
         return {}
     top = len(motifs.true_nodes(answer.trained, answer.question))
-    known = exact if exact is not None and exact.certificate.exact else None
     return {
-        **({} if known is None else {"error": relative_error(one, known)}),
         "residual": metrics.efficiency_residual(one),
         "same top": metrics.consistency(one, usual, top=top, by="value", level="nodes"),
     }
@@ -190,13 +180,8 @@ def base_values(case: Case) -> list[Value]:
     })  # fmt: skip
 
 
-REDUCED = Grid(
-    NODE_SETS,
-    lambda _: {DEFAULT: Setting(GraphSVX())},
-    motifs.scoring(20, 0),
-    measures=(left_out,),
-    quick=("tree-cycles",),
-)
+REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX())}, motifs.scoring(20, 0),
+               measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
 BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(40), case_measures=(base_values,),
              quick=("tree-cycles",))  # fmt: skip
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": zoo_models("gcn", "gat")}
@@ -211,7 +196,7 @@ GRIDS = (
          measures=(motifs.accuracy, motifs.credit_shares), quick=("ba-shapes", "tree-cycles")),
     Grid(("ba-community",), lambda _: FEATURE_METHODS, motifs.scoring(30),
          measures=(informative_found,)),
-    Grid(NODE_SETS, fits, motifs.scoring(20, 10), measures=(motifs.accuracy, fitted_well),
+    Grid(NODE_SETS, fits, motifs.scoring(20, 10), measures=(motifs.accuracy, against_usual_fit),
          quick=("tree-cycles",)),
     BASES,
     replace(BASES, **CORA),
@@ -249,7 +234,7 @@ def page(results: Measurements) -> Page:
                    results.estimate(to_balance, data=title), is_close)
           for title in results.names("data", dataset="cora", measure=to_balance)),
     ]  # fmt: skip
-    sections = {
+    sections: dict[str, Any] = {
         "Player reduction": (
             "The players that a rule leaves out play for once; sums over the nodes of a seed. On "
             "Cora the features that are left out are one player.",
@@ -266,11 +251,9 @@ def page(results: Measurements) -> Page:
                 "measure": ("signed", "magnitude", "playing"), "columns": "measure"}}),
         "Empty and full row; WLS, WLR, Lasso": pivots(results, {
             **accuracy,
-            f"Relative squared error where exact values fit {EXACT_CALLS:,} calls, median": {
-                "measure": "error", "digits": 3},
             "Overlap of the top nodes with those of WLS and both ends": "same top",
             "Residual of efficiency, median": "residual",
-        }, method=[name for name in fits(NODE_SETS[0]) if name != EXACT]),
+        }, method=list(fits(NODE_SETS[0]))),
         "Base value": pivots(results, {
             "Distance between distributions over classes (total variation)": {
                 "measure": results.names("measure", method=""), "rows": "measure"}}),

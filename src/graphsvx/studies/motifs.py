@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import nan
 from statistics import fmean
 
@@ -13,6 +13,7 @@ from torch_geometric.data import Batch
 from graphsvx import metrics
 from graphsvx.data.base import generator
 from graphsvx.explanation import Explanation, Ranking
+from graphsvx.methods import GraphSVX
 from graphsvx.metrics.select import top_keys
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.study import Answer, Case, MakeModel, Questions, Value, of_model
@@ -26,24 +27,10 @@ MATTERS = 0.01
 """A node matters to the model if the score changes by at least this when it is cut off."""
 OTHERS = 8
 """Nodes outside the motif that are cut off for comparison, for each explanation."""
-PLACE = "strict, explained: "
+ROLE, MOTIF = "strict, explained: ", "motif: "
 PARTS = ("own motif", "other motifs", "base graph", "own features")
 NEIGHBOURS = "direct neighbours"
 """Where credit goes."""
-_PLACES = {
-    "house": ("middle, tied", "middle", "bottom", "bottom", "top"),
-    "grid": (
-        "corner, tied",
-        "side",
-        "corner",
-        "side",
-        "centre",
-        "side",
-        "corner",
-        "side",
-        "corner",
-    ),
-}
 
 
 def trained_with(cut_edges: bool) -> MakeModel:
@@ -164,29 +151,18 @@ def edge_accuracy(answer: Answer) -> dict[str, float]:
     }
 
 
-def accuracy_by_place(answer: Answer) -> dict[str, float]:
-    """`strict` again, by the place of the node in its motif."""
-    found = accuracy(answer)
-    place = place_of(answer.trained, answer.question) if "strict" in found else ""
-    return {f"{PLACE}{place}": found["strict"]} if place else {}
+def accuracy_by_role(answer: Answer) -> dict[str, float]:
+    """`strict` again, by the explained class, which is a node's role in its motif."""
+    found, data = accuracy(answer), answer.trained.dataset
+    role = data.class_names[int(data.labels[answer.question])]
+    if data.task == "node" and answer.question in data.node_truth.attached.tolist():
+        role += ", tied to the base graph"
+    return {f"{ROLE}{role}": found["strict"]} if "strict" in found else {}
 
 
-def place_of(trained: Trained, query: int) -> str:
-    """The place of a node in its motif ("tied": to the base graph), or the class of a graph."""
-    data = trained.dataset
-    if data.task == "graph":
-        return data.class_names[int(data.labels[query])]
-    truth = data.node_truth
-    place = query - int(truth.attached[truth.motif_of[query]])
-    if truth.kind in _PLACES:
-        return _PLACES[truth.kind][place]
-    steps = min(place, len(truth.motif(query)) - place)
-    return "tied" if steps == 0 else f"{steps} from the tied one"
-
-
-def places(results: Measurements) -> list[str]:
-    """The measures of `accuracy_by_place` that there are."""
-    return [name for name in results.names("measure") if name.startswith(PLACE)]
+def roles(results: Measurements) -> list[str]:
+    """The measures of `accuracy_by_role` that there are."""
+    return [name for name in results.names("measure") if name.startswith(ROLE)]
 
 
 def certificate(answer: Answer) -> dict[str, float]:
@@ -229,41 +205,35 @@ def score_without(trained: Trained, query: int, target: int) -> Callable[[Collec
     return score
 
 
-def motif_use(method: str, label: str) -> Callable[[Case], Iterator[Value]]:
-    """What the model sees and uses of the motif: for `method`'s strict questions, as `label`."""
+def use_of_motif(answer: Answer) -> dict[str, float]:
+    """What the model sees and uses of the motif; of GraphSVX's default players.
 
-    def measure(case: Case) -> Iterator[Value]:
-        for query, explanation in case.explanations[method].items():
-            if query in case.questions["strict"]:
-                for name, value in use_of_motif(case.trained, query, explanation).items():
-                    yield label, query, name, value
-
-    return measure
-
-
-def use_of_motif(trained: Trained, query: int, explanation: Explanation) -> dict[str, float]:
-    """Cut off each node of the motif, and a few of the other players, from everything."""
-    data, truth = trained.dataset, sorted(true_nodes(trained, query))
-    players = set(explanation.node_ids.tolist())
+    Each node of the motif, and a few of the other players, are cut off from everything.
+    """
+    if answer.setting.method != GraphSVX() or not answer.scored_by("strict"):
+        return {}
+    data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
+    players = set(answer.explanation.node_ids.tolist())
     others = sorted(players - set(truth))
-    rng = generator(query, "why", data.name)
-    picked = torch.randperm(len(others), generator=rng)[:OTHERS].tolist()
-    score = score_without(trained, query, explanation.target)
-    everything = range(int(data.graphs[query].num_nodes)) if data.task == "graph" else (query,)
+    rng = generator(answer.question, "why", data.name)
+    picked = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
+    score = score_without(answer.trained, answer.question, answer.explanation.target)
+    centre = range(int(data.graphs[answer.question].num_nodes)) if data.task == "graph" else (
+        answer.question,)  # fmt: skip
     whole = score(())
-    inside = [whole - score((node,)) for node in truth]
-    outside = [whole - score((others[i],)) for i in picked]
-    return {
+    inside, outside = ([whole - score((node,)) for node in nodes] for nodes in (truth, picked))
+    found = {
         "within reach": len(players & set(truth)) / len(truth),
         "score": whole,
-        "score alone": score(everything),
-        "fidelity": whole - score(truth),
-        "fall, motif node": fmean(inside),
-        "fall, other node": fmean(outside) if outside else nan,
+        "score alone": score(centre),
+        "fall without it": whole - score(truth),
+        "fall without a node": fmean(inside),
+        "fall without another node": fmean(outside) if outside else nan,
         "unused": fmean(abs(fall) < MATTERS for fall in inside),
         "against": fmean(fall <= -MATTERS for fall in inside),
         "others used": fmean(abs(fall) >= MATTERS for fall in outside) if outside else nan,
     }
+    return {f"{MOTIF}{name}": value for name, value in found.items()}
 
 
 def credit_shares(answer: Answer) -> dict[str, float]:

@@ -11,10 +11,9 @@ at random, not in the order of ids (noise has the last ids).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from math import nan
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,9 @@ from graphsvx.baselines import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Rand
 from graphsvx.data.base import generator
 from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
-from graphsvx.explain.regression import Fit, surrogate
-from graphsvx.masks import Masks
-from graphsvx.masks.base import Game
 from graphsvx.methods import GraphSVX
 from graphsvx.studies.context import StudyContext
-from graphsvx.studies.measurements import NO_QUESTION, Measurements
+from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, is_negative, pivots
 from graphsvx.studies.setting import Setting
 from graphsvx.studies.study import (
@@ -53,20 +49,17 @@ TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
 """k; the number of candidates below which it is a share of them; a share that is close to zero."""
 COUNTS = {"cora": 50, "citeseer": 12, "pubmed": 12}
 """Explained test nodes of a model and seed."""
-PAPER, OURS, DELETED = "GraphSVX (as in the paper)", "GraphSVX (our default)", "deleted one by one"
+PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
 FEATURE_BASELINES = {
-    "GNNExplainer": Setting(GNNExplainer()),
-    "GraphLIME": Setting(GraphLIME()),
-    "LIME": Setting(LIME()),
-    "SHAP": Setting(SHAP()),
+    "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
+    "LIME": Setting(LIME()), "SHAP": Setting(SHAP()),
     "Greedy": Setting(Greedy(players="features")),
     "Random": Setting(Random(players="features", features="all")),
-}
+}  # fmt: skip
 NODE_BASELINES = {
-    "GNNExplainer": Setting(GNNExplainer()),
-    "Greedy": Setting(Greedy(players="nodes")),
+    "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
     "Random": Setting(Random(players="nodes")),
-}
+}  # fmt: skip
 CANDIDATES = {
     "features": ("features that stand out", "features that the node has"),
     "nodes": ("nodes that the model sees", "direct neighbours"),
@@ -132,7 +125,7 @@ def counted(answer: Answer) -> dict[str, float]:
     """Noise with two sets of candidates, which our players decide for everybody."""
     kind, noise = noise_of(answer.trained)
     ours = answer.of(OURS)
-    if ours is None or answer.method == DELETED:
+    if ours is None:
         return {}
     if kind == "features":
         value = answer.trained.dataset.graph.x[answer.question].tolist()
@@ -141,63 +134,13 @@ def counted(answer: Answer) -> dict[str, float]:
         field = ours.neighbourhood
         distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
         fewer = [node for node in ours.nodes if distance[node] == 1]
-    credit, found = getattr(answer.explanation, kind), {}
+    credit, found = getattr(answer.explanation, kind), dict[str, float]()
     for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):
         found |= noise_shares(credit, ids, noise, name)
     return found
 
 
 # --- is it used? ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AllButOne:
-    """MASK: every player missing once, all others on, features in the whole graph."""
-
-    separate = False
-
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002
-        """One row for each player; a single player has the empty row only, which is played."""
-        rows = ~np.eye(game.players, dtype=bool)[: game.players if game.players > 1 else 0]
-        return Masks(rows, game.states(rows), np.ones(len(rows)))
-
-
-@dataclass(frozen=True)
-class Losses:
-    """EXPL for `AllButOne`: what the score loses without the player."""
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """Losses as credit."""
-        played = values if len(values) else empty[None].expand(masks.rows.shape[1], -1)
-        losses = (full - played).t().contiguous()
-        return surrogate(masks, values, empty, losses, torch.full_like(losses, torch.nan))
-
-
-def deletions(case: Case) -> Iterator[Value]:
-    """Whether our credit follows what deleting a player does, over all questions of a model."""
-    kind, noise = noise_of(case.trained)
-    sides: dict[str, list[tuple[float, float, bool]]] = {"noise": [], "others": []}
-    for question, ours in case.explanations[OURS].items():
-        credit = getattr(ours, kind)
-        effect = getattr(case.explanations[DELETED].get(question), kind, {})
-        best = set(sorted(credit, key=credit.__getitem__, reverse=True)[: top_k(len(credit))])
-        for one in credit.keys() & effect.keys():
-            side = sides["noise" if one in noise else "others"]
-            side.append((credit[one], effect[one], one in best))
-    for side_name, rows in sides.items():
-        both = np.array([row[:2] for row in rows], dtype=float).reshape(-1, 2).T
-        varied = len(rows) > 1 and bool((both.std(1) > 0).all())
-        for measure, value in {
-            "correlation with credit": np.corrcoef(both)[0, 1] if varied else nan,
-            "top ones that raise the score": _mean([loss > 0 for _, loss, top in rows if top]),
-            "that speak against": _mean(both[1] < 0),
-            "mean absolute effect": _mean(np.abs(both[1])),
-        }.items():
-            yield DELETED, NO_QUESTION, f"{measure}, {side_name}", float(value)
-
-
-def _mean(values: Any) -> float:
-    return float(np.mean(values)) if len(values) else nan
 
 
 @torch.no_grad()
@@ -257,7 +200,7 @@ def attention(trained: Trained, loops: bool) -> dict[str, float]:
     """Attention of both GAT layers: mean over heads, then layers, then a node's edges, then nodes.
 
     An edge from u to v has the attention that v pays to u. `loops`: with the attention that each
-    node pays to itself. "if even": were it the same for all neighbours.
+    node pays to itself.
     """
     model, graph = trained.model, trained.dataset.graph
     first, second = getattr(model, "first", None), getattr(model, "second", None)
@@ -266,17 +209,14 @@ def attention(trained: Trained, loops: bool) -> dict[str, float]:
     hidden, (edges, one) = first(graph.x, graph.edge_index, return_attention_weights=True)
     _, (_, two) = second(hidden.relu(), graph.edge_index, return_attention_weights=True)
     mean = (one.mean(1) + two.mean(1)) / 2
-    even = 1 / torch.bincount(edges[1], minlength=graph.num_nodes)[edges[1]].to(mean)
     counts, words = (edges[0] != edges[1]) | loops, "with loops" if loops else "without loops"
-    source, noise = edges[0, counts], torch.tensor(sorted(noise_of(trained)[1]))
-    known = torch.bincount(source, minlength=graph.num_nodes)
-    noisy = torch.isin(torch.arange(graph.num_nodes), noise)
-    found = {}
-    for suffix, weights in (("", mean), (", if even", even)):
-        total = torch.bincount(source, weights[counts].double(), minlength=graph.num_nodes)
-        for name, who in (("noisy", noisy & (known > 0)), ("normal", ~noisy & (known > 0))):
-            found[f"attention {words}{suffix}, {name}"] = float((total[who] / known[who]).mean())
-    return found
+    known = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
+    total = torch.bincount(edges[0, counts], mean[counts].double(), minlength=graph.num_nodes)
+    noise = torch.tensor(sorted(noise_of(trained)[1]))
+    noisy, seen = torch.isin(torch.arange(graph.num_nodes), noise), known > 0
+    found = {"noisy": noisy & seen, "normal": ~noisy & seen}
+    return {f"attention {words}, {name}": float((total[who] / known[who]).mean())
+            for name, who in found.items()}  # fmt: skip
 
 
 # --- declarations ---------------------------------------------------------------------------
@@ -284,32 +224,24 @@ def attention(trained: Trained, loops: bool) -> dict[str, float]:
 
 def _graphsvx(dataset: str) -> dict[str, Setting]:
     clean = next(name for name in COUNTS if dataset.startswith(name))
-    deleting = GraphSVX(mask=AllButOne(), regression=Losses())
-    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX()),
-            DELETED: Setting(deleting)}  # fmt: skip
+    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX())}
 
 
 FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in COUNTS),
-    lambda name: {**_graphsvx(name), **FEATURE_BASELINES},
-    explained_nodes,
-    measures=(counted,),
-    case_measures=(use_of_noise, deletions),
-    models=zoo_models("gcn", "gat"),
-)
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, explained_nodes, measures=(counted,),
+    case_measures=(use_of_noise,), models=zoo_models("gcn", "gat"),
+)  # fmt: skip
 CANNOT_USE = replace(
-    FEATURES,
-    datasets=FEATURES.datasets[:1],
+    FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),
     questions=lambda trained: {"test": explained_nodes(trained)["test"][:10]},
-    case_measures=(),
     models={f"{name}, noise weights 0": _unable(name) for name in ("gcn", "gat")},
-)
+)  # fmt: skip
 NODES = replace(
-    FEATURES,
-    datasets=tuple(name + NODES_SUFFIX for name in COUNTS),
+    FEATURES, datasets=tuple(name + NODES_SUFFIX for name in COUNTS),
     methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
-    case_measures=(use_of_noise, deletions, attention_on_noise),
-)
+    case_measures=(use_of_noise, attention_on_noise),
+)  # fmt: skip
 
 
 def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
@@ -340,11 +272,11 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
         claims += [
             Claim.of(f"Close to no noisy {what} at GraphSVX's top ({title})", "close to 0",
                      results.estimate(share, method=PAPER, data=title),
-                     lambda ours, _: ours.high < LITTLE),
+                     lambda ours, _: ours.band[2] < LITTLE),
             Claim.first(f"Fewer than with any baseline ({title})", "fewest",
                         results.tests(share, PAPER, baselines, sign=-1, data=title)),
         ]  # fmt: skip
-    for noisy in [name for name in looked if name.endswith("loops, noisy")]:
+    for noisy in [name for name in looked if name.endswith("noisy")]:
         pair = ("", noisy), ("", noisy.replace("noisy", "normal"))
         claims += [Claim.of(f"{noisy.capitalize()} minus normal nodes ({title})", 0.11 - 0.15,
                             results.paired(*pair, data=title), is_negative)
@@ -355,8 +287,6 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
             "measure": [name for name in about_models if name not in looked],
             "paper": papers_accuracy, "note": "The paper says that its models do not use it."},
         "Attention that nodes get (the paper: 0.11 on noisy, 0.15 on normal nodes)": looked,
-        "Deleting one player in the whole graph, and our credit for it": {
-            "measure": results.names("measure", method=DELETED), "method": DELETED},
     }, rows="measure", digits=3)  # fmt: skip
     return Page(
         f"Noisy {what} among the most important ones",

@@ -17,6 +17,9 @@ QUICK = (
     "**A quick version with models that are hardly trained: it shows that everything works, its "
     "figures mean nothing.**"
 )
+CLAIM_COLUMNS = ("claim", "paper", "ours", "")
+PaperFigure = Callable[[str, str], float | None]
+"""The paper's figure by the labels of row and column, None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,12 @@ def is_close(ours: Estimate, paper: float) -> bool:
 
 def is_positive(ours: Estimate, _: float) -> bool:
     """The whole interval is above 0."""
-    return ours.low > 0
+    return ours.band[1] > 0
 
 
 def is_negative(ours: Estimate, _: float) -> bool:
     """The whole interval is below 0."""
-    return ours.high < 0
+    return ours.band[2] < 0
 
 
 @dataclass(frozen=True)
@@ -116,22 +119,13 @@ class Table:
 
 
 def pivot(
-    results: Measurements,
-    title: str,
-    measure: str | Sequence[str],
-    *,
-    rows: str = "method",
-    columns: str = "data",
-    paper: Callable[[str, str], float | None] | None = None,
-    note: str = "",
-    digits: int = 2,
-    options: Mapping[str, Any] | None = None,
-    **where: Any,
-) -> Table:
+    results: Measurements, title: str, measure: str | Sequence[str], *, rows: str = "method",
+    columns: str = "data", paper: PaperFigure | None = None, note: str = "", digits: int = 2,
+    options: Mapping[str, Any] | None = None, **where: Any,
+) -> Table:  # fmt: skip
     """The estimates of a measure (or of several), by two columns of the measurements.
 
-    paper: the paper's figure by labels of row and column, where it has one.
-    options: `over` and `statistic` of `Measurements.estimate`.
+    options: `over` and `statistic` of `Measurements.estimate`; where: what is left out if not.
     """
 
     def cell(row: str, column: str) -> Cell:
@@ -162,50 +156,34 @@ class Figure:
 
 
 def dots(
-    results: Measurements,
-    name: str,
-    caption: str,
-    measures: Sequence[str],
-    *,
-    rows: str = "method",
-    paper: Callable[[str, str], float | None] | None = None,
-    log: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    **where: Any,
-) -> Figure:
+    results: Measurements, name: str, caption: str, measures: Sequence[str], *,
+    rows: str = "method", paper: PaperFigure | None = None, log: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None, **where: Any,
+) -> Figure:  # fmt: skip
     """A line of panels for each measure, a panel for each data set: dots with their intervals.
 
-    rows: the column of the measurements that a panel shows; of "measure", one line for all.
-    paper: the paper's figures of the first measure, by row and panel; log: logarithmic measures.
+    rows: the column of the measurements that a panel shows; if "measure", one line for all.
+    paper: the paper's figures of the first line; log: measures on a logarithmic axis.
     """
+    lines: dict[str, Any] = {"share": measures} if rows == "measure" else {m: m for m in measures}
+
+    def bands(measure: str | Sequence[str], title: str) -> dict[str, Any]:
+        asked = {"measure": measure, "data": title, **where}
+        found = {label: results.estimate(**{**asked, rows: label}, **(options or {}))
+                 for label in results.names(rows, **asked)}  # fmt: skip
+        return {label: one.band for label, one in found.items() if one.seeds}
 
     def draw() -> Any:
         from graphsvx.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
-        lines: dict[str, Any] = {m: m for m in measures}
-        lines = {"share": list(measures)} if rows == "measure" else lines
-        panels: dict[str, dict[str, dict[str, Any]]] = {}
-        for line, measure in lines.items():
-            for title in results.names("data", measure=measure, **where):
-                asked = {"measure": measure, "data": title, **where}
-                labels = results.names(rows, **asked)
-                found = {
-                    x: results.estimate(**{**asked, rows: x}, **(options or {})) for x in labels
-                }
-                bands = {label: one.band for label, one in found.items() if one.seeds}
-                panels.setdefault(line, {})[title] = bands
-        first, beside = next(iter(panels)), dict[tuple[str, str, str], float]()
-        for title, bands in panels[first].items():
-            for row in bands:
-                figure = paper(row, title) if paper else None
-                beside |= {} if figure is None else {(first, title, row): figure}
+        panels = {line: {t: bands(m, t) for t in results.names("data", measure=m, **where)}
+                  for line, m in lines.items()}  # fmt: skip
+        beside = {(next(iter(lines)), title, row): figure
+                  for title, found in panels[next(iter(lines))].items() for row in found
+                  if paper and (figure := paper(row, title)) is not None}  # fmt: skip
         return study.dots(panels, beside, log)
 
     return Figure(name, caption, draw)
-
-
-Section = Sequence[str | Table | Figure]
-"""A part of the details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +199,7 @@ class Page:
     title: str
     claims: Sequence[Claim]
     figure: Figure | None = None
-    sections: Mapping[str, Section] = field(default_factory=dict)
+    sections: Mapping[str, Sequence[str | Table | Figure]] = field(default_factory=dict)
     about: str = ""
 
     def markdown(self, results: Measurements) -> str:
@@ -268,9 +246,6 @@ class Page:
                 f"{folder} cannot be written ({error}); choose another --out"
             ) from error
         return [*figures, page]
-
-
-CLAIM_COLUMNS = ("claim", "paper", "ours", "")
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -21,9 +21,9 @@ from graphsvx.metrics.select import Level, top_keys
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, is_close, pivots, reaches
-from graphsvx.studies.selected_settings import selected_setting
+from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
-from graphsvx.studies.shapley_error import paper_game
+from graphsvx.studies.settings import selected_setting
 from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import SEEDS, Answer, Case, Grid, Study, Value, zoo_models
 from graphsvx.studies.titles import NODE_SETS
@@ -128,23 +128,21 @@ def consistency(case: Case) -> Iterator[Value]:
     for method, setting in COMPARED.items():
         asked = setting.quick() if context.quick else setting
         # Another seed for another model: random numbers are not to agree.
-        found = [{one.centres[0]: one for one in context.explanations(
-            trained, asked.method, nodes, seed=place)} for place, trained in enumerate(models)]  # fmt: skip
+        made = [context.explanations(trained, asked.method, nodes, seed=place)
+                for place, trained in enumerate(models)]  # fmt: skip
+        found = [{one.centres[0]: one for one in each} for each in made]
         playing = playing or {node: list(one.features) for node, one in found[0].items()}
         for pair, (first, second) in MODEL_PAIRS.items():
             for node in found[first].keys() & found[second].keys() & playing.keys():
                 both = [with_features(found[i][node], playing[node]) for i in (first, second)]
                 for top, (count, levels) in TOPS.items():
-                    yield f"{method}: {pair}", node, top, overlap(*both, count, levels)
+                    yield f"{method}: {pair}", node, top, overlap(both[0], both[1], count, levels)
 
 
 MOTIFS = Grid(
-    NODE_SETS,
-    explainers,
-    motifs.scoring(45, 0),
-    measures=(efficiency, motifs.accuracy, motifs.accuracy_by_place, motifs.credit_shares),
-    quick=("tree-cycles",),
-)
+    NODE_SETS, explainers, motifs.scoring(45, 0), quick=("tree-cycles",),
+    measures=(efficiency, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
+)  # fmt: skip
 GRIDS = (
     MOTIFS,
     replace(MOTIFS, methods=fits, measures=(r_squared,)),
@@ -159,11 +157,11 @@ GRIDS = (
 def page(results: Measurements) -> Page:
     """Fit, shares of the motif, stability and consistency."""
     sets = results.names("data", method=OURS)
-    places = motifs.places(results)
+    roles = motifs.roles(results)
     share, median = {"over": "explainable"}, {"statistic": np.median}
 
     def spread(method: str, title: str) -> Estimate:
-        return results.estimate(places, method=method, data=title, statistic=np.var)
+        return results.estimate(roles, method=method, data=title, statistic=np.var)
 
     claims = [
         *(Claim.of(f"R² of the surrogate on {title}, {rows}", 0.90,
@@ -173,14 +171,14 @@ def page(results: Measurements) -> Page:
                    PAPER_SHARES[s], results.estimate(motifs.PARTS[0], method=OURS, data=s,
                                                      over="explainable"), is_close)
           for s in sets if s in PAPER_SHARES),
-        *(Claim.of(f"Variance of accuracy in the same place of the motif on {s} (random credit: "
+        *(Claim.of(f"Variance of accuracy in the same role of a motif on {s} (random credit: "
                    f"{spread(RANDOM, s).mean:.3f})", "< 0.1", spread(OURS, s),
-                   lambda ours, _: ours.high < 0.1, 3) for s in sets),
+                   lambda ours, _: ours.band[2] < 0.1, 3) for s in sets),
         Claim.of("Overlap of the top 20 % of explanations of a GCN and a GAT", 0.76,
                  results.estimate("both, top 20 %", method=f"{OURS}: GCN and GAT"), reaches),
         Claim.of("Credit adds up to the prediction: largest gap", 0.0,
                  results.estimate("efficiency", method=OURS, statistic=max),
-                 lambda ours, _: ours.high < 1e-6),
+                 lambda ours, _: ours.band[2] < 1e-6),
     ]  # fmt: skip
     sections = {
         "R² of the surrogate (medians)": pivots(results, {
@@ -190,8 +188,8 @@ def page(results: Measurements) -> Page:
             **{f"Share of the explainable part: {part}": {"measure": part, "options": share}
                for part in motifs.PARTS},
             "Accuracy, `strict`": "strict",
-            "Variance of accuracy in the same place of a motif": {
-                "measure": places, "options": {"statistic": np.var}, "digits": 3},
+            "Variance of accuracy in the same role of a motif": {
+                "measure": roles, "options": {"statistic": np.var}, "digits": 3},
             "Efficiency: largest |prediction - base - sum of credit|": {
                 "measure": "efficiency", "options": {"statistic": max}},
         }),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -54,8 +55,9 @@ class Setting:
         asked, method = list(queries), self.method
         if isinstance(method, PGExplainer) and method.trained is None:
             method = fitted(context, trained, method, asked)
-        options = {"scale": self.scale, **({"targets": self.targets} if self.targets else {})}
-        made = context.explanations(trained, method, asked, **options) if asked else []
+        options: Any = {"targets": self.targets} if self.targets else {}
+        ask = partial(context.explanations, trained, method, scale=self.scale, **options)
+        made = ask(asked) if asked else []
         return {query_of(explanation): self.read(explanation) for explanation in made}
 
     def read(self, explanation: Explanation) -> Explanation:

@@ -47,25 +47,15 @@ class Estimate:
         return self.mean - reach, self.mean + reach
 
     @property
-    def low(self) -> float:
-        """Lower end of the interval, NaN if there is none."""
-        return self.interval[0] if self.interval else nan
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval, NaN if there is none."""
-        return self.interval[1] if self.interval else nan
-
-    @property
     def band(self) -> tuple[float, float, float]:
-        """Mean and interval, for a picture; without an interval the smallest and largest seed."""
+        """Mean, low and high end; without an interval the smallest and the largest seed."""
         return (self.mean, *(self.interval or (min(self.by_seed), max(self.by_seed))))
 
     def text(self, digits: int = 2) -> str:
         """`0.97 ± 0.02`, or the seeds' values where they are too few for an interval."""
         if self.interval is None:
             return ", ".join(number(value, digits) for value in self.by_seed) or "-"
-        half_width = (self.high - self.low) / 2
+        half_width = (self.interval[1] - self.interval[0]) / 2
         shown = number(self.mean, digits)
         return f"{shown} ± {number(half_width, digits)}" if half_width else shown
 
@@ -103,17 +93,13 @@ class PairedTest:
 def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, PairedTest]:
     """Tests by name of the other method, from the differences of each seed, corrected by Holm."""
     flat = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
-    plain = {name: _wilcoxon(values) for name, values in flat.items()}
+    # Zeros say nothing about a direction. Exact for few pairs, else the normal approximation.
+    changed = {name: [d for d in values if d != 0] for name, values in flat.items()}
+    plain = {n: float(stats.wilcoxon(d).pvalue) if d else 1.0 for n, d in changed.items()}
     found, largest, tests = dict[str, PairedTest](), 0.0, sum(map(bool, flat.values()))
-    for place, name in enumerate(sorted(plain, key=lambda name: plain[name])):
+    for place, name in enumerate(sorted(plain, key=plain.__getitem__)):
         # The k-th smallest of m p-values times m - k + 1, never below the one before it.
         largest = max(largest, min(1.0, plain[name] * max(1, tests - place)))
         mean = float(np.mean(flat[name] or [nan]))
         found[name] = PairedTest(mean, largest, len(flat[name]), len(differences[name]))
     return found
-
-
-def _wilcoxon(values: Sequence[float]) -> float:
-    changed = [value for value in values if value != 0]
-    # Exact for few pairs without ties, else the normal approximation; scipy chooses.
-    return float(stats.wilcoxon(changed).pvalue) if changed else 1.0

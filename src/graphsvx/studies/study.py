@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from graphsvx.errors import DataError
 from graphsvx.explanation import Explanation
+from graphsvx.files import written_whole
 from graphsvx.runs import identity
 from graphsvx.studies.context import StudyContext, digest
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
-from graphsvx.studies.page import Page
+from graphsvx.studies.page import CLAIM_COLUMNS, Page, markdown_table
 from graphsvx.studies.setting import Setting, settings_words
 from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)
 QUICK_QUESTIONS = 2
+OTHER_PAGES = {
+    "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
+    "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
+    "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
+    "protocols.md": "How accuracy is scored",
+}
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
 MakeModel = Callable[[StudyContext, str, int], Trained]
@@ -47,19 +57,11 @@ class Answer:
     """One explanation, and the case that it belongs to."""
 
     case: Case
+    trained: Trained
+    setting: Setting
     method: str
     question: int
     explanation: Explanation
-
-    @property
-    def trained(self) -> Trained:
-        """The explained model with its data set."""
-        return self.case.trained
-
-    @property
-    def setting(self) -> Setting:
-        """How the method was asked."""
-        return self.case.settings[self.method]
 
     def scored_by(self, protocol: str) -> bool:
         """Whether a protocol scores this question."""
@@ -118,12 +120,10 @@ class Grid:
             return {name: ids[:QUICK_QUESTIONS] for name, ids in self.questions(trained).items()}
 
         return replace(
-            self,
-            datasets=self.datasets[:1] if self.quick is None else self.quick,
+            self, datasets=self.datasets[:1] if self.quick is None else self.quick, questions=few,
             methods=lambda name: {k: one.quick() for k, one in self.methods(name).items()},
-            questions=few,
             seeds=self.seeds[:1],
-        )
+        )  # fmt: skip
 
     def measured(
         self, context: StudyContext, dataset: str, trained: Trained, seed: int
@@ -135,7 +135,7 @@ class Grid:
         case = Case(context, trained, seed, questions, settings, made)
         for method, by_question in made.items():
             for question, explanation in by_question.items():
-                answer = Answer(case, method, question, explanation)
+                answer = Answer(case, trained, settings[method], method, question, explanation)
                 for measure in self.measures:
                     for name, value in measure(answer).items():
                         yield method, question, name, value
@@ -150,14 +150,12 @@ class Study:
     name: on the command line, and of its files.
     about: what it shows, in a line.
     page: claims, figure and tables; a function of the measurements alone.
-    facts: told on the page besides (the machine, say); found out once, while measuring.
     """
 
     name: str
     about: str
     grids: tuple[Grid, ...]
     page: Callable[[Measurements], Page]
-    facts: Callable[[], Mapping[str, str]] = dict
 
     def run(self, context: StudyContext) -> list[Path]:
         """Measure, and write table, page and pictures; returns the files."""
@@ -182,7 +180,8 @@ class Study:
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
-            **self.facts(), "settings": {}, "missing": {}, "failures": {},
+            "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
+            "settings": {}, "missing": {}, "failures": {},
         })  # fmt: skip
         for place, declared in enumerate(self.grids):
             grid = declared.reduced() if context.quick else declared
@@ -211,9 +210,8 @@ class Study:
         words = {name: {title: setting.words()} for name, setting in methods.items()}
         words["models"] = {title: f"`{settings_words(trained.card.settings)}`"}
         found = Measurements(self.name, facts={"settings": words, "failures": context.failures})
-        for method, question, measure, value in grid.measured(
-            context, row.dataset, trained, row.seed
-        ):
+        measured = grid.measured(context, row.dataset, trained, row.seed)
+        for method, question, measure, value in measured:
             found.add(row._replace(method=method, question=question, measure=measure), value)
         if not context.failures:  # what failed is tried again the next time
             found.write(path)
@@ -235,3 +233,36 @@ def _code() -> str:
     for file in sorted(root.rglob("*.py")):
         found.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
     return found.hexdigest()
+
+
+def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
+    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
+    rows, verdicts, pages = list[list[str]](), list[bool | None](), list[str]()
+    for study in studies:
+        link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"
+        if (folder / f"{study.name}.parquet").exists():
+            claims = [one for one in study.page(study.read(folder)).claims if one.paper]
+            rows += [[link, *claim.cells()] for claim in claims]
+            verdicts += [claim.holds for claim in claims]
+            pages.append(f"- {link}: {study.about}")
+        else:
+            older = f"; an older page is {link}" if (folder / f"{study.name}.md").exists() else ""
+            pages.append(f"- **{study.name}**: not measured yet, {command}{older}")
+    others = {file: title for file, title in OTHER_PAGES.items() if (folder / file).exists()}
+    tested = len(verdicts) - verdicts.count(None)
+    text = [
+        "# Results: what of the paper holds, and by how much",
+        "Made by `graphsvx study --all` from the measurements beside each page. In square "
+        "brackets: 95 % interval over seeds. Settings were chosen on validation seeds.",
+        f"Of {tested} claims of the paper that were tested, {verdicts.count(True)} hold.",
+        markdown_table(("study", *CLAIM_COLUMNS), rows) if rows else "",
+        "## Pages",
+        "\n".join([*pages, *(f"- [{title}]({file})" for file, title in others.items())]),
+    ]
+    path = folder / "README.md"
+    try:
+        with written_whole(path) as part:
+            part.write_text("\n\n".join(filter(None, text)) + "\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
+    return path
