@@ -69,32 +69,26 @@ class StudyContext:
         return None
 
     def explanations(
-        self,
-        trained: Trained,
-        method: Method,
-        queries: Iterable[int],
-        seed: int = 0,
+        self, trained: Trained, method: Method, queries: Iterable[int], *, seed: int = 0,
         **options: Any,
-    ) -> list[Explanation]:
+    ) -> list[Explanation]:  # fmt: skip
         """Explain nodes (or graphs, by position), as a run that is kept.
 
         The folder is named after everything that decides the result: studies share what they
         have in common, and other settings are another run. Explanations come in ascending order
         of their queries; those that failed are left out and noted in `failures`.
         """
-        asked = sorted({int(query) for query in queries})
-        whole_graphs = trained.dataset.task == "graph"
-        name = type(method).__name__
-        self.say(f"{trained.card.name}: {name}, {len(asked)} {trained.dataset.task}s")
+        ids = sorted({int(query) for query in queries})
+        dataset, name = trained.dataset, type(method).__name__
+        self.say(f"{trained.card.name}: {name}, {len(ids)} {dataset.task}s")
         run = runs.start(
             trained.model,
-            list(trained.dataset.graphs) if whole_graphs else trained.dataset.graph,
-            nodes=None if whole_graphs else asked,
-            graphs=asked if whole_graphs else None,
-            out=self.folder(trained, name, method, asked, seed, options),
+            dataset.graph if dataset.task == "node" else list(dataset.graphs),
+            nodes=ids if dataset.task == "node" else None,
+            graphs=ids if dataset.task == "graph" else None,
+            out=self.folder(trained, name, method, ids, seed, options),
             method=method, engine=runs.Local(self.workers), seed=seed,
-            class_names=trained.dataset.class_names, command=self.command, retry_failed=True,
-            **options,
+            class_names=dataset.class_names, command=self.command, retry_failed=True, **options,
         )  # fmt: skip
         for query, reason in run.failures().items():
             self.failures[f"{trained.card.name}, {name}, {query}"] = reason

@@ -45,15 +45,6 @@ class Row(NamedTuple):
     question: int
     measure: str
 
-
-class Key(NamedTuple):
-    """What the values of one series have in common."""
-
-    dataset: str
-    model: str
-    method: str
-    measure: str
-
     def entry(self, column: str) -> str:
         """One of the fields, or "data": the title of data set and model."""
         return data_title(*self[:2]) if column == "data" else str(getattr(self, column))
@@ -79,23 +70,24 @@ class Measurements:
             self.values[row] = float(value)
 
     @cached_property
-    def series(self) -> dict[Key, BySeed]:
-        """Values by what they have in common, then by seed and question."""
-        found: dict[Key, BySeed] = {}
+    def series(self) -> dict[Row, BySeed]:
+        """Values by a row without its seed and question, then by these."""
+        series: dict[Row, BySeed] = {}
         for row, value in self.values.items():
-            key = Key(row.dataset, row.model, row.method, row.measure)
-            found.setdefault(key, {}).setdefault(row.seed, {})[row.question] = value
-        return found
+            key = row._replace(seed=0, question=NO_QUESTION)
+            series.setdefault(key, {}).setdefault(row.seed, {})[row.question] = value
+        return series
 
-    def keys(self, **where: Where) -> list[Key]:
+    def keys(self, **where: Where) -> list[Row]:
         """Series with these entries: dataset, model, method, measure, or data (the title)."""
         wanted = {k: {v} if isinstance(v, str) else set(v) for k, v in where.items()}
         return [key for key in self.series
                 if all(key.entry(column) in names for column, names in wanted.items())]  # fmt: skip
 
-    def names(self, column: str, **where: Where) -> list[str]:
+    def names(self, column: str, prefix: str = "", **where: Where) -> list[str]:
         """Different entries of a column of these series, in order."""
-        return list(dict.fromkeys(key.entry(column) for key in self.keys(**where)))
+        entries = dict.fromkeys(key.entry(column) for key in self.keys(**where))
+        return [entry for entry in entries if entry.startswith(prefix)]
 
     def estimate(
         self, measure: Where, *, over: str = "", statistic: Statistic | None = None, **where: Where
@@ -106,42 +98,35 @@ class Measurements:
         statistic: sums up; the mean if left out, or the median of one of `MEDIANS`.
         """
         summed = statistic or (np.median if measure in MEDIANS else np.mean)
-        groups: list[tuple[int, float, int]] = []
+        groups: list[tuple[int, float]] = []
         for key in self.keys(measure=measure, **where):
-            whole = self.series.get(key._replace(measure=over), {})
+            totals = self.series.get(key._replace(measure=over), {})
             for seed, by_question in self.series[key].items():
-                values, total = list(by_question.values()), sum(whole.get(seed, {}).values())
+                values, total = list(by_question.values()), sum(totals.get(seed, {}).values())
                 if total or not over:
-                    figure = sum(values) / total if over else summed(values)
-                    groups.append((seed, float(figure), len(values)))
+                    groups.append((seed, sum(values) / total if over else float(summed(values))))
         return _over_seeds(groups)
 
     def paired(
-        self,
-        first: tuple[str, str],
-        second: tuple[str, str],
-        *,
-        combine: Callable[[float, float], float] = sub,
-        statistic: Statistic = np.mean,
+        self, first: tuple[str, str], second: tuple[str, str], *,
+        combine: Callable[[float, float], float] = sub, statistic: Statistic = np.mean,
         **where: Where,
-    ) -> Estimate:
+    ) -> Estimate:  # fmt: skip
         """Two (method, measure), combined question by question: their difference, usually."""
-        return _over_seeds([
-            (seed, float(statistic([combine(*pair) for pair in pairs])), len(pairs))
-            for seed, pairs in self.pairs(first, second, **where)
-        ])  # fmt: skip
+        return _over_seeds([(seed, float(statistic([combine(*pair) for pair in pairs])))
+                            for seed, pairs in self.pairs(first, second, **where)])  # fmt: skip
 
     def pairs(
         self, first: tuple[str, str], second: tuple[str, str], **where: Where
     ) -> Iterator[tuple[int, list[tuple[float, float]]]]:
         """Values of two (method, measure) on the same questions, with the seed of each group."""
         for key in self.keys(method=first[0], measure=first[1], **where):
-            other = self.series.get(key._replace(method=second[0], measure=second[1]), {})
+            others = self.series.get(key._replace(method=second[0], measure=second[1]), {})
             for seed, values in self.series[key].items():
-                known = other.get(seed, {})
-                both = [(value, known[q]) for q, value in values.items() if q in known]
-                if both:
-                    yield seed, both
+                other = others.get(seed, {})
+                pairs = [(value, other[q]) for q, value in values.items() if q in other]
+                if pairs:
+                    yield seed, pairs
 
     def tests(
         self, measure: str, ours: str, others: Iterable[str], sign: int = 1, **where: Where
@@ -172,20 +157,21 @@ class Measurements:
     @classmethod
     def read(cls, path: Path, study: str) -> Measurements:
         """Read a table that `write` wrote."""
-        again = f"measure first: graphsvx study {study}"
+        advice = f"measure first: graphsvx study {study}"
         try:
             table = pq.read_table(path)
             facts = json.loads((table.schema.metadata or {})[b"graphsvx"])
             columns = [table.column(name).to_pylist() for name in SCHEMA.names]
         except FileNotFoundError:
-            raise DataError(f"there is no {path}; {again}") from None
+            raise DataError(f"there is no {path}; {advice}") from None
         except (pa.ArrowException, KeyError, ValueError) as error:
-            raise DataError(f"{path} is no table of measurements ({error}); {again}") from error
+            raise DataError(f"{path} is no table of measurements ({error}); {advice}") from error
         return cls(study, dict(zip(map(Row, *columns[1:-1]), columns[-1], strict=True)), facts)
 
 
-def _over_seeds(groups: list[tuple[int, float, int]]) -> Estimate:
-    """From (seed, figure, count) of each series: the mean of each seed."""
-    seeds = sorted({seed for seed, _, _ in groups})
-    means = [float(np.mean([figure for s, figure, _ in groups if s == seed])) for seed in seeds]
-    return Estimate(tuple(means), sum(count for _, _, count in groups))
+def _over_seeds(groups: list[tuple[int, float]]) -> Estimate:
+    """From (seed, figure) of each series: the mean of each seed."""
+    figures: dict[int, list[float]] = {}
+    for seed, figure in groups:
+        figures.setdefault(seed, []).append(figure)
+    return Estimate(tuple(float(np.mean(figures[seed])) for seed in sorted(figures)))

@@ -13,10 +13,8 @@ from torch_geometric.data import Batch
 from graphsvx import metrics
 from graphsvx.data.base import generator
 from graphsvx.explanation import Explanation, Ranking
-from graphsvx.methods import GraphSVX
 from graphsvx.metrics.select import top_keys
-from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.study import Answer, Case, MakeModel, Questions, Value, of_model
+from graphsvx.studies.study import Answer, Case, MakeModel, Measure, Questions, Value, of_model
 from graphsvx.zoo import Trained
 
 HOUSES = 100
@@ -28,6 +26,7 @@ MATTERS = 0.01
 OTHERS = 8
 """Nodes outside the motif that are cut off for comparison, for each explanation."""
 ROLE, MOTIF = "strict, explained: ", "motif: "
+"""What the names of the measures of `accuracy_by_role` and `use_of_motif` begin with."""
 PARTS = ("own motif", "other motifs", "base graph", "own features")
 NEIGHBOURS = "direct neighbours"
 """Where credit goes."""
@@ -56,13 +55,18 @@ def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questi
     return lambda trained: scored_queries(trained, strict, paper)
 
 
-def test_nodes(count: int) -> Callable[[Trained], Questions]:
-    """For data without a known explanation: some test nodes; the seed of the data fixes which."""
+def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
+    """For data without a known explanation: test nodes with a neighbour, drawn by the data's seed.
+
+    counts: how many of data sets whose names begin so; `count` of all others.
+    """
 
     def draw(trained: Trained) -> Questions:
-        test = trained.dataset.split.test
-        order = torch.randperm(len(test), generator=generator(trained.dataset.seed, "test nodes"))
-        return {"test": tuple(sorted(test[order[:count]].tolist()))}
+        data = trained.dataset
+        test = data.split.test[torch.isin(data.split.test, data.graph.edge_index[1])]
+        order = torch.randperm(len(test), generator=generator(data.seed, data.name, "test nodes"))
+        most = next((n for name, n in counts.items() if data.name.startswith(name)), count)
+        return {"test": tuple(sorted(test[order[:most]].tolist()))}
 
     return draw
 
@@ -79,10 +83,8 @@ def classified_right(trained: Trained) -> list[int]:
     """Everything with a known explanation that the model classifies right."""
     data = trained.dataset
     if data.task == "node":
-        candidates, said = data.node_truth.nodes(), predicted(trained)
-        return metrics.scored_nodes(
-            "strict", candidates=candidates, predicted=said, labels=data.labels
-        )
+        return metrics.scored_nodes("strict", candidates=data.node_truth.nodes(),
+                                    predicted=predicted(trained), labels=data.labels)  # fmt: skip
     known = data.graph_truth.graphs()
     right = predicted(trained, known) == data.labels[list(known)]
     return [graph for graph, is_right in zip(known, right.tolist(), strict=True) if is_right]
@@ -117,9 +119,6 @@ def true_edges(trained: Trained, query: int) -> set[tuple[int, int]]:
     return {(source, target) for source, target in inside.t().tolist()}
 
 
-# --- measures -------------------------------------------------------------------------------
-
-
 def accuracy(answer: Answer) -> dict[str, float]:
     """`paper`, `strict` and `AUROC`, with the ranking of the setting."""
     return ranked_accuracy(answer, answer.explanation, answer.setting.by)
@@ -144,31 +143,27 @@ def edge_accuracy(answer: Answer) -> dict[str, float]:
     """Accuracy and AUROC on edges; a node method's edges have the mean of their ends."""
     if not answer.scored_by("strict"):
         return {}
-    one, truth = answer.explanation, true_edges(answer.trained, answer.question)
+    truth = true_edges(answer.trained, answer.question)
     return {
-        "strict, edges": metrics.accuracy(one, truth, level="edges"),
-        "AUROC, edges": metrics.auroc(one, truth, level="edges"),
+        "strict, edges": metrics.accuracy(answer.explanation, truth, level="edges"),
+        "AUROC, edges": metrics.auroc(answer.explanation, truth, level="edges"),
     }
 
 
 def accuracy_by_role(answer: Answer) -> dict[str, float]:
     """`strict` again, by the explained class, which is a node's role in its motif."""
-    found, data = accuracy(answer), answer.trained.dataset
+    scores, data = accuracy(answer), answer.trained.dataset
     role = data.class_names[int(data.labels[answer.question])]
     if data.task == "node" and answer.question in data.node_truth.attached.tolist():
         role += ", tied to the base graph"
-    return {f"{ROLE}{role}": found["strict"]} if "strict" in found else {}
-
-
-def roles(results: Measurements) -> list[str]:
-    """The measures of `accuracy_by_role` that there are."""
-    return [name for name in results.names("measure") if name.startswith(ROLE)]
+    return {f"{ROLE}{role}": scores["strict"]} if "strict" in scores else {}
 
 
 def certificate(answer: Answer) -> dict[str, float]:
-    """Model calls, and whether the values are the Shapley values themselves."""
-    known = answer.explanation.certificate
-    return {"calls": known.calls, "exact": float(known.exact)}
+    """Model calls, whether values are the Shapley values, and |prediction - base - credit|."""
+    calls, exact = answer.explanation.certificate.calls, answer.explanation.certificate.exact
+    residual = metrics.efficiency_residual(answer.explanation)
+    return {"calls": calls, "exact": float(exact), "residual": residual}
 
 
 def model_accuracy(case: Case) -> list[Value]:
@@ -205,35 +200,41 @@ def score_without(trained: Trained, query: int, target: int) -> Callable[[Collec
     return score
 
 
-def use_of_motif(answer: Answer) -> dict[str, float]:
-    """What the model sees and uses of the motif; of GraphSVX's default players.
+def use_of_motif(method: str) -> Measure:
+    """What the model sees and uses of the motif; players are those of one method.
 
     Each node of the motif, and a few of the other players, are cut off from everything.
     """
-    if answer.setting.method != GraphSVX() or not answer.scored_by("strict"):
-        return {}
-    data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
-    players = set(answer.explanation.node_ids.tolist())
-    others = sorted(players - set(truth))
-    rng = generator(answer.question, "why", data.name)
-    picked = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
-    score = score_without(answer.trained, answer.question, answer.explanation.target)
-    centre = range(int(data.graphs[answer.question].num_nodes)) if data.task == "graph" else (
-        answer.question,)  # fmt: skip
-    whole = score(())
-    inside, outside = ([whole - score((node,)) for node in nodes] for nodes in (truth, picked))
-    found = {
-        "within reach": len(players & set(truth)) / len(truth),
-        "score": whole,
-        "score alone": score(centre),
-        "fall without it": whole - score(truth),
-        "fall without a node": fmean(inside),
-        "fall without another node": fmean(outside) if outside else nan,
-        "unused": fmean(abs(fall) < MATTERS for fall in inside),
-        "against": fmean(fall <= -MATTERS for fall in inside),
-        "others used": fmean(abs(fall) >= MATTERS for fall in outside) if outside else nan,
-    }
-    return {f"{MOTIF}{name}": value for name, value in found.items()}
+
+    def measure(answer: Answer) -> dict[str, float]:
+        if answer.method != method or not answer.scored_by("strict"):
+            return {}
+        data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
+        players = set(answer.explanation.node_ids.tolist())
+        others, rng = sorted(players - set(truth)), generator(answer.question, "why", data.name)
+        drawn = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
+        score = score_without(answer.trained, answer.question, answer.explanation.target)
+        is_graph, full = data.task == "graph", score(())
+        nodes = range(int(data.graphs[answer.question].num_nodes)) if is_graph else ()
+        falls, other_falls = ([full - score((v,)) for v in each] for each in (truth, drawn))
+        values = {
+            "within reach": len(players & set(truth)) / len(truth),
+            "score": full,
+            "score alone": score(nodes or (answer.question,)),
+            "fall without it": full - score(truth),
+            "fall without a node": _mean(falls),
+            "fall without another node": _mean(other_falls),
+            "unused": _mean([abs(fall) < MATTERS for fall in falls]),
+            "against": _mean([fall <= -MATTERS for fall in falls]),
+            "others used": _mean([abs(fall) >= MATTERS for fall in other_falls]),
+        }
+        return {f"{MOTIF}{name}": value for name, value in values.items()}
+
+    return measure
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
 
 
 def credit_shares(answer: Answer) -> dict[str, float]:
@@ -244,17 +245,17 @@ def credit_shares(answer: Answer) -> dict[str, float]:
     if not answer.scored_by("strict"):
         return {}
     explanation, field = answer.explanation, answer.explanation.neighbourhood
-    mine = true_nodes(answer.trained, answer.question)
+    motif = true_nodes(answer.trained, answer.question)
     planted = answer.trained.dataset.node_truth.motif_of >= 0
     distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
-    found = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)
+    shares = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)
     for node, credit in explanation.nodes.items():
-        found[PARTS[0 if node in mine else 1 if bool(planted[node]) else 2]] += credit
-        found[NEIGHBOURS] += credit if distance[node] == 1 else 0.0
+        shares[PARTS[0 if node in motif else 1 if bool(planted[node]) else 2]] += credit
+        shares[NEIGHBOURS] += credit if distance[node] == 1 else 0.0
     # A mask over edges and features: only its nodes say where credit goes.
     if not explanation.edge_credit.players:
-        found[PARTS[3]] = float(explanation.feature_values.sum())
+        shares[PARTS[3]] = float(explanation.feature_values.sum())
     games = explanation.certificate.games
     has_base = bool(games) and games[0].r2 is not None
-    total = explanation.prediction - explanation.base if has_base else sum(found[p] for p in PARTS)
-    return {**found, "explainable": total}
+    total = explanation.prediction - explanation.base if has_base else sum(shares[p] for p in PARTS)
+    return {**shares, "explainable": total}

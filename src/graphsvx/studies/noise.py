@@ -11,9 +11,10 @@ at random, not in the order of ids (noise has the last ids).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,32 +24,21 @@ from torch import Tensor
 from torch_geometric.nn import GATConv
 
 from graphsvx.baselines import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Random
-from graphsvx.data.base import generator
 from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
 from graphsvx.methods import GraphSVX
+from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Figure, Page, is_negative, pivots
+from graphsvx.studies.page import Claim, Figure, Page, is_positive, pivots
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.study import (
-    Answer,
-    Case,
-    Grid,
-    MakeModel,
-    Questions,
-    Study,
-    Value,
-    of_model,
-    zoo_models,
-)  # fmt: skip
+from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.zoo import Trained
 from graphsvx.zoo.paper import ACCURACY
 
 TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
 """k; the number of candidates below which it is a share of them; a share that is close to zero."""
-COUNTS = {"cora": 50, "citeseer": 12, "pubmed": 12}
-"""Explained test nodes of a model and seed."""
+SETS = ("cora", "citeseer", "pubmed")
 PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
 FEATURE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
@@ -75,20 +65,6 @@ def noise_of(trained: Trained) -> tuple[str, set[int]]:
     return kind, set(getattr(noise, kind).tolist())
 
 
-def explained_nodes(trained: Trained) -> Questions:
-    """Test nodes drawn at random, the same for every model and method; none without a neighbour."""
-    data = trained.dataset
-    tied = torch.zeros(data.graph.num_nodes, dtype=torch.bool)
-    tied[data.graph.edge_index[1]] = True
-    test = data.split.test[tied[data.split.test]]
-    order = torch.randperm(len(test), generator=generator(data.seed, data.name, "explained"))
-    count = next((count for name, count in COUNTS.items() if data.name.startswith(name)), 12)
-    return {"test": tuple(sorted(test[order[:count]].tolist()))}
-
-
-# --- noise among the top --------------------------------------------------------------------
-
-
 def top_k(candidates: int) -> int:
     """How many of the candidates are looked at."""
     return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
@@ -109,8 +85,8 @@ def noise_shares(
     """Noise among the top k by value and by magnitude, and among the candidates `name`."""
     if not candidates:
         return {}
-    values = np.array([credit.get(one, 0.0) for one in candidates], dtype=float)
-    noisy = np.array([one in noise for one in candidates], dtype=float)
+    values = np.array([credit.get(candidate, 0.0) for candidate in candidates], dtype=float)
+    noisy = np.array([candidate in noise for candidate in candidates], dtype=float)
     k = top_k(len(candidates))
     number = noise_among(values, noisy, k)
     return {
@@ -134,13 +110,9 @@ def counted(answer: Answer) -> dict[str, float]:
         field = ours.neighbourhood
         distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
         fewer = [node for node in ours.nodes if distance[node] == 1]
-    credit, found = getattr(answer.explanation, kind), dict[str, float]()
-    for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):
-        found |= noise_shares(credit, ids, noise, name)
-    return found
-
-
-# --- is it used? ----------------------------------------------------------------------------
+    credit, (all_name, fewer_name) = getattr(answer.explanation, kind), CANDIDATES[kind]
+    shares = noise_shares(credit, list(getattr(ours, kind)), noise, all_name)
+    return {**shares, **noise_shares(credit, fewer, noise, fewer_name)}
 
 
 @torch.no_grad()
@@ -149,11 +121,11 @@ def use_of_noise(case: Case) -> list[Value]:
     data, model = case.trained.dataset, case.trained.model
     kind, noise = noise_of(case.trained)
     x, edges, test, ids = data.graph.x, data.graph.edge_index, data.split.test, sorted(noise)
-    found, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
+    weights, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
     if kind == "features":
         noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
         lengths, less = first_weights(model).norm(dim=0), (x * ~noisy, edges)
-        found["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
+        weights["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
     full, without = (model(*given).softmax(1)[test] for given in ((x, edges), less))
     said, labels = full.argmax(1), data.labels[test]
     return of_model({
@@ -161,94 +133,79 @@ def use_of_noise(case: Case) -> list[Value]:
         "accuracy without noise": float((without.argmax(1) == labels).double().mean()),
         "classes that change": float((without.argmax(1) != said).double().mean()),
         "change without noise": float((full - without).gather(1, said[:, None]).abs().mean()),
-        **found,
+        **weights,
     })  # fmt: skip
 
 
 def first_weights(model: torch.nn.Module) -> Tensor:
     """Weights of the first layer of a citation model, [units, columns]."""
-    found = getattr(getattr(getattr(model, "first", None), "lin", None), "weight", None)
-    if not isinstance(found, Tensor):
+    weight = getattr(getattr(getattr(model, "first", None), "lin", None), "weight", None)
+    if not isinstance(weight, Tensor):
         raise InputError(f"expected a citation model, got {type(model).__name__}")
-    return found
+    return weight
 
 
-def without_noise_weights(trained: Trained) -> Trained:
-    """The same model with the weights of its noisy columns at 0: it cannot use them."""
+def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
+    """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
+    trained = context.trained_model(dataset, seed, name)
     model = deepcopy(trained.model)
     with torch.no_grad():
         first_weights(model)[:, sorted(noise_of(trained)[1])] = 0
     return replace(trained, model=model)
 
 
-def _unable(name: str) -> MakeModel:
-    def make(context: StudyContext, dataset: str, seed: int) -> Trained:
-        return without_noise_weights(context.trained_model(dataset, seed, name))
-
-    return make
-
-
-def attention_on_noise(case: Case) -> list[Value]:
-    """Attention of a GAT on noisy and on normal nodes, without and with its own."""
-    if case.trained.card.settings.model != "gat":
-        return []
-    return of_model({**attention(case.trained, False), **attention(case.trained, True)})
-
-
 @torch.no_grad()
-def attention(trained: Trained, loops: bool) -> dict[str, float]:
+def attention(case: Case) -> Iterator[Value]:
     """Attention of both GAT layers: mean over heads, then layers, then a node's edges, then nodes.
 
-    An edge from u to v has the attention that v pays to u. `loops`: with the attention that each
-    node pays to itself.
+    An edge from u to v has the attention that v pays to u. "with loops": with the attention that
+    each node pays to itself.
     """
-    model, graph = trained.model, trained.dataset.graph
+    model, graph = case.trained.model, case.trained.dataset.graph
     first, second = getattr(model, "first", None), getattr(model, "second", None)
     if not isinstance(first, GATConv) or not isinstance(second, GATConv):
-        raise InputError(f"expected a GAT with two layers, got {type(model).__name__}")
-    hidden, (edges, one) = first(graph.x, graph.edge_index, return_attention_weights=True)
-    _, (_, two) = second(hidden.relu(), graph.edge_index, return_attention_weights=True)
-    mean = (one.mean(1) + two.mean(1)) / 2
-    counts, words = (edges[0] != edges[1]) | loops, "with loops" if loops else "without loops"
-    known = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
-    total = torch.bincount(edges[0, counts], mean[counts].double(), minlength=graph.num_nodes)
-    noise = torch.tensor(sorted(noise_of(trained)[1]))
-    noisy, seen = torch.isin(torch.arange(graph.num_nodes), noise), known > 0
-    found = {"noisy": noisy & seen, "normal": ~noisy & seen}
-    return {f"attention {words}, {name}": float((total[who] / known[who]).mean())
-            for name, who in found.items()}  # fmt: skip
-
-
-# --- declarations ---------------------------------------------------------------------------
+        return
+    hidden, (edges, weights) = first(graph.x, graph.edge_index, return_attention_weights=True)
+    _, (_, second_weights) = second(hidden.relu(), graph.edge_index, return_attention_weights=True)
+    mean = (weights.mean(1) + second_weights.mean(1)) / 2
+    noise = torch.tensor(sorted(noise_of(case.trained)[1]))
+    noisy = torch.isin(torch.arange(graph.num_nodes), noise)
+    for words, counts in (("without", edges[0] != edges[1]), ("with", edges[0] >= 0)):
+        known = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
+        total = torch.bincount(edges[0, counts], mean[counts].double(), minlength=graph.num_nodes)
+        for name, group in (("noisy", noisy & (known > 0)), ("normal", ~noisy & (known > 0))):
+            value = float((total[group] / known[group]).mean())
+            yield from of_model({f"attention {words} loops, {name}": value})
 
 
 def _graphsvx(dataset: str) -> dict[str, Setting]:
-    clean = next(name for name in COUNTS if dataset.startswith(name))
+    clean = next(name for name in SETS if dataset.startswith(name))
     return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX())}
 
 
 FEATURES = Grid(
-    tuple(name + FEATURES_SUFFIX for name in COUNTS),
-    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, explained_nodes, measures=(counted,),
+    tuple(name + FEATURES_SUFFIX for name in SETS),
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(12, cora=50),
+    measures=(counted,),
     case_measures=(use_of_noise,), models=zoo_models("gcn", "gat"),
 )  # fmt: skip
 CANNOT_USE = replace(
     FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),
-    questions=lambda trained: {"test": explained_nodes(trained)["test"][:10]},
-    models={f"{name}, noise weights 0": _unable(name) for name in ("gcn", "gat")},
+    questions=motifs.test_nodes(10),
+    models={f"{n}, noise weights 0": partial(without_noise_weights, n) for n in ("gcn", "gat")},
 )  # fmt: skip
 NODES = replace(
-    FEATURES, datasets=tuple(name + NODES_SUFFIX for name in COUNTS),
+    FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
     methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
-    case_measures=(use_of_noise, attention_on_noise),
+    case_measures=(use_of_noise, attention),
 )  # fmt: skip
 
 
 def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
     """Noise among the top, whether the models use it, and what deleting it does."""
-    names, about_models = CANDIDATES[what], results.names("measure", method="")
+    names, attention_names = CANDIDATES[what], results.names("measure", "attention")
     titles, share = results.names("data", measure="test accuracy"), f"share by value, {names[0]}"
-    looked = [name for name in about_models if name.startswith("attention")]
+    about_models = [n for n in results.names("measure", method="") if n not in attention_names]
 
     def papers_accuracy(measure: str, title: str) -> float | None:
         dataset, _, model = title.lower().partition(", ")
@@ -261,10 +218,8 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
 
         panels: dict[str, dict[str, list[float]]] = {title: {} for title in titles}
         for key in results.keys(measure=f"number, {names[0]}", data=titles):
-            counts = [
-                n for by_question in results.series[key].values() for n in by_question.values()
-            ]
-            panels[key.entry("data")][key.method] = counts
+            counts = [list(by_question.values()) for by_question in results.series[key].values()]
+            panels[key.entry("data")][key.method] = [n for numbers in counts for n in numbers]
         return noise_panels(panels, what)
 
     claims = []
@@ -276,17 +231,17 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
             Claim.first(f"Fewer than with any baseline ({title})", "fewest",
                         results.tests(share, PAPER, baselines, sign=-1, data=title)),
         ]  # fmt: skip
-    for noisy in [name for name in looked if name.endswith("noisy")]:
-        pair = ("", noisy), ("", noisy.replace("noisy", "normal"))
-        claims += [Claim.of(f"{noisy.capitalize()} minus normal nodes ({title})", 0.11 - 0.15,
-                            results.paired(*pair, data=title), is_negative)
+    for noisy in [name for name in attention_names if name.endswith("noisy")]:
+        pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
+        claims += [Claim.of(f"Less {noisy} than normal nodes ({title}): by", 0.15 - 0.11,
+                            results.paired(*pair, data=title), is_positive)
                    for title in results.names("data", measure=noisy)]  # fmt: skip
     top = {name.capitalize(): name for name in results.names("measure", method=PAPER)}
     use = pivots(results, {
         "What the models do with the noise (the paper's test accuracy in brackets)": {
-            "measure": [name for name in about_models if name not in looked],
-            "paper": papers_accuracy, "note": "The paper says that its models do not use it."},
-        "Attention that nodes get (the paper: 0.11 on noisy, 0.15 on normal nodes)": looked,
+            "measure": about_models, "paper": papers_accuracy,
+            "note": "The paper says that its models do not use it."},
+        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": attention_names,
     }, rows="measure", digits=3)  # fmt: skip
     return Page(
         f"Noisy {what} among the most important ones",
@@ -304,12 +259,10 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
 FEATURES_STUDY = Study(
     "noisy-features",
     f"how many meaningless features are among the top {TOP} (or 20 %), GraphSVX and baselines",
-    (FEATURES, CANNOT_USE),
-    lambda results: page(results, "features", list(FEATURE_BASELINES)),
-)
+    (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),
+)  # fmt: skip
 NODES_STUDY = Study(
     "noisy-nodes",
     f"how many meaningless nodes are among the top {TOP} (or 20 %); the GAT's attention on them",
-    (NODES,),
-    lambda results: page(results, "nodes", list(NODE_BASELINES)),
-)
+    (NODES,), lambda results: page(results, "nodes", list(NODE_BASELINES)),
+)  # fmt: skip

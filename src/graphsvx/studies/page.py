@@ -12,14 +12,19 @@ from graphsvx.errors import DataError
 from graphsvx.files import written_whole
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, number
+from graphsvx.studies.titles import data_title
 
-QUICK = (
-    "**A quick version with models that are hardly trained: it shows that everything works, its "
-    "figures mean nothing.**"
-)
+QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
 PaperFigure = Callable[[str, str], float | None]
 """The paper's figure by the labels of row and column, None where it has none."""
+
+
+def from_paper(rows: Mapping[str, Sequence[float]], datasets: Sequence[str]) -> PaperFigure:
+    """From a table of the paper: figures by row, in the order of its data sets."""
+    figures = {(row, data_title(name)): figure for row, values in rows.items()
+               for name, figure in zip(datasets, values, strict=True)}  # fmt: skip
+    return lambda row, title: figures.get((row, title))
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,13 @@ class Claim:
     @classmethod
     def first(cls, statement: str, paper: str, tests: Mapping[str, PairedTest]) -> Claim:
         """That a method is significantly ahead of each of the others."""
-        known = {name: test for name, test in tests.items() if test.pairs}
-        if not known:
+        tests = {name: test for name, test in tests.items() if test.pairs}
+        if not tests:
             return cls(statement, paper, "-")
-        closest = min(known, key=lambda name: known[name].difference)
-        tested = all(test.seeds >= MIN_SEEDS for test in known.values())
-        ahead = all(test.ahead for test in known.values())
-        ours = f"{known[closest].text()} to {closest}"
+        closest = min(tests, key=lambda name: tests[name].difference)
+        tested = all(test.seeds >= MIN_SEEDS for test in tests.values())
+        ahead = all(test.ahead for test in tests.values())
+        ours = f"{tests[closest].text()} to {closest}"
         return cls(statement, paper, ours, holds=ahead if tested else None)
 
     def cells(self) -> tuple[str, str, str, str]:
@@ -83,11 +88,6 @@ def is_close(ours: Estimate, paper: float) -> bool:
 def is_positive(ours: Estimate, _: float) -> bool:
     """The whole interval is above 0."""
     return ours.band[1] > 0
-
-
-def is_negative(ours: Estimate, _: float) -> bool:
-    """The whole interval is below 0."""
-    return ours.band[2] < 0
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,14 @@ def pivot(
 ) -> Table:  # fmt: skip
     """The estimates of a measure (or of several), by two columns of the measurements.
 
-    options: `over` and `statistic` of `Measurements.estimate`; where: what is left out if not.
+    options, where: `over` and `statistic` of `Measurements.estimate`, and what it selects.
     """
 
     def cell(row: str, column: str) -> Cell:
-        asked = {"measure": measure, **where, rows: row, columns: column}
-        own = results.estimate(**asked, **(options or {}))
-        figure = paper(row, column) if paper and own.seeds else None
-        return own if figure is None else WithPaper(own, figure)
+        selected = {"measure": measure, **where, rows: row, columns: column}
+        estimate = results.estimate(**selected, **(options or {}))
+        figure = paper(row, column) if paper and estimate.seeds else None
+        return estimate if figure is None else WithPaper(estimate, figure)
 
     head = results.names(columns, measure=measure, **where)
     lines = results.names(rows, measure=measure, **where)
@@ -142,8 +142,10 @@ def pivot(
 
 def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> tuple[Table, ...]:
     """Several tables by title: the measure, or all that `pivot` takes."""
-    asked = {t: one if isinstance(one, dict) else {"measure": one} for t, one in tables.items()}
-    return tuple(pivot(results, title, **{**common, **one}) for title, one in asked.items())
+    return tuple(
+        pivot(results, title, **{**common, **(x if isinstance(x, dict) else {"measure": x})})
+        for title, x in tables.items()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,20 +170,21 @@ def dots(
     lines: dict[str, Any] = {"share": measures} if rows == "measure" else {m: m for m in measures}
 
     def bands(measure: str | Sequence[str], title: str) -> dict[str, Any]:
-        asked = {"measure": measure, "data": title, **where}
-        found = {label: results.estimate(**{**asked, rows: label}, **(options or {}))
-                 for label in results.names(rows, **asked)}  # fmt: skip
-        return {label: one.band for label, one in found.items() if one.seeds}
+        selected = {"measure": measure, "data": title, **where}
+        estimates = {label: results.estimate(**{**selected, rows: label}, **(options or {}))
+                     for label in results.names(rows, **selected)}  # fmt: skip
+        return {label: estimate.band for label, estimate in estimates.items() if estimate.seeds}
 
     def draw() -> Any:
         from graphsvx.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
         panels = {line: {t: bands(m, t) for t in results.names("data", measure=m, **where)}
                   for line, m in lines.items()}  # fmt: skip
-        beside = {(next(iter(lines)), title, row): figure
-                  for title, found in panels[next(iter(lines))].items() for row in found
-                  if paper and (figure := paper(row, title)) is not None}  # fmt: skip
-        return study.dots(panels, beside, log)
+        first = next(iter(lines))
+        pairs = [(title, row) for title, labels in panels[first].items() for row in labels]
+        theirs = {(first, *pair): figure for pair in pairs
+                  if paper and (figure := paper(*pair[::-1])) is not None}  # fmt: skip
+        return study.dots(panels, theirs, log)
 
     return Figure(name, caption, draw)
 
@@ -268,11 +271,11 @@ def _made(results: Measurements) -> list[str]:
     """What the figures rest on: seeds, versions, models, settings of the methods."""
     seeds = {title: {seed for key in results.keys(data=title) for seed in results.series[key]}
              for title in results.names("data")}  # fmt: skip
-    told = {title: ", ".join(map(str, sorted(found))) for title, found in seeds.items()}
-    lines = [f"- seeds: {_each_once(told)}"]
+    words = {title: ", ".join(map(str, sorted(numbers))) for title, numbers in seeds.items()}
+    lines = [f"- seeds: {_each_once(words)}"]
     for fact, value in results.facts.items():
         if fact == "settings":
-            lines += [f"- {name}: {_each_once(words)}" for name, words in value.items()]
+            lines += [f"- {name}: {_each_once(settings)}" for name, settings in value.items()]
         elif fact not in ("command", "quick", "missing", "failures"):
             lines.append(f"- {fact}: {value}")
     return lines
@@ -283,5 +286,6 @@ def _each_once(words: Mapping[str, str]) -> str:
     titles: dict[str, list[str]] = {}
     for title, text in words.items():
         titles.setdefault(text, []).append(title)
-    told = [f"{text} ({', '.join(names)})" for text, names in titles.items()]
-    return "; ".join(told) if len(told) > 1 else next(iter(titles), "")
+    if len(titles) < 2:
+        return "".join(titles)
+    return "; ".join(f"{text} ({', '.join(names)})" for text, names in titles.items())

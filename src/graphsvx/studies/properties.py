@@ -10,11 +10,10 @@ import torch
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from graphsvx import metrics
 from graphsvx.baselines import GNNExplainer, Random
 from graphsvx.data.base import generator
 from graphsvx.explain.regression import WLS, Fit
-from graphsvx.explanation import Explanation
+from graphsvx.explanation import Credit, Explanation
 from graphsvx.masks import Masks, Paired
 from graphsvx.methods import GraphSVX
 from graphsvx.metrics.select import Level, top_keys
@@ -40,11 +39,6 @@ def explainers(dataset: str) -> dict[str, Setting]:
         GNN: selected_setting(dataset, GNN), RANDOM: Setting(Random()),
         "Random, on average": CHANCE,
     }  # fmt: skip
-
-
-def efficiency(answer: Answer) -> dict[str, float]:
-    """|prediction - base - sum of credit|."""
-    return {"efficiency": metrics.efficiency_residual(answer.explanation)}
 
 
 @dataclass(frozen=True)
@@ -83,8 +77,6 @@ def r_squared(answer: Answer) -> dict[str, float]:
     return {**known, **{f"{name} above 0.90": float(r2 > 0.9) for name, r2 in known.items()}}
 
 
-# --- consistency between models -------------------------------------------------------------
-
 MODEL_PAIRS = {"GCN and GAT": (0, 1), "GCN, two seeds": (0, 2), "GAT, two seeds": (1, 3)}
 TOPS: dict[str, tuple[float, tuple[Level, ...]]] = {
     "features, top 20 %": (0.2, ("features",)),
@@ -97,23 +89,22 @@ COMPARED = {OURS: Setting(GraphSVX()), GNN: Setting(GNNExplainer()), RANDOM: Set
 
 def overlap(first: Explanation, second: Explanation, top: float, levels: Sequence[Level]) -> float:
     """Intersection over union of the top features and nodes, by magnitude; 1 if there are none."""
-    a, b = ({(level, key) for level in levels for key in top_keys(one, top, "absolute", level)}
-            for one in (first, second))  # fmt: skip
+    a, b = ({(level, key) for level in levels for key in top_keys(e, top, "absolute", level)}
+            for e in (first, second))  # fmt: skip
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
 def with_features(explanation: Explanation, features: Collection[int]) -> Explanation:
     """Only these of the features, so that all explainers choose from the same ones."""
     credit = explanation.feature_credit
-    kept = torch.isin(credit.ids, torch.tensor(sorted(features), dtype=credit.ids.dtype))
-    values, errors = credit.values[:, kept], credit.errors[:, kept]
-    chosen = replace(credit, ids=credit.ids[kept], values=values, errors=errors, names=None)
+    mask = torch.isin(credit.ids, torch.tensor(sorted(features), dtype=credit.ids.dtype))
+    chosen = Credit(credit.ids[mask], credit.values[:, mask], credit.errors[:, mask])
     return replace(explanation, feature_credit=chosen)
 
 
 def agreed(models: Sequence[Trained], count: int) -> list[int]:
     """Test nodes of the first model's data for which all models predict the same class."""
-    classes, data = torch.stack([motifs.predicted(one) for one in models]), models[0].dataset
+    classes, data = torch.stack([motifs.predicted(m) for m in models]), models[0].dataset
     same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
     order = torch.randperm(len(same), generator=generator(data.seed, "consistency"))
     return sorted(same[order[:count]].tolist())
@@ -126,22 +117,21 @@ def consistency(case: Case) -> Iterator[Value]:
     models = [context.trained_model(name, seed, kind) for seed in seeds for kind in ("gcn", "gat")]
     nodes, playing = agreed(models, 3 if context.quick else 12), dict[int, list[int]]()
     for method, setting in COMPARED.items():
-        asked = setting.quick() if context.quick else setting
+        explain = (setting.quick() if context.quick else setting).method
         # Another seed for another model: random numbers are not to agree.
-        made = [context.explanations(trained, asked.method, nodes, seed=place)
-                for place, trained in enumerate(models)]  # fmt: skip
-        found = [{one.centres[0]: one for one in each} for each in made]
-        playing = playing or {node: list(one.features) for node, one in found[0].items()}
-        for pair, (first, second) in MODEL_PAIRS.items():
-            for node in found[first].keys() & found[second].keys() & playing.keys():
-                both = [with_features(found[i][node], playing[node]) for i in (first, second)]
+        explained = [{e.centres[0]: e for e in context.explanations(m, explain, nodes, seed=place)}
+                     for place, m in enumerate(models)]  # fmt: skip
+        playing = playing or {node: list(e.features) for node, e in explained[0].items()}
+        for pair, (i, j) in MODEL_PAIRS.items():
+            for node in explained[i].keys() & explained[j].keys() & playing.keys():
+                first, second = (with_features(explained[k][node], playing[node]) for k in (i, j))
                 for top, (count, levels) in TOPS.items():
-                    yield f"{method}: {pair}", node, top, overlap(both[0], both[1], count, levels)
+                    yield f"{method}: {pair}", node, top, overlap(first, second, count, levels)
 
 
 MOTIFS = Grid(
     NODE_SETS, explainers, motifs.scoring(45, 0), quick=("tree-cycles",),
-    measures=(efficiency, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
+    measures=(motifs.certificate, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
 )  # fmt: skip
 GRIDS = (
     MOTIFS,
@@ -156,8 +146,7 @@ GRIDS = (
 
 def page(results: Measurements) -> Page:
     """Fit, shares of the motif, stability and consistency."""
-    sets = results.names("data", method=OURS)
-    roles = motifs.roles(results)
+    sets, roles = results.names("data", method=OURS), results.names("measure", motifs.ROLE)
     share, median = {"over": "explainable"}, {"statistic": np.median}
 
     def spread(method: str, title: str) -> Estimate:
@@ -177,7 +166,7 @@ def page(results: Measurements) -> Page:
         Claim.of("Overlap of the top 20 % of explanations of a GCN and a GAT", 0.76,
                  results.estimate("both, top 20 %", method=f"{OURS}: GCN and GAT"), reaches),
         Claim.of("Credit adds up to the prediction: largest gap", 0.0,
-                 results.estimate("efficiency", method=OURS, statistic=max),
+                 results.estimate("residual", method=OURS, statistic=max),
                  lambda ours, _: ours.band[2] < 1e-6),
     ]  # fmt: skip
     sections = {
@@ -191,7 +180,7 @@ def page(results: Measurements) -> Page:
             "Variance of accuracy in the same role of a motif": {
                 "measure": roles, "options": {"statistic": np.var}, "digits": 3},
             "Efficiency: largest |prediction - base - sum of credit|": {
-                "measure": "efficiency", "options": {"statistic": max}},
+                "measure": "residual", "options": {"statistic": max}},
         }),
         "Consistency": pivots(results, {
             "Intersection over union of what the explanations of two models name, by magnitude": {
@@ -211,9 +200,5 @@ def page(results: Measurements) -> Page:
     )  # fmt: skip
 
 
-STUDY = Study(
-    "properties",
-    "R², efficiency, the motif's share, stability, consistency, beside other explainers",
-    GRIDS,
-    page,
-)
+ABOUT = "R², efficiency, the motif's share, stability, consistency, beside other explainers"
+STUDY = Study("properties", ABOUT, GRIDS, page)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -52,17 +51,19 @@ class Setting:
         self, context: StudyContext, trained: Trained, queries: Iterable[int]
     ) -> dict[int, Explanation]:
         """Explanations by query; kept as a run, so that the next time they are only read."""
-        asked, method = list(queries), self.method
+        ids, method = list(queries), self.method
+        if not ids:
+            return {}
         if isinstance(method, PGExplainer) and method.trained is None:
-            method = fitted(context, trained, method, asked)
+            method = fitted(context, trained, method, ids)
         options: Any = {"targets": self.targets} if self.targets else {}
-        ask = partial(context.explanations, trained, method, scale=self.scale, **options)
-        made = ask(asked) if asked else []
-        return {query_of(explanation): self.read(explanation) for explanation in made}
+        run = context.explanations(trained, method, ids, scale=self.scale, **options)
+        return {query_of(explanation): self.read(explanation) for explanation in run}
 
     def read(self, explanation: Explanation) -> Explanation:
         """With node scores where only edges have them, by the chosen rule."""
-        if getattr(self.method, "players", None) == "edges":
+        method: Any = self.method
+        if getattr(method, "players", "") == "edges" and method.directions == "together":
             explanation = both_directions(explanation)
         explanation = with_node_scores(explanation, self.edge_rule)
         return explanation if self.change is None else self.change(explanation)
@@ -70,17 +71,18 @@ class Setting:
     def quick(self) -> Setting:
         """The same with a fraction of the effort."""
         method: Any = self.method
-        less = QUICK_METHODS.get(type(method), {})
+        changes = QUICK_METHODS.get(type(method), {})
         if isinstance(method, GraphSVX):
-            less = {"samples": max(20, method.samples // 10)}
-        return replace(self, method=replace(method, **less)) if less else self
+            changes = {"samples": max(20, method.samples // 10)}
+        return replace(self, method=replace(method, **changes)) if changes else self
 
     def words(self) -> str:
         """In one line of a page: what differs from the defaults."""
-        read = [self.scale.replace("_", "-")] if isinstance(self.method, GraphSVX) else []
-        read += ["ranked by magnitude"] if self.by == "absolute" else []
-        read += [f"edges to nodes: {self.edge_rule}"] if self.edge_rule != "largest" else []
-        return ", ".join([f"`{settings_words(self.method)}`", *read])
+        words = [f"`{settings_words(self.method)}`"]
+        words += [self.scale.replace("_", "-")] if isinstance(self.method, GraphSVX) else []
+        words += ["ranked by magnitude"] if self.by == "absolute" else []
+        words += [f"edges to nodes: {self.edge_rule}"] if self.edge_rule != "largest" else []
+        return ", ".join(words)
 
 
 def query_of(explanation: Explanation) -> int:
@@ -95,7 +97,7 @@ def settings_words(value: Any) -> str:
         return repr(value)
     changed = {each.name: getattr(value, each.name) for each in fields(value)
                if each.repr and getattr(value, each.name) != each.default}  # fmt: skip
-    inside = ", ".join(f"{name}={settings_words(one)}" for name, one in changed.items())
+    inside = ", ".join(f"{name}={settings_words(setting)}" for name, setting in changed.items())
     return f"{type(value).__name__}({inside})"
 
 
@@ -112,17 +114,13 @@ CHANCE = Setting(Random(players="nodes"), change=without_credit)
 
 
 def both_directions(explanation: Explanation) -> Explanation:
-    """An edge that plays once for both directions is named in both, as the truth names it."""
-    credit = explanation.edge_credit
-    ends = credit.ids.reshape(2, -1).t().tolist()
-    known = {(u, v) for u, v in ends}
-    single = torch.tensor([(v, u) not in known and u != v for u, v in ends], dtype=torch.bool)
-    doubled = Credit(
-        torch.cat([credit.ids, credit.ids[:, single].flip(0)], 1),
-        torch.cat([credit.values, credit.values[:, single]], 1),
-        torch.cat([credit.errors, credit.errors[:, single]], 1),
-    )
-    return replace(explanation, edge_credit=doubled) if bool(single.any()) else explanation
+    """Edges that play once for both directions, named in both, as the truth names them."""
+    edges = explanation.edge_credit
+    reversible = (edges.ids[0] != edges.ids[1]).nonzero()[:, 0]
+    ids = torch.cat([edges.ids, edges.ids[:, reversible].flip(0)], 1)
+    places = torch.cat([torch.arange(edges.players), reversible])
+    credit = Credit(ids, edges.values[:, places], edges.errors[:, places])
+    return replace(explanation, edge_credit=credit)
 
 
 def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
@@ -161,12 +159,12 @@ def fitted(
     context.say(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
     data = trained.dataset
     if data.task == "node":
-        ready = method.fit(trained.model, data.graph, nodes=questions)
+        method = method.fit(trained.model, data.graph, nodes=questions)
     else:
-        ready = method.fit(trained.model, [data.graphs[graph] for graph in questions])
+        method = method.fit(trained.model, [data.graphs[graph] for graph in questions])
     path.parent.mkdir(parents=True, exist_ok=True)
-    ready.save(path)
-    return ready
+    method.save(path)
+    return method
 
 
 def training_questions(trained: Trained, scored: Collection[int], count: int) -> list[int]:

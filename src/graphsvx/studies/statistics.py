@@ -24,8 +24,6 @@ class Estimate:
     """
 
     by_seed: tuple[float, ...]
-    count: int = 0
-    """Measurements that the figures rest on."""
 
     @property
     def seeds(self) -> int:
@@ -42,9 +40,9 @@ class Estimate:
         """Student's 95 % interval over seeds; None below `MIN_SEEDS`."""
         if self.seeds < MIN_SEEDS:
             return None
-        spread = float(np.std(self.by_seed, ddof=1)) / self.seeds**0.5
-        reach = float(stats.t.ppf(0.975, self.seeds - 1)) * spread
-        return self.mean - reach, self.mean + reach
+        standard_error = float(np.std(self.by_seed, ddof=1)) / self.seeds**0.5
+        half_width = float(stats.t.ppf(0.975, self.seeds - 1)) * standard_error
+        return self.mean - half_width, self.mean + half_width
 
     @property
     def band(self) -> tuple[float, float, float]:
@@ -56,8 +54,8 @@ class Estimate:
         if self.interval is None:
             return ", ".join(number(value, digits) for value in self.by_seed) or "-"
         half_width = (self.interval[1] - self.interval[0]) / 2
-        shown = number(self.mean, digits)
-        return f"{shown} ± {number(half_width, digits)}" if half_width else shown
+        mean = number(self.mean, digits)
+        return f"{mean} ± {number(half_width, digits)}" if half_width else mean
 
 
 def number(value: float, digits: int) -> str:
@@ -86,20 +84,20 @@ class PairedTest:
 
     def text(self, digits: int = 2) -> str:
         """`+0.12 (p = 0.003)`."""
-        shown = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
-        return f"{self.difference:+.{digits}f} ({shown})" if self.pairs else "-"
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"{self.difference:+.{digits}f} ({p})" if self.pairs else "-"
 
 
 def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, PairedTest]:
     """Tests by name of the other method, from the differences of each seed, corrected by Holm."""
-    flat = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
+    pooled = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
     # Zeros say nothing about a direction. Exact for few pairs, else the normal approximation.
-    changed = {name: [d for d in values if d != 0] for name, values in flat.items()}
-    plain = {n: float(stats.wilcoxon(d).pvalue) if d else 1.0 for n, d in changed.items()}
-    found, largest, tests = dict[str, PairedTest](), 0.0, sum(map(bool, flat.values()))
-    for place, name in enumerate(sorted(plain, key=plain.__getitem__)):
+    nonzero = {name: [d for d in values if d != 0] for name, values in pooled.items()}
+    p_values = {n: float(stats.wilcoxon(d).pvalue) if d else 1.0 for n, d in nonzero.items()}
+    tests, largest, count = dict[str, PairedTest](), 0.0, sum(map(bool, pooled.values()))
+    for place, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
         # The k-th smallest of m p-values times m - k + 1, never below the one before it.
-        largest = max(largest, min(1.0, plain[name] * max(1, tests - place)))
-        mean = float(np.mean(flat[name] or [nan]))
-        found[name] = PairedTest(mean, largest, len(flat[name]), len(differences[name]))
-    return found
+        largest = max(largest, min(1.0, p_values[name] * max(1, count - place)))
+        mean = float(np.mean(pooled[name] or [nan]))
+        tests[name] = PairedTest(mean, largest, len(pooled[name]), len(differences[name]))
+    return tests

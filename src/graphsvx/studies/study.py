@@ -121,7 +121,7 @@ class Grid:
 
         return replace(
             self, datasets=self.datasets[:1] if self.quick is None else self.quick, questions=few,
-            methods=lambda name: {k: one.quick() for k, one in self.methods(name).items()},
+            methods=lambda data: {k: setting.quick() for k, setting in self.methods(data).items()},
             seeds=self.seeds[:1],
         )  # fmt: skip
 
@@ -131,9 +131,10 @@ class Grid:
         """Explain everything of one data set, model and seed, and measure it."""
         questions, settings = self.questions(trained), self.methods(dataset)
         queries = sorted({query for ids in questions.values() for query in ids})
-        made = {k: one.explanations(context, trained, queries) for k, one in settings.items()}
-        case = Case(context, trained, seed, questions, settings, made)
-        for method, by_question in made.items():
+        explained = {name: setting.explanations(context, trained, queries)
+                     for name, setting in settings.items()}  # fmt: skip
+        case = Case(context, trained, seed, questions, settings, explained)
+        for method, by_question in explained.items():
             for question, explanation in by_question.items():
                 answer = Answer(case, trained, settings[method], method, question, explanation)
                 for measure in self.measures:
@@ -185,11 +186,10 @@ class Study:
         })  # fmt: skip
         for place, declared in enumerate(self.grids):
             grid = declared.reduced() if context.quick else declared
-            missing = {name: context.missing(name) for name in grid.datasets}
-            told = {data_title(name): reason for name, reason in missing.items() if reason}
-            results.facts["missing"].update(told)
-            there = [name for name, reason in missing.items() if not reason]
-            for dataset, model, seed in product(there, grid.models, grid.seeds):
+            missing = {name: reason for name in grid.datasets if (reason := context.missing(name))}
+            results.facts["missing"] |= {data_title(name): why for name, why in missing.items()}
+            present = [name for name in grid.datasets if name not in missing]
+            for dataset, model, seed in product(present, grid.models, grid.seeds):
                 cell = self._cell(context, place, grid, Row(dataset, model, seed, "", 0, ""))
                 for row, value in cell.values.items():
                     results.add(row, value)
@@ -209,13 +209,13 @@ class Study:
         context, title = replace(context, failures={}), data_title(row.dataset, row.model)
         words = {name: {title: setting.words()} for name, setting in methods.items()}
         words["models"] = {title: f"`{settings_words(trained.card.settings)}`"}
-        found = Measurements(self.name, facts={"settings": words, "failures": context.failures})
+        cell = Measurements(self.name, facts={"settings": words, "failures": context.failures})
         measured = grid.measured(context, row.dataset, trained, row.seed)
         for method, question, measure, value in measured:
-            found.add(row._replace(method=method, question=question, measure=measure), value)
+            cell.add(row._replace(method=method, question=question, measure=measure), value)
         if not context.failures:  # what failed is tried again the next time
-            found.write(path)
-        return found
+            cell.write(path)
+        return cell
 
 
 def _merge(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -229,10 +229,10 @@ def _merge(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
 @lru_cache(maxsize=1)
 def _code() -> str:
     """A hash of this package's code: measurements of other code are not taken over."""
-    root, found = Path(__file__).parents[1], hashlib.sha256()
+    root, code = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
-        found.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
-    return found.hexdigest()
+        code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
+    return code.hexdigest()
 
 
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
@@ -241,7 +241,7 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
     for study in studies:
         link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"
         if (folder / f"{study.name}.parquet").exists():
-            claims = [one for one in study.page(study.read(folder)).claims if one.paper]
+            claims = [claim for claim in study.page(study.read(folder)).claims if claim.paper]
             rows += [[link, *claim.cells()] for claim in claims]
             verdicts += [claim.holds for claim in claims]
             pages.append(f"- {link}: {study.about}")
