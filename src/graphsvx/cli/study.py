@@ -91,7 +91,9 @@ def study(
         try:
             for one in chosen:
                 command = f"graphsvx study {one}" + (" --quick" if quick else "")
-                context = studies.StudyContext(folder, kept, quick, workers, command)
+                # Starting processes takes longer than the few explanations of a quick version.
+                processes = workers or (1 if quick else None)
+                context = studies.StudyContext(folder, kept, quick, processes, command)
                 declared = studies.get(one)
                 try:
                     written += declared.write_page(folder) if pages else declared.run(context)

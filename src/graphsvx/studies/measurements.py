@@ -170,8 +170,9 @@ class Measurements:
 
 
 def _over_seeds(groups: list[tuple[int, float]]) -> Estimate:
-    """From (seed, figure) of each series: the mean of each seed."""
+    """From (seed, figure) of each series: the mean of each seed, without NaN."""
     figures: dict[int, list[float]] = {}
     for seed, figure in groups:
-        figures.setdefault(seed, []).append(figure)
+        if not isnan(figure):
+            figures.setdefault(seed, []).append(figure)
     return Estimate(tuple(float(np.mean(figures[seed])) for seed in sorted(figures)))

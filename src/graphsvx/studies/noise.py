@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch_geometric.nn import GATConv
 
 from graphsvx.baselines import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Random
@@ -50,6 +49,8 @@ NODE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
     "Random": Setting(Random(players="nodes")),
 }  # fmt: skip
+FIRST_WEIGHTS = "first.lin.weight"
+"""Of a citation model, [units, columns]."""
 CANDIDATES = {
     "features": ("features that stand out", "features that the node has"),
     "nodes": ("nodes that the model sees", "direct neighbours"),
@@ -82,7 +83,7 @@ def noise_among(values: NDArray[np.float64], noisy: NDArray[np.float64], k: int)
 def noise_shares(
     credit: Mapping[int, float], candidates: Sequence[int], noise: set[int], name: str
 ) -> dict[str, float]:
-    """Noise among the top k by value and by magnitude, and among the candidates `name`."""
+    """Noise among the top k of the candidates `name`, by value and by magnitude."""
     if not candidates:
         return {}
     values = np.array([credit.get(candidate, 0.0) for candidate in candidates], dtype=float)
@@ -93,7 +94,6 @@ def noise_shares(
         f"number, {name}": number,
         f"share by value, {name}": number / k,
         f"share by magnitude, {name}": noise_among(np.abs(values), noisy, k) / k,
-        f"chance, {name}": float(noisy.mean()),
     }
 
 
@@ -110,9 +110,12 @@ def counted(answer: Answer) -> dict[str, float]:
         field = ours.neighbourhood
         distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
         fewer = [node for node in ours.nodes if distance[node] == 1]
-    credit, (all_name, fewer_name) = getattr(answer.explanation, kind), CANDIDATES[kind]
-    shares = noise_shares(credit, list(getattr(ours, kind)), noise, all_name)
-    return {**shares, **noise_shares(credit, fewer, noise, fewer_name)}
+    credit, shares = getattr(answer.explanation, kind), dict[str, float]()
+    for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):
+        shares |= noise_shares(credit, ids, noise, name)
+        if ids and answer.method == OURS:
+            shares[f"chance, {name}"] = len(noise & set(ids)) / len(ids)
+    return shares
 
 
 @torch.no_grad()
@@ -124,7 +127,7 @@ def use_of_noise(case: Case) -> list[Value]:
     weights, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
     if kind == "features":
         noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
-        lengths, less = first_weights(model).norm(dim=0), (x * ~noisy, edges)
+        lengths, less = model.get_parameter(FIRST_WEIGHTS).norm(dim=0), (x * ~noisy, edges)
         weights["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
     full, without = (model(*given).softmax(1)[test] for given in ((x, edges), less))
     said, labels = full.argmax(1), data.labels[test]
@@ -137,20 +140,12 @@ def use_of_noise(case: Case) -> list[Value]:
     })  # fmt: skip
 
 
-def first_weights(model: torch.nn.Module) -> Tensor:
-    """Weights of the first layer of a citation model, [units, columns]."""
-    weight = getattr(getattr(getattr(model, "first", None), "lin", None), "weight", None)
-    if not isinstance(weight, Tensor):
-        raise InputError(f"expected a citation model, got {type(model).__name__}")
-    return weight
-
-
 def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
     trained = context.trained_model(dataset, seed, name)
     model = deepcopy(trained.model)
     with torch.no_grad():
-        first_weights(model)[:, sorted(noise_of(trained)[1])] = 0
+        model.get_parameter(FIRST_WEIGHTS)[:, sorted(noise_of(trained)[1])] = 0
     return replace(trained, model=model)
 
 
@@ -236,7 +231,7 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
         claims += [Claim.of(f"Less {noisy} than normal nodes ({title}): by", 0.15 - 0.11,
                             results.paired(*pair, data=title), is_positive)
                    for title in results.names("data", measure=noisy)]  # fmt: skip
-    top = {name.capitalize(): name for name in results.names("measure", method=PAPER)}
+    top = {name.capitalize(): name for name in results.names("measure", method=OURS)}
     use = pivots(results, {
         "What the models do with the noise (the paper's test accuracy in brackets)": {
             "measure": about_models, "paper": papers_accuracy,

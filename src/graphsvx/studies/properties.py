@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 
 import numpy as np
 import torch
@@ -144,13 +145,18 @@ GRIDS = (
 )  # fmt: skip
 
 
+def variance(values: Sequence[float]) -> float:
+    """Of a sample, without bias; NaN of a single value."""
+    return float(np.var(values, ddof=1)) if len(values) > 1 else nan
+
+
 def page(results: Measurements) -> Page:
     """Fit, shares of the motif, stability and consistency."""
     sets, roles = results.names("data", method=OURS), results.names("measure", motifs.ROLE)
     share, median = {"over": "explainable"}, {"statistic": np.median}
 
     def spread(method: str, title: str) -> Estimate:
-        return results.estimate(roles, method=method, data=title, statistic=np.var)
+        return results.estimate(roles, method=method, data=title, statistic=variance)
 
     claims = [
         *(Claim.of(f"R² of the surrogate on {title}, {rows}", 0.90,
@@ -178,7 +184,7 @@ def page(results: Measurements) -> Page:
                for part in motifs.PARTS},
             "Accuracy, `strict`": "strict",
             "Variance of accuracy in the same role of a motif": {
-                "measure": roles, "options": {"statistic": np.var}, "digits": 3},
+                "measure": roles, "options": {"statistic": variance}, "digits": 3},
             "Efficiency: largest |prediction - base - sum of credit|": {
                 "measure": "residual", "options": {"statistic": max}},
         }),
