@@ -30,6 +30,8 @@ Examples:
 
     graphsvx study --all
 
+    graphsvx study masks --pages
+
 A study that was stopped goes on where it was: its explanations are kept in --runs.
 """
 
@@ -47,11 +49,15 @@ def study(
         bool,
         typer.Option("--quick", help="A small version that shows that everything works."),
     ] = False,
+    pages: Annotated[
+        bool,
+        typer.Option("--pages", help="Make the page from the measurements that are there."),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where pages go: docs/results, or out/studies with --quick.",
+            help="Where tables and pages go: docs/results, or out/studies with --quick.",
             show_default=False,
         ),
     ] = None,
@@ -69,7 +75,6 @@ def study(
 ) -> None:
     """Repeat an experiment of the paper: tables with its figures beside ours, plots, a page."""
     from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
-    from graphsvx.studies import overview  # noqa: PLC0415  (the same)
 
     if name is None and not everything:
         _list()
@@ -86,20 +91,23 @@ def study(
         try:
             for one in chosen:
                 command = f"graphsvx study {one}" + (" --quick" if quick else "")
-                desk = studies.Desk(folder, kept, quick, workers, command)
+                # Starting processes takes longer than the few explanations of a quick version.
+                processes = workers or (1 if quick else None)
+                context = studies.StudyContext(folder, kept, quick, processes, command)
+                declared = studies.get(one)
                 try:
-                    written += studies.get(one).run(desk)
+                    written += declared.write_page(folder) if pages else declared.run(context)
                 except DataError as error:
                     if not everything:
                         raise
-                    # Raw files that are not there: the others can still be made.
+                    # Raw files or measurements that are not there: others can still be made.
                     left_out[one] = error
         except KeyboardInterrupt:
             _say(f"stopped; what is done is kept in {kept}. To go on:")
             _say(again)
             raise typer.Exit(130) from None
-    # The summary is made from the pages that are there, so it never lags behind them.
-    written.append(overview.write(folder, studies.names()))
+    # Made from all measurements that are there, so it never lags behind the pages.
+    written.append(studies.write_summary(folder, [studies.get(each) for each in studies.names()]))
     if len(chosen) == 1:
         lines = (folder / f"{chosen[0]}.md").read_text().splitlines()
         # A terminal shows no pictures; their captions follow in words.

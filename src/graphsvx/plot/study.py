@@ -1,12 +1,14 @@
-"""Pictures for studies: convergence with the number of calls, and noise among the chosen."""
+"""Pictures for studies: convergence, dots with intervals, curves with bands, densities of noise."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
@@ -21,6 +23,10 @@ from graphsvx.ranking import Players, entries, scale_of
 STYLES = ("-", "--", "-.", ":")
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
 """Okabe and Ito's colours, the strong ones first: these are lines on white."""
+SMALLEST = 1e-4
+"""Logarithmic axes of `dots` and `curves` begin here; what is smaller is drawn at this end."""
+Band = tuple[float, float, float]
+"""A figure and the ends of its interval."""
 
 
 def convergence(
@@ -135,3 +141,113 @@ def _density(
         return np.asarray(kernel(grid))
     steps = (grid - given[0]) / least
     return np.asarray(np.exp(-0.5 * steps**2) / (least * np.sqrt(2 * np.pi)))
+
+
+def dots(
+    lines: Mapping[str, Mapping[str, Mapping[str, Band]]],
+    paper: Mapping[tuple[str, str, str], float] | None = None,
+    log: Collection[str] = (),
+) -> Figure:
+    """A line of panels for each measure: in each panel a dot with its interval for each row.
+
+    Args:
+        lines: figures by measure, panel (a data set, say) and row (a method, say).
+        paper: figures to compare with, by the same three, as diamonds.
+        log: measures on a logarithmic axis.
+
+    """
+    rows = list(
+        dict.fromkeys(r for line in lines.values() for panel in line.values() for r in panel)
+    )
+    figure, axes = _panels(lines, 1.8, 0.22 * len(rows) + 0.75, sharey=True, sharex="row")
+    for (measure, name), (ax, panel) in axes.items():
+        least = SMALLEST if measure in log else -np.inf
+        for y, row in enumerate(reversed(rows)):
+            colour = INKS[(len(rows) - 1 - y) % 6]
+            if row in panel:
+                middle, *ends = np.maximum(panel[row], least)
+                ax.plot(ends, [y, y], color=colour, lw=1.6)
+                ax.plot(middle, y, "o", color=colour, ms=5)
+            if paper and (measure, name, row) in paper:
+                ax.plot(paper[measure, name, row], y, "D", mfc="none", mec=INKS[7], ms=6)
+        canvas.quiet(ax, "x")
+        canvas.plain_ticks(ax, "y", [float(y) for y in range(len(rows))], rows[::-1])
+        ax.set_ylim(-0.6, len(rows) - 0.4)
+        ax.set(xscale="log" if measure in log else "linear")
+        ax.set_xlabel(measure, fontsize=canvas.SMALL)
+    return figure
+
+
+def curves(
+    lines: Mapping[str, Mapping[str, Mapping[str, Mapping[float, Band]]]],
+    along: str,
+    paper: Mapping[tuple[str, str], Mapping[float, float]] | None = None,
+    log: Collection[str] = (),
+) -> Figure:
+    """A line of panels for each measure: in each panel curves with bands for their intervals.
+
+    Args:
+        lines: points by measure, panel, name of the curve and x.
+        along: what the x axis shows; logarithmic if it is in `log`, as measures are.
+        paper: points to compare with, by measure and panel, as diamonds.
+        log: axes that are logarithmic.
+
+    """
+    figure, axes = _panels(lines, 2.5, 2.2, sharex=True, sharey="row")
+    for (measure, name), (ax, panel) in axes.items():
+        least = SMALLEST if measure in log else -np.inf
+        for i, (label, points) in enumerate(panel.items()):
+            middle, low, high = np.maximum(np.array(list(points.values())).reshape(-1, 3).T, least)
+            ax.fill_between(list(points), low, high, color=INKS[i % 6], alpha=0.15, lw=0)
+            ax.plot(list(points), middle, color=INKS[i % 6], marker="o", ms=3, lw=1.6,
+                    linestyle=STYLES[i % 4], label=label)  # fmt: skip
+        for x, y in ((paper or {}).get((measure, name)) or {}).items():
+            ax.plot(x, y, "D", mfc="none", mec=INKS[7], ms=6)
+        canvas.quiet(ax, "both")
+        ax.set(xscale="log" if along in log else "linear",
+               yscale="log" if measure in log else "linear")  # fmt: skip
+        ax.set_xlabel(along, fontsize=canvas.SMALL)
+        ax.set_ylabel(measure, fontsize=canvas.SMALL)
+        ax.label_outer()
+    return _with_legend(figure, axes)
+
+
+def noise_panels(panels: Mapping[str, Mapping[str, ArrayLike]], what: str) -> Figure:
+    """`noise_kde` in panels side by side, with one legend."""
+    figure, axes = _panels({"": panels}, 3.4, 3.0)
+    for ax, counts in axes.values():
+        noise_kde(counts, ax, what=what)
+        ax.get_legend().remove()
+    return _with_legend(figure, axes)
+
+
+_Axes = dict[tuple[str, str], tuple[Any, Any]]
+
+
+def _panels(
+    lines: Mapping[str, Mapping[str, Any]], width: float, height: float, **shared: Any
+) -> tuple[Figure, _Axes]:
+    """Axes and what is drawn in them, by line and panel."""
+    names = list(dict.fromkeys(name for line in lines.values() for name in line))
+    size = (width * len(names) + 2.2, height * len(lines) + 0.4)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(lines), len(names), squeeze=False, **shared)
+    for ax, name in zip(axes[0], names, strict=True):
+        canvas.heading(ax, name)
+    return figure, {
+        (measure, name): (ax, panels.get(name, {}))
+        for row, (measure, panels) in zip(axes, lines.items(), strict=True)
+        for ax, name in zip(row, names, strict=True)
+    }
+
+
+def _with_legend(figure: Figure, axes: _Axes) -> Figure:
+    found: dict[str, Any] = {}
+    for ax, _ in axes.values():
+        handles, labels = ax.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=min(4, len(found)),
+        frameon=False, fontsize=canvas.SMALL,
+    )  # fmt: skip
+    return figure

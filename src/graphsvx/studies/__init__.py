@@ -1,47 +1,64 @@
-"""The paper's experiments: `graphsvx study NAME` measures, and writes our figures beside its own.
+"""The paper's experiments as declarations: `graphsvx study NAME` measures and writes a page.
 
     from graphsvx import studies
-    desk = studies.Desk(out=Path("results"), runs=Path("runs/studies"))
-    studies.get("masks").run(desk)
+    context = studies.StudyContext(out=Path("results"), runs=Path("runs/studies"))
+    studies.get("masks").run(context)
 
-A study asks a `Desk` for trained models and explanations (kept as runs, so that it can go on
-where it was stopped) and returns a `Page` of tables, pictures and words.
+A study declares `Grid`s (data sets x models x seeds x methods x questions), measures (functions of
+an explanation) and a page (claims, a figure, tables). Running it gives one tidy table
+(`<study>.parquet`: study, dataset, model, seed, method, question, measure, value); the page is a
+function of that table alone and can be made again without measuring (`graphsvx study NAME
+--pages`). Explanations are kept as runs and measurements by data set, model and seed, so a study
+that was killed goes on where it was.
+
+A new study is a file like this one, and a name in `_ALL` below:
+
+    def largest_share(answer: Answer) -> dict[str, float]:       # a measure: name -> value
+        values = answer.explanation.node_values.abs()
+        return {"largest share": float(values.max() / values.sum())}
+
+    def page(results: Measurements) -> Page:                     # a function of the table alone
+        ours = results.estimate("largest share", method="GraphSVX", data="BA-Shapes")
+        tests = results.tests("largest share", "GraphSVX", ["Random"])
+        claims = [
+            Claim.of("Some node has more than a third", 1 / 3, ours, reaches),
+            Claim.first("GraphSVX has more than the others", "", tests),
+        ]
+        table = pivot(results, "Largest share", "largest share")    # methods x data sets
+        return Page("Largest share", claims, sections={"Details": (table,)})
+
+    METHODS = {"GraphSVX": Setting(GraphSVX()), "Random": Setting(Random(players="nodes"))}
+    GRID = Grid(("ba-shapes",), lambda dataset: METHODS, motifs.scoring(strict=20),
+                measures=(largest_share, motifs.accuracy))
+    STUDY = Study("largest-share", "how much one node gets", (GRID,), page)
+
+Claims need at least `MIN_SEEDS` seeds, else they read "not tested". Measures that need several
+explanations or other models are `case_measures`; a model of one's own is an entry of
+`Grid.models`. A quick version (one seed, two questions, little effort) comes with every study.
 """
 
 from __future__ import annotations
 
 from graphsvx.errors import InputError
-from graphsvx.studies import (
-    ablation,
-    budget,
-    cut_edges,
-    ground_truth,
-    mask_generators,
-    noisy_features,
-    noisy_nodes,
-    properties,
-    running_time,
-    settings,
-)
-from graphsvx.studies.desk import Desk
-from graphsvx.studies.estimate import Estimate
-from graphsvx.studies.page import Page, Picture, Table
-from graphsvx.studies.study import Study
+from graphsvx.studies import ablation, ground_truth, noise, properties, running_time, sampling
+from graphsvx.studies import settings as tuning
+from graphsvx.studies.context import StudyContext
+from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.page import Claim, Figure, Page, Table
+from graphsvx.studies.setting import Setting
+from graphsvx.studies.statistics import Estimate
+from graphsvx.studies.study import Answer, Case, Grid, Study, write_summary
 
-__all__ = ["Desk", "Estimate", "Page", "Picture", "Study", "Table", "get", "names"]
+__all__ = [
+    "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
+    "Study", "StudyContext", "Table", "get", "names", "write_summary",
+]  # fmt: skip
 
 _ALL: tuple[Study, ...] = (
-    ground_truth.STUDY,
-    noisy_features.STUDY,
-    noisy_nodes.STUDY,
-    mask_generators.STUDY,
-    budget.STUDY,
-    ablation.STUDY,
-    running_time.STUDY,
-    properties.STUDY,
-    settings.STUDY,
-    cut_edges.STUDY,
-)
+    ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
+    sampling.BUDGET_STUDY, ablation.STUDY, running_time.STUDY, properties.STUDY, tuning.STUDY,
+    ground_truth.CUT_EDGES,
+)  # fmt: skip
 
 
 def names() -> tuple[str, ...]:

@@ -1,13 +1,10 @@
-"""Which nodes and graphs of a data set with ground truth are scored, and how.
-
-`docs/results/protocols.md` says the same in words.
-"""
+"""Data sets with a known explanation: what is scored, and how (`docs/results/protocols.md`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Collection, Sequence
+from math import nan
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -15,161 +12,250 @@ from torch_geometric.data import Batch
 
 from graphsvx import metrics
 from graphsvx.data.base import generator
-from graphsvx.explanation import Credit, Explanation, Ranking
-from graphsvx.studies.desk import query_of
-from graphsvx.studies.estimate import Estimate
+from graphsvx.explanation import Explanation, Ranking
+from graphsvx.metrics.select import top_keys
+from graphsvx.studies.study import Answer, Case, MakeModel, Measure, Questions, Value, of_model
 from graphsvx.zoo import Trained
 
 HOUSES = 100
 """BA-2motifs: the authors' script scores this many house graphs, the first ones."""
 MOLECULES = slice(100, 120)
 """MUTAG: and these of the mutagens with a group, in the order of the files."""
+MATTERS = 0.01
+"""A node matters to the model if the score changes by at least this when it is cut off."""
+OTHERS = 8
+"""Nodes outside the motif that are cut off for comparison, for each explanation."""
+ROLE, MOTIF = "strict, explained: ", "motif: "
+"""What the names of the measures of `accuracy_by_role` and `use_of_motif` begin with."""
+PARTS = ("own motif", "other motifs", "base graph", "own features")
+NEIGHBOURS = "direct neighbours"
+"""Where credit goes."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Nodes (or graphs, by position) that the two protocols score."""
-
-    paper: tuple[int, ...]
-    strict: tuple[int, ...]
-
-    @property
-    def all(self) -> list[int]:
-        """Each once, in order."""
-        return sorted({*self.paper, *self.strict})
-
-    @classmethod
-    def of(cls, world: Trained, strict: int, paper: int | None = None) -> Asked:
-        """What the paper's protocol scores (or the first `paper`), and `strict` of the strict one.
-
-        The strict ones are drawn from all motif nodes (or graphs with a motif) that the model
-        classifies right; the seed of the data fixes the draw.
-        """
-        data = world.dataset
-        right = classified_right(world)
-        order = torch.randperm(len(right), generator=generator(data.seed, "strict", data.name))
-        drawn = sorted(right[i] for i in order[:strict].tolist())
-        return cls(scored_by_the_paper(world)[:paper], tuple(drawn))
+def trained_with(cut_edges: bool) -> MakeModel:
+    """The usual settings but for `cut_edges`, which was chosen by looking at explanations."""
+    return lambda context, name, seed: context.trained_model(name, seed, cut_edges=cut_edges)
 
 
-def scored_by_the_paper(world: Trained) -> tuple[int, ...]:
+def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Questions:
+    """What the paper's protocol scores (or the first `paper`), and `strict` of the strict one.
+
+    The strict ones are drawn from all motif nodes (or graphs with a motif) that the model
+    classifies right; the seed of the data fixes the draw.
+    """
+    data = trained.dataset
+    right = classified_right(trained)
+    order = torch.randperm(len(right), generator=generator(data.seed, "strict", data.name))
+    drawn = sorted(right[i] for i in order[:strict].tolist())
+    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(drawn)}
+
+
+def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
+    """`scored_queries` with these counts, for a grid."""
+    return lambda trained: scored_queries(trained, strict, paper)
+
+
+def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
+    """For data without a known explanation: test nodes with a neighbour, drawn by the data's seed.
+
+    counts: how many of data sets whose names begin so; `count` of all others.
+    """
+
+    def draw(trained: Trained) -> Questions:
+        data = trained.dataset
+        test = data.split.test[torch.isin(data.split.test, data.graph.edge_index[1])]
+        order = torch.randperm(len(test), generator=generator(data.seed, data.name, "test nodes"))
+        most = next((n for name, n in counts.items() if data.name.startswith(name)), count)
+        return {"test": tuple(sorted(test[order[:most]].tolist()))}
+
+    return draw
+
+
+def scored_by_the_paper(trained: Trained) -> tuple[int, ...]:
     """The nodes or graphs of the authors' script, whatever the model predicts for them."""
-    data = world.dataset
+    data = trained.dataset
     if data.task == "node":
         return tuple(metrics.scored_nodes("paper", dataset=data.name))
-    if data.name == "mutag":
-        return data.graph_truth.graphs()[MOLECULES]
-    return tuple(range(HOUSES))
+    return data.graph_truth.graphs()[MOLECULES] if data.name == "mutag" else tuple(range(HOUSES))
 
 
-def classified_right(world: Trained) -> list[int]:
+def classified_right(trained: Trained) -> list[int]:
     """Everything with a known explanation that the model classifies right."""
-    data = world.dataset
+    data = trained.dataset
     if data.task == "node":
-        return metrics.scored_nodes(
-            "strict",
-            candidates=data.node_truth.nodes(),
-            predicted=predicted(world),
-            labels=data.labels,
-        )
+        return metrics.scored_nodes("strict", candidates=data.node_truth.nodes(),
+                                    predicted=predicted(trained), labels=data.labels)  # fmt: skip
     known = data.graph_truth.graphs()
-    right = predicted(world, known) == data.labels[list(known)]
-    return [graph for graph, is_so in zip(known, right.tolist(), strict=True) if is_so]
+    right = predicted(trained, known) == data.labels[list(known)]
+    return [graph for graph, is_right in zip(known, right.tolist(), strict=True) if is_right]
 
 
 @torch.no_grad()
-def predicted(world: Trained, graphs: Sequence[int] = ()) -> Tensor:
+def predicted(trained: Trained, graphs: Sequence[int] = ()) -> Tensor:
     """The predicted class of every node, or of the given graphs."""
-    data = world.dataset
+    data = trained.dataset
     if data.task == "node":
-        logits: Tensor = world.model(data.graph.x, data.graph.edge_index)
+        logits: Tensor = trained.model(data.graph.x, data.graph.edge_index)
     else:
-        many = Batch.from_data_list([data.graphs[graph] for graph in graphs])
-        logits = world.model(many.x, many.edge_index, many.batch)
+        batch = Batch.from_data_list([data.graphs[graph] for graph in graphs])
+        logits = trained.model(batch.x, batch.edge_index, batch.batch)
     return logits.argmax(-1)
 
 
-def true_nodes(world: Trained, query: int) -> set[int]:
+def true_nodes(trained: Trained, query: int) -> set[int]:
     """The nodes that explain a node (without itself) or a graph."""
-    data = world.dataset
+    data = trained.dataset
     if data.task == "node":
         return set(data.node_truth.motif(query)) - {query}
     return set(data.graph_truth.graph_nodes(query).nonzero().flatten().tolist())
 
 
-def true_edges(world: Trained, query: int) -> set[tuple[int, int]]:
+def true_edges(trained: Trained, query: int) -> set[tuple[int, int]]:
     """The directed edges that explain a node or a graph."""
-    data = world.dataset
+    data = trained.dataset
     if data.task == "node":
         return set(data.node_truth.motif_edges(query))
-    inside = data.graph_truth.graph_edges(query)
-    pairs = data.graphs[query].edge_index[:, inside].t().tolist()
-    return {(source, target) for source, target in pairs}
+    inside = data.graphs[query].edge_index[:, data.graph_truth.graph_edges(query)]
+    return {(source, target) for source, target in inside.t().tolist()}
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One figure that an explanation is given."""
-
-    what: Literal["paper", "strict", "auroc"]
-    by: Ranking = "value"
-    level: Literal["nodes", "edges"] = "nodes"
-
-    def __call__(self, world: Trained, explanation: Explanation) -> float:
-        """For one explanation."""
-        query, name = query_of(explanation), world.dataset.name
-        if self.what == "paper" and name != "mutag":
-            return metrics.accuracy(explanation, protocol="paper", dataset=name, by=self.by)
-        # The script's rule for MUTAG is that of "strict": the top k of k, on nodes.
-        truth = true_nodes(world, query) if self.level == "nodes" else true_edges(world, query)
-        score = metrics.auroc if self.what == "auroc" else metrics.accuracy
-        return score(explanation, truth, by=self.by, level=self.level)
-
-    def samples(
-        self, world: Trained, explanations: Iterable[Explanation], asked: Asked
-    ) -> dict[int, float]:
-        """By query, for those that the protocol scores; AUROC is about the strict ones."""
-        scored = set(asked.paper if self.what == "paper" else asked.strict)
-        return {query_of(one): self(world, one) for one in explanations if query_of(one) in scored}
+def accuracy(answer: Answer) -> dict[str, float]:
+    """`paper`, `strict` and `AUROC`, with the ranking of the setting."""
+    return ranked_accuracy(answer, answer.explanation, answer.setting.by)
 
 
-def without_credit(explanation: Explanation) -> Explanation:
-    """All players alike: scores as an explainer does that ranks at random, on average.
+def ranked_accuracy(answer: Answer, explanation: Explanation, by: Ranking) -> dict[str, float]:
+    """The same of any reading of the explanation; AUROC is about the strict questions."""
+    name, values = answer.trained.dataset.name, {}
+    truth = true_nodes(answer.trained, answer.question)
+    if answer.scored_by("paper") and name != "mutag":
+        values["paper"] = metrics.accuracy(explanation, protocol="paper", dataset=name, by=by)
+    elif answer.scored_by("paper"):
+        # The script's rule for MUTAG is that of `strict`: the top k of k, on nodes.
+        values["paper"] = metrics.accuracy(explanation, truth, by=by)
+    if answer.scored_by("strict"):
+        values["strict"] = metrics.accuracy(explanation, truth, by=by)
+        values["AUROC"] = metrics.auroc(explanation, truth, by=by)
+    return values
 
-    Ties count as the average over all orders, so this is exactly what chance gives.
+
+def edge_accuracy(answer: Answer) -> dict[str, float]:
+    """Accuracy and AUROC on edges; a node method's edges have the mean of their ends."""
+    if not answer.scored_by("strict"):
+        return {}
+    truth = true_edges(answer.trained, answer.question)
+    return {
+        "strict, edges": metrics.accuracy(answer.explanation, truth, level="edges"),
+        "AUROC, edges": metrics.auroc(answer.explanation, truth, level="edges"),
+    }
+
+
+def accuracy_by_role(answer: Answer) -> dict[str, float]:
+    """`strict` again, by the explained class, which is a node's role in its motif."""
+    scores, data = accuracy(answer), answer.trained.dataset
+    role = data.class_names[int(data.labels[answer.question])]
+    if data.task == "node" and answer.question in data.node_truth.attached.tolist():
+        role += ", tied to the base graph"
+    return {f"{ROLE}{role}": scores["strict"]} if "strict" in scores else {}
+
+
+def certificate(answer: Answer) -> dict[str, float]:
+    """Model calls, whether values are the Shapley values, and |prediction - base - credit|."""
+    calls, exact = answer.explanation.certificate.calls, answer.explanation.certificate.exact
+    residual = metrics.efficiency_residual(answer.explanation)
+    return {"calls": calls, "exact": float(exact), "residual": residual}
+
+
+def model_accuracy(case: Case) -> list[Value]:
+    """Of the model, on the test part of its data."""
+    return of_model({"test accuracy": case.trained.card.accuracy["test"]})
+
+
+def fidelity(answer: Answer) -> dict[str, float]:
+    """How much the score falls when the k best-ranked nodes are cut off together (fidelity+).
+
+    k is the size of the motif; a node with value 0 is not taken.
+    """
+    if not answer.scored_by("strict"):
+        return {}
+    count = len(true_nodes(answer.trained, answer.question))
+    taken = top_keys(answer.explanation, count, answer.setting.by, "nodes")
+    score = score_without(answer.trained, answer.question, answer.explanation.target)
+    return {"fidelity": score(()) - score([node for node in taken if isinstance(node, int)])}
+
+
+def score_without(trained: Trained, query: int, target: int) -> Callable[[Collection[int]], float]:
+    """The explained probability as a function of the nodes that are cut off from everything."""
+    data = trained.dataset
+    is_graph = data.task == "graph"
+    graph = data.graphs[query if is_graph else 0]
+
+    @torch.no_grad()
+    def score(cut: Collection[int]) -> float:
+        gone = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+        gone[list(cut)] = True
+        logits = trained.model(graph.x, graph.edge_index[:, ~gone[graph.edge_index].any(0)])
+        return float(logits[0 if is_graph else query].softmax(-1)[target])
+
+    return score
+
+
+def use_of_motif(method: str) -> Measure:
+    """What the model sees and uses of the motif; players are those of one method.
+
+    Each node of the motif, and a few of the other players, are cut off from everything.
     """
 
-    def nothing(credit: Credit) -> Credit:
-        return replace(credit, values=torch.zeros_like(credit.values))
+    def measure(answer: Answer) -> dict[str, float]:
+        if answer.method != method or not answer.scored_by("strict"):
+            return {}
+        data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
+        players = set(answer.explanation.node_ids.tolist())
+        others, rng = sorted(players - set(truth)), generator(answer.question, "why", data.name)
+        drawn = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
+        score = score_without(answer.trained, answer.question, answer.explanation.target)
+        is_graph, full = data.task == "graph", score(())
+        nodes = range(int(data.graphs[answer.question].num_nodes)) if is_graph else ()
+        falls, other_falls = ([full - score((v,)) for v in each] for each in (truth, drawn))
+        values = {
+            "within reach": len(players & set(truth)) / len(truth),
+            "score": full,
+            "score alone": score(nodes or (answer.question,)),
+            "fall without it": full - score(truth),
+            "fall without a node": _mean(falls),
+            "fall without another node": _mean(other_falls),
+            "unused": _mean([abs(fall) < MATTERS for fall in falls]),
+            "against": _mean([fall <= -MATTERS for fall in falls]),
+            "others used": _mean([abs(fall) >= MATTERS for fall in other_falls]),
+        }
+        return {f"{MOTIF}{name}": value for name, value in values.items()}
 
-    return replace(
-        explanation,
-        node_credit=nothing(explanation.node_credit),
-        feature_credit=nothing(explanation.feature_credit),
-        edge_credit=nothing(explanation.edge_credit),
-    )
-
-
-def both_ways(explanation: Explanation) -> Explanation:
-    """Edges that play as one player for both directions, named in both: the truth has both."""
-    credit = explanation.edge_credit
-    ends = {(u, v) for u, v in credit.ids.reshape(2, -1).t().tolist()}
-    if not ends:
-        return explanation
-    alone = torch.tensor([(v, u) not in ends and u != v for u, v in credit.ids.t().tolist()])
-    if not bool(alone.any()):
-        return explanation
-    more = credit.ids[:, alone].flip(0)
-    grown = replace(
-        credit,
-        ids=torch.cat([credit.ids, more], 1),
-        values=torch.cat([credit.values, credit.values[:, alone]], 1),
-        errors=torch.cat([credit.errors, credit.errors[:, alone]], 1),
-        names=None,
-    )
-    return replace(explanation, edge_credit=grown)
+    return measure
 
 
-def over_seeds(samples: Iterable[Iterable[float]]) -> Estimate:
-    """An estimate from the samples of each seed."""
-    return Estimate.of([list(group) for group in samples])
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
+
+
+def credit_shares(answer: Answer) -> dict[str, float]:
+    """Credit by where it goes, and `explainable`, what these are parts of.
+
+    That is prediction - base, or the sum of a mask's entries, which has no base value.
+    """
+    if not answer.scored_by("strict"):
+        return {}
+    explanation, field = answer.explanation, answer.explanation.neighbourhood
+    motif = true_nodes(answer.trained, answer.question)
+    planted = answer.trained.dataset.node_truth.motif_of >= 0
+    distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    shares = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)
+    for node, credit in explanation.nodes.items():
+        shares[PARTS[0 if node in motif else 1 if bool(planted[node]) else 2]] += credit
+        shares[NEIGHBOURS] += credit if distance[node] == 1 else 0.0
+    # A mask over edges and features: only its nodes say where credit goes.
+    if not explanation.edge_credit.players:
+        shares[PARTS[3]] = float(explanation.feature_values.sum())
+    games = explanation.certificate.games
+    has_base = bool(games) and games[0].r2 is not None
+    total = explanation.prediction - explanation.base if has_base else sum(shares[p] for p in PARTS)
+    return {**shares, "explainable": total}

@@ -1,4 +1,4 @@
-"""What the two studies of noise share: who is explained, and how much noise is among the top.
+"""Studies `noisy-features` and `noisy-nodes`: how much that means nothing is among the top?
 
     candidates   the features (or nodes) that are ranked, the same for all methods
     k            20, or 20 % of the candidates where there are fewer than 100 (rounded, at least 1)
@@ -11,67 +11,68 @@ at random, not in the order of ids (noise has the last ids).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import nan
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch_geometric.nn import GATConv
 
-from graphsvx import players as choosing
-from graphsvx.baselines.greedy import one_less
-from graphsvx.baselines.stage import record, refuse_unless, report
-from graphsvx.data.base import generator
-from graphsvx.engine.survey import survey
-from graphsvx.explain.direct import direct
-from graphsvx.explanation import Explanation
-from graphsvx.game import GraphGame
-from graphsvx.generators import Isolate, Scene
-from graphsvx.players import FeatureChoice
-from graphsvx.query import Query
-from graphsvx.studies.desk import Desk
-from graphsvx.studies.estimate import Estimate
+from graphsvx.baselines import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Random
+from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
+from graphsvx.errors import InputError
+from graphsvx.methods import GraphSVX
+from graphsvx.studies import motifs
+from graphsvx.studies.context import StudyContext
+from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.page import Claim, Figure, Page, is_positive, pivots
+from graphsvx.studies.setting import Setting
+from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.zoo import Trained
+from graphsvx.zoo.paper import ACCURACY
 
-TOP, FEW, SHARE = 20, 100, 0.2
-SHARES = tuple(round(0.05 * i, 2) for i in range(1, 21))
-"""k as a share of all candidates, for curves."""
-DATASETS = ("cora", "citeseer", "pubmed")
-MODELS = ("gcn", "gat")
-TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "gcn": "GCN", "gat": "GAT"}
-By = Literal["value", "absolute"]
-Floats = NDArray[np.float64]
+TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
+"""k; the number of candidates below which it is a share of them; a share that is close to zero."""
+SETS = ("cora", "citeseer", "pubmed")
+PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
+FEATURE_BASELINES = {
+    "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
+    "LIME": Setting(LIME()), "SHAP": Setting(SHAP()),
+    "Greedy": Setting(Greedy(players="features")),
+    "Random": Setting(Random(players="features", features="all")),
+}  # fmt: skip
+NODE_BASELINES = {
+    "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
+    "Random": Setting(Random(players="nodes")),
+}  # fmt: skip
+FIRST_WEIGHTS = "first.lin.weight"
+"""Of a citation model, [units, columns]."""
+CANDIDATES = {
+    "features": ("features that stand out", "features that the node has"),
+    "nodes": ("nodes that the model sees", "direct neighbours"),
+}
 
 
-def noisy_worlds(
-    desk: Desk, datasets: Iterable[str], suffix: str, models: Sequence[str], seeds: Sequence[int]
-) -> Iterator[tuple[tuple[str, str], Trained]]:
-    """Each data set with noise, model and seed, by clean name and model; missing files are told."""
-    for dataset in datasets:
-        name = dataset + suffix
-        if desk.missing(name):
-            desk.say(f"{name}: files missing")
-            continue
-        for model in models:
-            for seed in seeds:
-                yield (dataset, model), desk.world(name, seed, model)
+def noise_of(trained: Trained) -> tuple[str, set[int]]:
+    """What noise was added ("features" or "nodes"), and its ids."""
+    noise = trained.dataset.noise
+    if noise is None:
+        raise InputError(f"expected a data set with noise, got {trained.dataset.name!r}")
+    kind = "features" if len(noise.features) else "nodes"
+    return kind, set(getattr(noise, kind).tolist())
 
 
 def top_k(candidates: int) -> int:
     """How many of the candidates are looked at."""
-    if candidates >= FEW:
-        return TOP
-    return min(candidates, max(1, round(SHARE * candidates)))
+    return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
 
 
-def noise_among(values: Floats, noisy: Floats, k: int) -> float:
-    """Expected number of noisy ones among the k largest `values`, ties broken at random.
-
-    `noisy` is 1 for noise and 0 for others.
-    """
+def noise_among(values: NDArray[np.float64], noisy: NDArray[np.float64], k: int) -> float:
+    """Expected number of noisy ones (1 in `noisy`) among the k largest, ties broken at random."""
     if k < 1:
         return 0.0
     last = np.sort(values)[-k]
@@ -79,160 +80,184 @@ def noise_among(values: Floats, noisy: Floats, k: int) -> float:
     return float(noisy[above].sum() + (k - above.sum()) * noisy[level].mean())
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How much noise one explanation lets in.
+def noise_shares(
+    credit: Mapping[int, float], candidates: Sequence[int], noise: set[int], name: str
+) -> dict[str, float]:
+    """Noise among the top k of the candidates `name`, by value and by magnitude."""
+    if not candidates:
+        return {}
+    values = np.array([credit.get(candidate, 0.0) for candidate in candidates], dtype=float)
+    noisy = np.array([candidate in noise for candidate in candidates], dtype=float)
+    k = top_k(len(candidates))
+    number = noise_among(values, noisy, k)
+    return {
+        f"number, {name}": number,
+        f"share by value, {name}": number / k,
+        f"share by magnitude, {name}": noise_among(np.abs(values), noisy, k) / k,
+    }
 
-    value, absolute: noisy candidates among the top k, ranked by signed and by absolute value.
-    curve: share of noise among the top, by value, for k = each of `SHARES` of the candidates.
-    noisy: noisy ones among all candidates.
+
+def counted(answer: Answer) -> dict[str, float]:
+    """Noise with two sets of candidates, which our players decide for everybody."""
+    kind, noise = noise_of(answer.trained)
+    ours = answer.of(OURS)
+    if ours is None:
+        return {}
+    if kind == "features":
+        value = answer.trained.dataset.graph.x[answer.question].tolist()
+        fewer = [column for column in ours.features if value[column] != 0]
+    else:
+        field = ours.neighbourhood
+        distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+        fewer = [node for node in ours.nodes if distance[node] == 1]
+    credit, shares = getattr(answer.explanation, kind), dict[str, float]()
+    for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):
+        shares |= noise_shares(credit, ids, noise, name)
+        if ids and answer.method == OURS:
+            shares[f"chance, {name}"] = len(noise & set(ids)) / len(ids)
+    return shares
+
+
+@torch.no_grad()
+def use_of_noise(case: Case) -> list[Value]:
+    """Test nodes with and without the noise; and how long the weights of noisy columns are."""
+    data, model = case.trained.dataset, case.trained.model
+    kind, noise = noise_of(case.trained)
+    x, edges, test, ids = data.graph.x, data.graph.edge_index, data.split.test, sorted(noise)
+    weights, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
+    if kind == "features":
+        noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
+        lengths, less = model.get_parameter(FIRST_WEIGHTS).norm(dim=0), (x * ~noisy, edges)
+        weights["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
+    full, without = (model(*given).softmax(1)[test] for given in ((x, edges), less))
+    said, labels = full.argmax(1), data.labels[test]
+    return of_model({
+        "test accuracy": float((said == labels).double().mean()),
+        "accuracy without noise": float((without.argmax(1) == labels).double().mean()),
+        "classes that change": float((without.argmax(1) != said).double().mean()),
+        "change without noise": float((full - without).gather(1, said[:, None]).abs().mean()),
+        **weights,
+    })  # fmt: skip
+
+
+def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
+    """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
+    trained = context.trained_model(dataset, seed, name)
+    model = deepcopy(trained.model)
+    with torch.no_grad():
+        model.get_parameter(FIRST_WEIGHTS)[:, sorted(noise_of(trained)[1])] = 0
+    return replace(trained, model=model)
+
+
+@torch.no_grad()
+def attention(case: Case) -> Iterator[Value]:
+    """Attention of both GAT layers: mean over heads, then layers, then a node's edges, then nodes.
+
+    An edge from u to v has the attention that v pays to u. "with loops": with the attention that
+    each node pays to itself.
     """
-
-    k: int
-    candidates: int
-    noisy: int
-    value: float
-    absolute: float
-    curve: tuple[float, ...] = field(repr=False, default=())
-
-    def share(self, by: By) -> float:
-        """Share of noise among the top k."""
-        return (self.value if by == "value" else self.absolute) / self.k if self.k else nan
-
-    @property
-    def base(self) -> float:
-        """Share of noise among the candidates: what chance gives."""
-        return self.noisy / self.candidates if self.candidates else nan
-
-
-def outcome(credit: Mapping[int, float], candidates: Sequence[int], noise: set[int]) -> Outcome:
-    """Count the noise among the top candidates of an explanation."""
-    values = np.array([credit.get(one, 0.0) for one in candidates], dtype=float)
-    noisy = np.array([one in noise for one in candidates], dtype=float)
-    k, count = top_k(len(candidates)), len(candidates)
-    sizes = [max(1, round(share * count)) for share in SHARES] if count else []
-    return Outcome(
-        k=k,
-        candidates=count,
-        noisy=int(noisy.sum()),
-        value=noise_among(values, noisy, k),
-        absolute=noise_among(np.abs(values), noisy, k),
-        curve=tuple(noise_among(values, noisy, size) / size for size in sizes),
-    )
+    model, graph = case.trained.model, case.trained.dataset.graph
+    first, second = getattr(model, "first", None), getattr(model, "second", None)
+    if not isinstance(first, GATConv) or not isinstance(second, GATConv):
+        return
+    hidden, (edges, weights) = first(graph.x, graph.edge_index, return_attention_weights=True)
+    _, (_, second_weights) = second(hidden.relu(), graph.edge_index, return_attention_weights=True)
+    mean = (weights.mean(1) + second_weights.mean(1)) / 2
+    noise = torch.tensor(sorted(noise_of(case.trained)[1]))
+    noisy = torch.isin(torch.arange(graph.num_nodes), noise)
+    for words, counts in (("without", edges[0] != edges[1]), ("with", edges[0] >= 0)):
+        known = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
+        total = torch.bincount(edges[0, counts], mean[counts].double(), minlength=graph.num_nodes)
+        for name, group in (("noisy", noisy & (known > 0)), ("normal", ~noisy & (known > 0))):
+            value = float((total[group] / known[group]).mean())
+            yield from of_model({f"attention {words} loops, {name}": value})
 
 
-def with_credit(
-    credit: Mapping[int, float], noise: set[int], by: By, k: int = TOP
-) -> tuple[float, int]:
-    """Noisy ones among the k with the most credit, and how many there are; 0 is no credit.
-
-    By value only those that speak for the answer count.
-    """
-    ids = [one for one, value in credit.items() if (value > 0 if by == "value" else value != 0)]
-    k = min(k, len(ids))
-    values = np.abs(np.array([credit[one] for one in ids], dtype=float))
-    return noise_among(values, np.array([one in noise for one in ids], dtype=float), k), k
+def _graphsvx(dataset: str) -> dict[str, Setting]:
+    clean = next(name for name in SETS if dataset.startswith(name))
+    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX())}
 
 
-def explained_nodes(world: Trained, count: int) -> list[int]:
-    """Test nodes drawn at random, the same for every model and method; none without a neighbour."""
-    dataset = world.dataset
-    tied = torch.zeros(dataset.graph.num_nodes, dtype=torch.bool)
-    tied[dataset.graph.edge_index[1]] = True
-    test = dataset.split.test[tied[dataset.split.test]]
-    order = torch.randperm(len(test), generator=generator(dataset.seed, dataset.name, "explained"))
-    return sorted(test[order[:count]].tolist())
+FEATURES = Grid(
+    tuple(name + FEATURES_SUFFIX for name in SETS),
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(12, cora=50),
+    measures=(counted,),
+    case_measures=(use_of_noise,), models=zoo_models("gcn", "gat"),
+)  # fmt: skip
+CANNOT_USE = replace(
+    FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),
+    questions=motifs.test_nodes(10),
+    models={f"{n}, noise weights 0": partial(without_noise_weights, n) for n in ("gcn", "gat")},
+)  # fmt: skip
+NODES = replace(
+    FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
+    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
+    case_measures=(use_of_noise, attention),
+)  # fmt: skip
 
 
-class Tally:
-    """Outcomes of all methods, by (data set, model, method) and seed."""
+def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
+    """Noise among the top, whether the models use it, and what deleting it does."""
+    names, attention_names = CANDIDATES[what], results.names("measure", "attention")
+    titles, share = results.names("data", measure="test accuracy"), f"share by value, {names[0]}"
+    about_models = [n for n in results.names("measure", method="") if n not in attention_names]
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str], dict[int, list[Outcome]]] = {}
+    def papers_accuracy(measure: str, title: str) -> float | None:
+        dataset, _, model = title.lower().partition(", ")
+        suffix = FEATURES_SUFFIX if what == "features" else NODES_SUFFIX
+        known = ACCURACY.get((dataset + suffix, model))
+        return known[2] if known and measure == "test accuracy" else None
 
-    def add(self, key: tuple[str, str, str], seed: int, outcomes: Iterable[Outcome]) -> None:
-        """Keep what a method did on the nodes of one seed; nothing is as if it had not come."""
-        outcomes = list(outcomes)
-        if not outcomes:
-            return
-        self._kept.setdefault(key, {}).setdefault(seed, []).extend(outcomes)
+    def draw() -> Any:
+        from graphsvx.plot.study import noise_panels  # noqa: PLC0415  (needs matplotlib, an extra)
 
-    def groups(self, *key: str) -> list[list[Outcome]]:
-        """The outcomes of a method, seed by seed."""
-        seeds = self._kept.get((key[0], key[1], key[2]), {})
-        return [seeds[seed] for seed in sorted(seeds)]
+        panels: dict[str, dict[str, list[float]]] = {title: {} for title in titles}
+        for key in results.keys(measure=f"number, {names[0]}", data=titles):
+            counts = [list(by_question.values()) for by_question in results.series[key].values()]
+            panels[key.entry("data")][key.method] = [n for numbers in counts for n in numbers]
+        return noise_panels(panels, what)
 
-    def methods(self, dataset: str, model: str) -> list[str]:
-        """Methods with outcomes, in the order of their arrival."""
-        return [one for d, m, one in self._kept if (d, m) == (dataset, model)]
-
-    def share(self, *key: str, by: By = "value") -> Estimate:
-        """Share of noise among the top k."""
-        return Estimate.of([[one.share(by) for one in group] for group in self.groups(*key)])
-
-    def count(self, *key: str, by: By = "value") -> Estimate:
-        """Number of noisy ones among the top k."""
-        return Estimate.of([[getattr(one, by) for one in group] for group in self.groups(*key)])
-
-    def base(self, *key: str) -> Estimate:
-        """Share of noise among the candidates."""
-        return Estimate.of([[one.base for one in group] for group in self.groups(*key)])
-
-    def mean(self, name: str, *key: str) -> Estimate:
-        """Mean of a field: k, candidates, noisy."""
-        return Estimate.of(
-            [[float(getattr(one, name)) for one in group] for group in self.groups(*key)]
-        )
-
-    def curve(self, *key: str) -> list[float]:
-        """Mean share of noise for each of `SHARES`."""
-        rows = [one.curve for group in self.groups(*key) for one in group if one.curve]
-        found: list[float] = np.mean(rows, axis=0).tolist()
-        return found
-
-
-@dataclass(frozen=True)
-class LeaveOneOut:
-    """What the score loses without one player, all others on: the plain effect of deleting it."""
-
-    players: Literal["features", "nodes"] = "nodes"
-    features: FeatureChoice = 0.25
-
-    def __call__(self, query: Query, seed: int) -> Explanation:
-        """Play everybody once without each of them."""
-        refuse_unless(query, self, "node")
-        found = survey(query, None, seed)
-        here = choosing.find(query.graph, found.field, None, self.features, self.players)
-        scene = Scene(query.graph, found.field, here, query.graph.statistics.mean)
-        game = GraphGame(query, found, scene, Isolate(), "joint", rest_on=True)
-        everybody = np.ones(game.players, dtype=bool)
-        rows, _ = one_less(everybody)
-        scores = game.values(game.states(np.concatenate([rows, everybody[None]])))
-        outputs, target = query.choose(scores[-1])
-        losses = [scores[-1, output] - scores[:-1, output] for output in outputs]
-        nodes = self.players == "nodes"
-        who = found.field.ids[here.node_members] if nodes else here.feature_members
-        credit = direct(torch.from_numpy(who), losses)
-        return record(
-            query, found, self, seed,
-            outputs=outputs,
-            target=target,
-            predictions=scores[-1],
-            meaning="the score lost without the player, all others on",
-            games=(report("joint", game.players, game.calls, "one_less"),),
-            nodes=credit if nodes else None,
-            features=None if nodes else credit,
-        )  # fmt: skip
+    claims = []
+    for title in results.names("data", measure=share):
+        claims += [
+            Claim.of(f"Close to no noisy {what} at GraphSVX's top ({title})", "close to 0",
+                     results.estimate(share, method=PAPER, data=title),
+                     lambda ours, _: ours.band[2] < LITTLE),
+            Claim.first(f"Fewer than with any baseline ({title})", "fewest",
+                        results.tests(share, PAPER, baselines, sign=-1, data=title)),
+        ]  # fmt: skip
+    for noisy in [name for name in attention_names if name.endswith("noisy")]:
+        pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
+        claims += [Claim.of(f"Less {noisy} than normal nodes ({title}): by", 0.15 - 0.11,
+                            results.paired(*pair, data=title), is_positive)
+                   for title in results.names("data", measure=noisy)]  # fmt: skip
+    top = {name.capitalize(): name for name in results.names("measure", method=OURS)}
+    use = pivots(results, {
+        "What the models do with the noise (the paper's test accuracy in brackets)": {
+            "measure": about_models, "paper": papers_accuracy,
+            "note": "The paper says that its models do not use it."},
+        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": attention_names,
+    }, rows="measure", digits=3)  # fmt: skip
+    return Page(
+        f"Noisy {what} among the most important ones",
+        claims,
+        Figure("kde", f"Noisy {what} among the top k by value: densities over all nodes", draw),
+        {"Noise among the top k": pivots(results, top), "Is the noise used?": use},
+        f"20 % more {what} that mean nothing are added, and a model is trained. Test nodes are "
+        f"drawn at random and their predicted class is explained. Candidates are the same for all "
+        f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "
+        f"are fewer than {FEW}; ties count with the expected number of noisy ones. Models with "
+        f"noise weights 0 cannot use the noise.",
+    )  # fmt: skip
 
 
-def correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Pearson's; NaN where one of them does not vary."""
-    a, b = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    if len(a) < 2 or a.std() == 0 or b.std() == 0:
-        return nan
-    return float(np.corrcoef(a, b)[0, 1])
-
-
-def ids(tensor: Tensor) -> set[int]:
-    """As a set of plain numbers."""
-    return set(tensor.tolist())
+FEATURES_STUDY = Study(
+    "noisy-features",
+    f"how many meaningless features are among the top {TOP} (or 20 %), GraphSVX and baselines",
+    (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),
+)  # fmt: skip
+NODES_STUDY = Study(
+    "noisy-nodes",
+    f"how many meaningless nodes are among the top {TOP} (or 20 %); the GAT's attention on them",
+    (NODES,), lambda results: page(results, "nodes", list(NODE_BASELINES)),
+)  # fmt: skip

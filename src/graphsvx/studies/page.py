@@ -1,202 +1,291 @@
-"""A page of results: words, tables and pictures, written as Markdown, JSON and PNG."""
+"""A page of results: claims first, one figure, then details; written as Markdown and PNG."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import nan
 from pathlib import Path
 from typing import Any
 
-from graphsvx.errors import DataError, InputError
+from graphsvx.errors import DataError
 from graphsvx.files import written_whole
-from graphsvx.studies.estimate import Estimate
+from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, number
+from graphsvx.studies.titles import data_title
+
+QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
+CLAIM_COLUMNS = ("claim", "paper", "ours", "")
+PaperFigure = Callable[[str, str], float | None]
+"""The paper's figure by the labels of row and column, None where it has none."""
+
+
+def from_paper(rows: Mapping[str, Sequence[float]], datasets: Sequence[str]) -> PaperFigure:
+    """From a table of the paper: figures by row, in the order of its data sets."""
+    figures = {(row, data_title(name)): figure for row, values in rows.items()
+               for name, figure in zip(datasets, values, strict=True)}  # fmt: skip
+    return lambda row, title: figures.get((row, title))
 
 
 @dataclass(frozen=True)
-class Beside:
+class Claim:
+    """A statement that measurements confirm or not.
+
+    paper: its figure in the paper; "" for a statement that is not in the paper.
+    ours: our figure.
+    interval: 95 % interval of our figure over seeds, None if there is none.
+    holds: None if it was not tested, or on too few seeds to say.
+    """
+
+    statement: str
+    paper: str
+    ours: str
+    interval: tuple[float, float] | None = None
+    holds: bool | None = None
+
+    @classmethod
+    def of(
+        cls, statement: str, paper: str | float, ours: Estimate,
+        rule: Callable[[Estimate, float], bool], digits: int = 2,
+    ) -> Claim:  # fmt: skip
+        """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
+        shown = paper if isinstance(paper, str) else f"{paper:.{digits}f}"
+        if ours.seeds < MIN_SEEDS:
+            return cls(statement, shown, ours.text(digits))
+        holds = rule(ours, nan if isinstance(paper, str) else paper)
+        return cls(statement, shown, number(ours.mean, digits), ours.interval, bool(holds))
+
+    @classmethod
+    def first(cls, statement: str, paper: str, tests: Mapping[str, PairedTest]) -> Claim:
+        """That a method is significantly ahead of each of the others."""
+        tests = {name: test for name, test in tests.items() if test.pairs}
+        if not tests:
+            return cls(statement, paper, "-")
+        closest = min(tests, key=lambda name: tests[name].difference)
+        tested = all(test.seeds >= MIN_SEEDS for test in tests.values())
+        ahead = all(test.ahead for test in tests.values())
+        ours = f"{tests[closest].text()} to {closest}"
+        return cls(statement, paper, ours, holds=ahead if tested else None)
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """For a row of a table: statement, paper, ours with its interval, holds."""
+        ends = ", ".join(number(end, 2) for end in self.interval or ())
+        verdict = {True: "holds", False: "does not hold", None: "not tested"}[self.holds]
+        ours = f"{self.ours} [{ends}]" if ends else self.ours
+        return self.statement, self.paper or "-", ours, verdict
+
+
+def reaches(ours: Estimate, paper: float) -> bool:
+    """The mean, to two digits, is at least the paper's figure."""
+    return round(ours.mean, 2) >= paper
+
+
+def is_close(ours: Estimate, paper: float) -> bool:
+    """The mean is within 0.05 of the paper's figure."""
+    return abs(ours.mean - paper) <= 0.05
+
+
+def is_positive(ours: Estimate, _: float) -> bool:
+    """The whole interval is above 0."""
+    return ours.band[1] > 0
+
+
+@dataclass(frozen=True)
+class WithPaper:
     """A figure of ours with the paper's beside it, written `0.97 ± 0.02 (0.99)`."""
 
-    ours: Estimate | float | str
+    ours: Estimate
     paper: float | str
-    digits: int = 2
 
 
-Cell = Estimate | Beside | float | int | str | None
-"""None: nothing to say, shown as a dash."""
+Cell = Estimate | WithPaper | PairedTest | float | str
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under named columns."""
+    """Rows of cells under named columns, with a note on how to read it."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
     note: str = ""
-    """How to read it, below the table."""
     digits: int = 2
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise InputError(
-                    f"table {self.title!r} has {len(self.columns)} columns, got a row with "
-                    f"{len(row)} cells: {row}"
-                )
-
     def markdown(self) -> str:
-        """As a Markdown table with its title and note."""
-        lines = [f"### {self.title}", "", _line(self.columns), _line(["---"] * len(self.columns))]
-        lines += [_line([self.text(cell) for cell in row]) for row in self.rows]
-        return "\n".join([*lines, *(["", self.note] if self.note else [])])
+        """As a Markdown table with its title and note; nothing if it has no rows."""
+        rows = [[_text(cell, self.digits) for cell in row] for row in self.rows]
+        parts = [f"### {self.title}", markdown_table(self.columns, rows), self.note]
+        return "\n\n".join(filter(None, parts)) if rows else ""
 
-    def text(self, cell: Cell) -> str:
-        """A cell in words."""
-        return _text(cell, self.digits)
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values: one record a row."""
-        return {
-            "title": self.title,
-            "note": self.note,
-            "rows": [
-                {name: _plain(cell) for name, cell in zip(self.columns, row, strict=True)}
-                for row in self.rows
-            ],
-        }
+def pivot(
+    results: Measurements, title: str, measure: str | Sequence[str], *, rows: str = "method",
+    columns: str = "data", paper: PaperFigure | None = None, note: str = "", digits: int = 2,
+    options: Mapping[str, Any] | None = None, **where: Any,
+) -> Table:  # fmt: skip
+    """The estimates of a measure (or of several), by two columns of the measurements.
+
+    options, where: `over` and `statistic` of `Measurements.estimate`, and what it selects.
+    """
+
+    def cell(row: str, column: str) -> Cell:
+        selected = {"measure": measure, **where, rows: row, columns: column}
+        estimate = results.estimate(**selected, **(options or {}))
+        figure = paper(row, column) if paper and estimate.seeds else None
+        return estimate if figure is None else WithPaper(estimate, figure)
+
+    head = results.names(columns, measure=measure, **where)
+    lines = results.names(rows, measure=measure, **where)
+    body = [[row, *(cell(row, column) for column in head)] for row in lines]
+    return Table(title, ["", *head], body, note, digits)
+
+
+def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> tuple[Table, ...]:
+    """Several tables by title: the measure, or all that `pivot` takes."""
+    return tuple(
+        pivot(results, title, **{**common, **(x if isinstance(x, dict) else {"measure": x})})
+        for title, x in tables.items()
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """A picture that is drawn when the page is written.
-
-    `draw` returns a matplotlib figure; `name` becomes part of the file's name.
-    """
+class Figure:
+    """A picture that is drawn when the page is written; `draw` returns a matplotlib figure."""
 
     name: str
     caption: str
     draw: Callable[[], Any] = field(repr=False)
 
 
-Part = str | Table | Picture
+def dots(
+    results: Measurements, name: str, caption: str, measures: Sequence[str], *,
+    rows: str = "method", paper: PaperFigure | None = None, log: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None, **where: Any,
+) -> Figure:  # fmt: skip
+    """A line of panels for each measure, a panel for each data set: dots with their intervals.
+
+    rows: the column of the measurements that a panel shows; if "measure", one line for all.
+    paper: the paper's figures of the first line; log: measures on a logarithmic axis.
+    """
+    lines: dict[str, Any] = {"share": measures} if rows == "measure" else {m: m for m in measures}
+
+    def bands(measure: str | Sequence[str], title: str) -> dict[str, Any]:
+        selected = {"measure": measure, "data": title, **where}
+        estimates = {label: results.estimate(**{**selected, rows: label}, **(options or {}))
+                     for label in results.names(rows, **selected)}  # fmt: skip
+        return {label: estimate.band for label, estimate in estimates.items() if estimate.seeds}
+
+    def draw() -> Any:
+        from graphsvx.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
+
+        panels = {line: {t: bands(m, t) for t in results.names("data", measure=m, **where)}
+                  for line, m in lines.items()}  # fmt: skip
+        first = next(iter(lines))
+        pairs = [(title, row) for title, labels in panels[first].items() for row in labels]
+        theirs = {(first, *pair): figure for pair in pairs
+                  if paper and (figure := paper(*pair[::-1])) is not None}  # fmt: skip
+        return study.dots(panels, theirs, log)
+
+    return Figure(name, caption, draw)
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """What a study found."""
+    """What a study found.
+
+    claims: at most a screen of them, the first thing that is read.
+    figure: the one picture below them.
+    sections: tables with everything else, by title.
+    about: what was measured, in a few sentences before the claims.
+    """
 
     title: str
-    parts: tuple[Part, ...]
-    """In the order of reading: Markdown text, tables, pictures."""
-    headline: str
-    """The finding in one or two sentences of Markdown, for the summary of all studies."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Seeds, counts and choices that the figures rest on."""
+    claims: Sequence[Claim]
+    figure: Figure | None = None
+    sections: Mapping[str, Sequence[str | Table | Figure]] = field(default_factory=dict)
+    about: str = ""
 
-    def tables(self) -> list[Table]:
-        """The tables, in order."""
-        return [part for part in self.parts if isinstance(part, Table)]
+    def markdown(self, results: Measurements) -> str:
+        """The text of the page; the facts of `results` say how it was measured."""
+        facts, study = results.facts, results.study
 
-    def write(self, name: str, folder: Path, facts: Mapping[str, Any]) -> list[Path]:
-        """Write `name.md`, `name.json` and the pictures; `facts` say how the page was made."""
-        pictures = {id(p): f"{name}-{p.name}.png" for p in self.parts if isinstance(p, Picture)}
-        if len(set(pictures.values())) != len(pictures):
-            raise InputError(f"two pictures of {name!r} share a name: {sorted(pictures.values())}")
-        text = [f"# {self.title}", "", f"Made by `{facts['command']}`.", "", self.headline, ""]
-        for part in self.parts:
-            if isinstance(part, Table):
-                text.append(part.markdown())
-            elif isinstance(part, Picture):
-                text.append(f"![{part.caption}]({pictures[id(part)]})\n\n*{part.caption}*")
-            else:
-                text.append(part.strip())
-            text.append("")
-        text += ["## How it was made", "", *_listed({**facts, **self.settings})]
-        record = {
-            "study": name,
-            "title": self.title,
-            "headline": self.headline,
-            **{key: _plain(value) for key, value in facts.items()},
-            "settings": _plain(dict(self.settings)),
-            "tables": [table.to_json() for table in self.tables()],
-        }
-        written = []
+        def text(part: str | Table | Figure) -> str:
+            if isinstance(part, Figure):
+                return f"![{part.caption}]({study}-{part.name}.png)\n\n*{part.caption}*"
+            return part.markdown() if isinstance(part, Table) else part
+
+        parts = [
+            f"# {self.title}",
+            self.about,
+            QUICK if facts.get("quick") else "",
+            f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
+            "for each measurement. In square brackets: 95 % interval over seeds.",
+            markdown_table(CLAIM_COLUMNS, [claim.cells() for claim in self.claims]),
+            text(self.figure) if self.figure else "",
+        ]
+        for title, section in self.sections.items():
+            parts += [f"## {title}", *map(text, section)]
+        parts += [f"**{name} is missing:** {why}" for name, why in facts.get("missing", {}).items()]
+        failures = [f"- {what}: {why}" for what, why in sorted(facts.get("failures", {}).items())]
+        if failures:
+            parts += ["## Failures\n\nThese could not be made and do not count:", *failures]
+        parts += ["## How it was made", "\n".join(_made(results))]
+        return "\n\n".join(filter(None, parts)) + "\n"
+
+    def write(self, results: Measurements, folder: Path) -> list[Path]:
+        """Write `<study>.md` and its pictures."""
+        parts = [self.figure, *(part for section in self.sections.values() for part in section)]
+        figures = {folder / f"{results.study}-{part.name}.png": part
+                   for part in parts if isinstance(part, Figure)}  # fmt: skip
+        page = folder / f"{results.study}.md"
         try:
-            for part in self.parts:
-                if isinstance(part, Picture):
-                    written.append(folder / pictures[id(part)])
-                    _draw(part, written[-1])
-            for ending, content in (
-                (".json", json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)),
-                (".md", "\n".join(text).rstrip()),
-            ):
-                written.append(folder / f"{name}{ending}")
-                with written_whole(written[-1]) as file:
-                    file.write_text(content + "\n")
+            for path, figure in figures.items():
+                with written_whole(path) as file:
+                    figure.draw().savefig(file, dpi=160, format="png", metadata={"Software": None})
+            with written_whole(page) as file:
+                file.write_text(self.markdown(results))
         except OSError as error:
             raise DataError(
                 f"{folder} cannot be written ({error}); choose another --out"
             ) from error
-        return written
+        return [*figures, page]
 
 
-def _draw(picture: Picture, path: Path) -> None:
-    from matplotlib import pyplot as plt  # noqa: PLC0415  (an extra, and slow to import)
-
-    figure = picture.draw()
-    try:
-        with written_whole(path) as file:
-            figure.savefig(file, dpi=160, format="png", metadata={"Software": None})
-    finally:
-        plt.close(figure)
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |"
+                     for line in lines)  # fmt: skip
 
 
-def _text(cell: Cell, digits: int) -> str:  # noqa: PLR0911  (one line a kind of cell)
-    if cell is None:
-        return "-"
-    if isinstance(cell, Beside):
-        paper = cell.paper if isinstance(cell.paper, str) else f"{cell.paper:.{cell.digits}f}"
-        return f"{_text(cell.ours, cell.digits)} ({paper})"
-    if isinstance(cell, Estimate):
-        return cell.text(digits)
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
+def _text(cell: Cell, digits: int) -> str:
+    if isinstance(cell, WithPaper):
+        paper = cell.paper if isinstance(cell.paper, str) else number(cell.paper, digits)
+        return f"{cell.ours.text(digits)} ({paper})"
     if isinstance(cell, float):
-        if not isfinite(cell):
-            return "-"
-        small = cell != 0 and abs(cell) < 0.5 * 10.0**-digits
-        return f"{cell:.1e}" if small else f"{cell:.{digits}f}"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    return cell
+        return number(cell, digits)
+    return cell if isinstance(cell, str) else cell.text(digits)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        return value.to_json()
-    if isinstance(value, Beside):
-        return {"ours": _plain(value.ours), "paper": value.paper}
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+def _made(results: Measurements) -> list[str]:
+    """What the figures rest on: seeds, versions, models, settings of the methods."""
+    seeds = {title: {seed for key in results.keys(data=title) for seed in results.series[key]}
+             for title in results.names("data")}  # fmt: skip
+    words = {title: ", ".join(map(str, sorted(numbers))) for title, numbers in seeds.items()}
+    lines = [f"- seeds: {_each_once(words)}"]
+    for fact, value in results.facts.items():
+        if fact == "settings":
+            lines += [f"- {name}: {_each_once(settings)}" for name, settings in value.items()]
+        elif fact not in ("command", "quick", "missing", "failures"):
+            lines.append(f"- {fact}: {value}")
+    return lines
 
 
-def _listed(values: Mapping[str, Any]) -> list[str]:
-    def shown(value: Any) -> str:
-        if isinstance(value, (list, tuple)):
-            return ", ".join(map(shown, value))
-        if isinstance(value, Mapping):
-            return "; ".join(f"{key}: {shown(one)}" for key, one in value.items())
-        return str(value)
-
-    return [f"- {key}: {shown(value)}" for key, value in values.items()]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def _each_once(words: Mapping[str, str]) -> str:
+    """Words by data set, the same ones told once."""
+    titles: dict[str, list[str]] = {}
+    for title, text in words.items():
+        titles.setdefault(text, []).append(title)
+    if len(titles) < 2:
+        return "".join(titles)
+    return "; ".join(f"{text} ({', '.join(names)})" for text, names in titles.items())

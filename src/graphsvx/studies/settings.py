@@ -1,284 +1,194 @@
-"""Study `settings`: how GraphSVX and the others are asked, chosen on seeds that no study scores."""
+"""Study `settings`: how the explainers are asked, chosen on seeds that no other study scores.
+
+Every explainer has the same number of candidates on every data set, asked the same questions about
+the same models of validation seeds (100 and up): a few settings, each read in several ways. The
+selected ones are below; the study measures all candidates and says where another one is better.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isnan
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
 
 from graphsvx.baselines import GNNExplainer, PGExplainer, PGMExplainer
+from graphsvx.errors import InputError
 from graphsvx.explanation import Ranking
-from graphsvx.methods import GraphSVX, Method
+from graphsvx.masks import SmarterSeparate
+from graphsvx.methods import GraphSVX
 from graphsvx.model import Scale
-from graphsvx.studies import chosen, rivals
-from graphsvx.studies.chosen import GRAPH_SETS, TITLES, TRUTH_SETS, Choice, Kind
-from graphsvx.studies.desk import Desk
-from graphsvx.studies.estimate import Estimate
-from graphsvx.studies.motifs import Asked, Measure, over_seeds
-from graphsvx.studies.page import Cell, Page, Part, Table
-from graphsvx.studies.rivals import KINDS
-from graphsvx.studies.study import Study
+from graphsvx.studies import motifs
+from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.page import Claim, Page, Table, pivot
+from graphsvx.studies.setting import CHANCE, EdgeRule, Setting, with_node_scores
+from graphsvx.studies.study import Answer, Grid, Study
+from graphsvx.studies.titles import GRAPH_SETS, TRUTH_SETS, data_title
 
-SEEDS = (100, 101)
-MUTAG_SEEDS = (100,)
-"""MUTAG takes a minute and a half to train."""
-STRICT, PAPER = 15, 10
-"""Nodes or graphs a seed for GraphSVX: drawn for `strict`, the first ones of `paper`."""
-RIVAL_SEEDS = (100,)
-RIVAL_SETS = ("ba-shapes", "ba-community", "tree-cycles")
-"""Where other settings of the others are tried; elsewhere they have their usual ones."""
-RIVAL_STRICT, RIVAL_PAPER = 8, 4
-"""The same for the others, which take longer."""
+OURS, DEFAULT, EDGES = GRAPHSVX = (
+    "GraphSVX, the paper's method", "GraphSVX, our estimator", "GraphSVX, edges play",
+)  # fmt: skip
+RIVALS = ("GNNExplainer", "PGM-Explainer", "PGExplainer")
+EXPLAINERS = (*GRAPHSVX, *RIVALS)
+RANDOM = "Random"
+CANDIDATES = 12
+"""Of each explainer on each data set: settings times readings."""
+STRICT, PAPER = 10, 6
+"""Questions a seed, the same for every explainer."""
 CLOSE = 0.01
-"""A plainer setting is taken if it is no further than this from the best."""
-HOPS = (None, 2)
-BYS: tuple[Ranking, Ranking] = ("value", "absolute")
-
-Samples = Mapping[Measure, Sequence[Sequence[float]]]
-"""By measure, the samples of each seed."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A setting of GraphSVX without its ranking."""
-
-    method: GraphSVX
-    scale: Scale = "probability"
-
-
-def candidates(dataset: str, kind: Kind) -> list[Candidate]:
-    """What is tried for one row of GraphSVX; the chosen setting is always among it."""
-    whole = dataset in GRAPH_SETS
-    if kind == "edges":
-        methods = [GraphSVX(players="edges", hops=hops) for hops in ((None,) if whole else HOPS)]
-    elif whole:
-        usual = GraphSVX() if kind == "default" else GraphSVX.paper(dataset)
-        methods = [replace(usual, erase=erase) for erase in (False, True)]
-    elif kind == "default":
-        methods = [GraphSVX(hops=hops) for hops in HOPS]
-    else:
-        methods = [
-            GraphSVX.paper(dataset, indirect=indirect, hops=hops)
-            for indirect in ("mean", "target", False)
-            for hops in HOPS
-        ]
-    plain = [method for method in methods if not method.indirect]
-    taken = chosen.choice(dataset, kind)
-    found = [
-        *(Candidate(method) for method in methods),
-        *(Candidate(method, "log_odds") for method in plain),
-        Candidate(taken.method, taken.scale),
-    ]
-    return list(dict.fromkeys(found))
-
-
-def rival_candidates(dataset: str) -> dict[str, list[GNNExplainer | PGMExplainer | PGExplainer]]:
-    """What is tried for the other explainers, by name."""
-    return {
-        "GNNExplainer": _with(chosen.gnnexplainer(dataset), [
-            GNNExplainer(), GNNExplainer(lr=0.1),
-        ]),
-        "PGM-Explainer": _with(chosen.pgm(dataset), [
-            PGMExplainer(by="zero"), PGMExplainer(by="mean"),
-        ]),
-        "PGExplainer": _with(chosen.pgexplainer(dataset), [
-            PGExplainer(), PGExplainer(size=0.005),
-        ]),
-    }  # fmt: skip
+"""A selected setting may be this far from the best: then the plainer one is taken."""
+Reading = tuple[Ranking, EdgeRule]
+"""A way to read an answer: the ranking, and the rule from edges to nodes."""
+_SIGNED: tuple[Reading, ...] = (("value", "largest"), ("absolute", "largest"))
+_MASK: tuple[Reading, ...] = (("value", "largest"), ("value", "mean"), ("value", "undirected"))
+READINGS: dict[str, tuple[Reading, ...]] = {
+    OURS: _SIGNED, DEFAULT: _SIGNED, EDGES: (*_SIGNED, ("value", "mean")),
+    "GNNExplainer": _MASK, "PGM-Explainer": _SIGNED, "PGExplainer": _MASK,
+}  # fmt: skip
+_ZERO = PGMExplainer(by="zero")
+_RIVALS: dict[str, Sequence[Any]] = {
+    "GNNExplainer": (
+        GNNExplainer(), GNNExplainer(lr=0.1), GNNExplainer(epochs=300),
+        GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1),
+    ),
+    "PGExplainer": (
+        PGExplainer(), PGExplainer(temperature=(5.0, 1.0)), PGExplainer(size=0.005),
+        PGExplainer(size=0.005, entropy=0.1),
+    ),
+    "PGM-Explainer": (
+        _ZERO, PGMExplainer(), replace(_ZERO, drop=0.1), PGMExplainer(drop=0.1),
+        replace(_ZERO, rate=0.25), replace(_ZERO, blanket=12),
+    ),
+}  # fmt: skip
+"""Usual settings first, then those of the explainers' own papers and others."""
+_SELECTED: dict[str, dict[str, Setting]] = {
+    OURS: {
+        "ba-shapes": Setting(GraphSVX.paper("ba-shapes", hops=2)),
+        "ba-community": Setting(GraphSVX.paper("ba-community", hops=2, indirect=False)),
+        "tree-cycles": Setting(GraphSVX.paper("tree-cycles", indirect=False), "log_odds"),
+        "tree-grid": Setting(GraphSVX.paper("tree-grid", indirect=False)),
+        "ba-2motifs": Setting(GraphSVX.paper("ba-2motifs")),
+        "mutag": Setting(GraphSVX.paper("mutag", erase=True)),
+    },
+    DEFAULT: {
+        **dict.fromkeys(("ba-shapes", "ba-community"), Setting(GraphSVX(hops=2))),
+        **dict.fromkeys(("tree-cycles", "ba-2motifs"), Setting(GraphSVX(), "log_odds")),
+        "mutag": Setting(GraphSVX(erase=True)),
+    },
+    EDGES: {
+        "ba-shapes": Setting(GraphSVX(players="edges", hops=2), "log_odds", "absolute"),
+        "ba-community": Setting(GraphSVX(players="edges", hops=2), by="absolute"),
+    },
+    "GNNExplainer": {"ba-shapes": Setting(GNNExplainer(lr=0.1))},
+    "PGM-Explainer": {"ba-community": Setting(_ZERO, by="absolute")},
+    "PGExplainer": {"tree-cycles": Setting(PGExplainer(size=0.005))},
+}
+"""By explainer, then data set; where nothing is said, the first candidate."""
 
 
-def _with(
-    taken: GNNExplainer | PGMExplainer | PGExplainer,
-    tried: list[GNNExplainer | PGMExplainer | PGExplainer],
-) -> list[GNNExplainer | PGMExplainer | PGExplainer]:
-    return tried if taken in tried else [*tried, taken]
+def candidates(dataset: str, explainer: str) -> list[Setting]:
+    """The settings that are tried, each with its first reading."""
+    if explainer in _RIVALS:
+        return [Setting(method) for method in _RIVALS[explainer]]
+    whole_graphs = dataset in GRAPH_SETS
+    other: dict[str, Any] = {"erase": True} if whole_graphs else {"hops": 2}
+    scales: tuple[Scale, ...] = ("probability", "logit", "log_odds")
+    if explainer == EDGES:
+        other = {"directions": "apart"} if whole_graphs else other
+        methods = [GraphSVX(players="edges"), GraphSVX(players="edges", **other)]
+        return [Setting(method, scale) for method in methods for scale in scales[::2]]
+    if explainer == DEFAULT:
+        methods = [GraphSVX(), GraphSVX(**other)]
+        return [Setting(method, scale) for method in methods for scale in scales]
+    methods = [GraphSVX.paper(dataset), GraphSVX.paper(dataset, **other)]
+    plain = [replace(method, indirect=False) for method in methods]
+    if whole_graphs:  # which have no indirect effect: another S instead
+        methods = [replace(method, mask=SmarterSeparate(order=2)) for method in plain]
+    return [Setting(m) for m in (*methods, *plain)] + [Setting(m, "log_odds") for m in plain]
 
 
-@dataclass(frozen=True)
-class Line:
-    """One row of a table: a setting with its figures."""
-
-    words: str
-    samples: Samples
-    taken: Ranking | None
-    """The ranking with which this setting is the chosen one."""
-
-    def figure(self, what: str, by: Ranking) -> Estimate:
-        """One figure over seeds."""
-        measure = next(m for m in self.samples if (m.what, m.by) == (what, by))
-        return over_seeds(self.samples[measure])
-
-    def worth(self, by: Ranking) -> float:
-        """What is maximised: the mean of the accuracies under both protocols."""
-        both = [self.figure(what, by).mean for what in ("paper", "strict")]
-        known = [one for one in both if not isnan(one)]
-        return sum(known) / len(known) if known else 0.0
+def selected_setting(dataset: str, explainer: str) -> Setting:
+    """The setting of an explainer that the studies use on a data set with ground truth."""
+    if dataset not in TRUTH_SETS:
+        raise InputError(f"dataset must be one of {', '.join(TRUTH_SETS)}, got {dataset!r}")
+    return _SELECTED[explainer].get(dataset) or candidates(dataset, explainer)[0]
 
 
-MEASURES = tuple(Measure(what, by) for what in ("paper", "strict", "auroc") for by in BYS)
+def compared_methods(dataset: str, explainers: Sequence[str] = EXPLAINERS) -> dict[str, Setting]:
+    """The explainers with their selected settings, and chance."""
+    return {**{name: selected_setting(dataset, name) for name in explainers}, RANDOM: CHANCE}
 
 
-def make(desk: Desk) -> Page:
-    """Measure all candidates."""
-    ours: dict[tuple[str, Kind], list[Line]] = {}
-    others: dict[tuple[str, str], list[Line]] = {}
-    absent: dict[str, str] = {}
-    names = []
-    for name in desk.pick(TRUTH_SETS, ("tree-cycles",)):
-        reason = desk.missing(name)
-        if reason is None:
-            names.append(name)
-        else:
-            absent[name] = reason
-    for name in names:
-        for kind in KINDS.values():
-            ours[name, kind] = gauged(desk, name, kind)
-    for name in (one for one in names if one in RIVAL_SETS):
-        for rival, methods in rival_candidates(name).items():
-            taken = chosen.rival(rival, name)
-            others[name, rival] = [
-                rival_line(desk, name, rival, method, taken) for method in methods
-            ]
-    return page(ours, others, absent)
+def label(explainer: str, setting: Setting) -> str:
+    """A candidate in words, without its reading."""
+    return f"{explainer}: {replace(setting, by='value', edge_rule='largest').words()}"
 
 
-def gauged(desk: Desk, name: str, kind: Kind) -> list[Line]:
-    """All candidates of one data set."""
-    taken = chosen.choice(name, kind)
-    lines = []
-    seeds = desk.pick(MUTAG_SEEDS if name == "mutag" else SEEDS, (100,))
-    tried = candidates(name, kind)
-    few = dict.fromkeys([tried[0], Candidate(taken.method, taken.scale)])
-    for one in desk.pick(tried, few):
-        samples: dict[Measure, list[list[float]]] = {measure: [] for measure in MEASURES}
-        for seed in seeds:
-            world = desk.world(name, seed)
-            asked = Asked.of(world, desk.pick(STRICT, 2), desk.pick(PAPER, 1))
-            found = desk.explanations(
-                world, one.method, asked.all, label=f"setting {kind}", scale=one.scale
-            )
-            for measure in MEASURES:
-                samples[measure].append(list(measure.samples(world, found, asked).values()))
-        mine = (one.method, one.scale) == (taken.method, taken.scale)
-        words = chosen.words(Choice(one.method, one.scale)).removesuffix(", signed")
-        lines.append(Line(words, samples, taken.by if mine else None))
-    return lines
+def words(reading: Reading) -> str:
+    """`signed, largest`."""
+    return f"{'signed' if reading[0] == 'value' else 'absolute'}, {reading[1]}"
 
 
-def rival_line(
-    desk: Desk,
-    name: str,
-    rival: str,
-    method: GNNExplainer | PGMExplainer | PGExplainer,
-    taken: Method,
-) -> Line:
-    """One setting of another explainer."""
-    samples: dict[Measure, list[list[float]]] = {measure: [] for measure in MEASURES}
-    for seed in desk.pick(MUTAG_SEEDS if name == "mutag" else RIVAL_SEEDS, (100,)):
-        world = desk.world(name, seed)
-        asked = Asked.of(world, desk.pick(RIVAL_STRICT, 1), desk.pick(RIVAL_PAPER, 1))
-        ready: Method = method
-        if isinstance(method, PGMExplainer):
-            ready = replace(method, samples=desk.pick(method.samples, 60))
-        elif isinstance(method, GNNExplainer):
-            ready = replace(method, epochs=desk.pick(method.epochs, 2))
-        else:
-            blank = replace(method, epochs=desk.pick(method.epochs, 1))
-            ready = rivals.trained(desk, world, blank, asked.all)
-        found = desk.explanations(world, ready, asked.all, label=f"setting {rival}")
-        for measure in MEASURES:
-            samples[measure].append(list(measure.samples(world, found, asked).values()))
-    by = chosen.rival_ranking(rival, name) if method == taken else None
-    return Line(chosen.rival_setting(method), samples, by)
+def accuracy_of_readings(answer: Answer) -> dict[str, float]:
+    """Accuracy under each protocol that scores the question, for every reading."""
+    values: dict[str, float] = {}
+    for by, rule in READINGS[answer.method.split(":")[0]]:
+        explanation = with_node_scores(answer.explanation, rule)
+        scores = motifs.ranked_accuracy(answer, explanation, by)
+        values |= {f"{protocol}, {words((by, rule))}": scores[protocol]
+                   for protocol in ("paper", "strict") if protocol in scores}  # fmt: skip
+    return values
 
 
-# --- the page -----------------------------------------------------------------------------
+GRID = Grid(
+    TRUTH_SETS,
+    lambda data: {label(name, setting): setting for name in EXPLAINERS
+                  for setting in candidates(data, name)},
+    motifs.scoring(STRICT, PAPER), measures=(accuracy_of_readings,), seeds=(100, 101),
+    models={"": motifs.trained_with(cut_edges=False)}, quick=("tree-cycles",),
+)  # fmt: skip
 
 
-def page(
-    ours: Mapping[tuple[str, Kind], list[Line]],
-    others: Mapping[tuple[str, str], list[Line]],
-    absent: Mapping[str, str],
-) -> Page:
-    """One table a data set and kind, with the chosen line marked."""
-    notes = {key: verdict(lines, BYS) for key, lines in ours.items()}
-    rival_notes = {key: verdict(lines, BYS) for key, lines in others.items()}
-    parts: list[Part] = [
-        "All figures are from validation seeds, with graphs, splits and models of their own; no "
-        "study scores these seeds. A setting is judged by the mean of its accuracies under the "
-        "two protocols ([protocols.md](protocols.md)), with the better ranking; differences below "
-        f"{CLOSE} do not decide, then the plainer setting or the one of the paper is taken. The "
-        "chosen line is marked with its ranking.",
-    ]
-    names = {kind: name for name, kind in KINDS.items()}
-    for key, lines in ours.items():
-        title = f"{TITLES[key[0]]}: {names[key[1]]}"
-        parts.append(grid(title, lines, notes[key]))
-    parts.append(
-        f"## Other explainers\n\n{RIVAL_STRICT} nodes or graphs of `strict` and {RIVAL_PAPER} of "
-        f"`paper`, on seed {RIVAL_SEEDS[0]} only: they take longer. On sets without a table "
-        "here no other settings were tried."
+def page(results: Measurements) -> Page:
+    """How near the selected settings are to the best candidate, and all candidates."""
+    gaps: dict[str, dict[str, tuple[float, str]]] = {name: {} for name in EXPLAINERS}
+
+    def worth(dataset: str, method: str, reading: Reading) -> float:
+        """The mean of the accuracies under both protocols."""
+        names = [f"{protocol}, {words(reading)}" for protocol in ("paper", "strict")]
+        return sum(results.estimate(n, dataset=dataset, method=method).mean for n in names) / 2
+
+    for name, dataset in product(EXPLAINERS, results.names("dataset")):
+        selected = selected_setting(dataset, name)
+        tried = [label(name, setting) for setting in candidates(dataset, name)]
+        scores = {key: worth(dataset, *key) for key in product(tried, READINGS[name])}
+        best = max(scores, key=scores.__getitem__)
+        mine = scores[label(name, selected), (selected.by, selected.edge_rule)]
+        better = f"{best[0]}, {words(best[1])}" if scores[best] - mine > CLOSE else "selected"
+        gaps[name][data_title(dataset)] = (scores[best] - mine, better)
+    titles = results.names("data")
+    tables = [Table(
+        "The best candidate of each explainer, where it is not (nearly) the selected one",
+        ["", *titles], [[name, *(gaps[name][title][1] for title in titles)] for name in gaps],
+    )]  # fmt: skip
+    tables += [pivot(results, f"{title}: accuracy of all candidates", results.names("measure"),
+                     columns="measure", data=title, digits=3) for title in titles]  # fmt: skip
+    claims = []
+    for name, by_title in gaps.items():
+        furthest = max(gap for gap, _ in by_title.values())
+        near = sum(gap <= CLOSE for gap, _ in by_title.values())
+        statement = f"{name}: selected settings are within {CLOSE} of the best candidate"
+        ours = f"on {near} of {len(by_title)} sets, furthest {furthest:.3f}"
+        claims.append(Claim(statement, "", ours, holds=furthest <= CLOSE))
+    about = (
+        f"Validation seeds have graphs, splits and models of their own. Every explainer has "
+        f"{CANDIDATES} candidates on every set (settings times readings: ranking by signed or "
+        f"absolute value, rule from edges to nodes), the same {STRICT} questions of `strict` and "
+        f"{PAPER} of `paper` a seed, and is judged by the mean of its accuracies under the two "
+        f"protocols ([protocols.md](protocols.md))."
     )
-    for name in dict.fromkeys(dataset for dataset, _ in others):
-        lines = [
-            replace(line, words=f"{rival}: {line.words}")
-            for (dataset, rival), found in others.items()
-            if dataset == name
-            for line in found
-        ]
-        said = " ".join(
-            f"{k[1]}: {note}" for k, note in rival_notes.items() if k[0] == name and note
-        )
-        parts.append(grid(f"{TITLES[name]}: others", lines, said))
-    parts += [f"**{TITLES[name]} is missing:** {text}" for name, text in absent.items()]
-    off = [note for note in [*notes.values(), *rival_notes.values()] if note]
-    return Page(
-        "Settings, chosen on validation seeds",
-        tuple(parts),
-        headline=(
-            f"Settings were chosen on seeds that no study scores; of {len(notes)} choices for "
-            f"GraphSVX and {len(rival_notes)} for other explainers, "
-            f"{len(notes) + len(rival_notes) - len(off)} are within {CLOSE} of the best candidate."
-        ),
-        settings={
-            "seeds": SEEDS,
-            "nodes or graphs a seed": f"{STRICT} of `strict`, the first {PAPER} of `paper`",
-        },
-    )
+    title = "Settings, chosen on validation seeds"
+    return Page(title, claims, sections={"Details": tables}, about=about)
 
 
-def verdict(lines: Sequence[Line], rankings: Sequence[Ranking]) -> str:
-    """Empty if the chosen setting is (nearly) the best; else what would have been better."""
-    top, by = max(
-        ((line, by) for line in lines for by in rankings), key=lambda pair: pair[0].worth(pair[1])
-    )
-    mine = next((line for line in lines if line.taken is not None), None)
-    if mine is None or mine.taken is None:
-        return "The chosen setting is not in this table."
-    gap = top.worth(by) - mine.worth(mine.taken)
-    if gap <= CLOSE:
-        return ""
-    ranking = "signed" if by == "value" else "absolute"
-    return f"The chosen setting is {gap:.3f} below the best: {top.words}, {ranking}."
-
-
-def grid(title: str, lines: Sequence[Line], note: str) -> Table:
-    """Figures of all candidates."""
-    columns = [(what, by) for what in ("paper", "strict", "auroc") for by in BYS]
-    shown = {"value": "signed", "absolute": "absolute"}
-
-    def row(line: Line) -> tuple[Cell, ...]:
-        mark = "" if line.taken is None else f"chosen, {shown[line.taken]}"
-        figures = [line.figure(what, by) for what, by in columns]
-        return (line.words, *figures, max(line.worth(by) for by in BYS), mark)
-
-    return Table(
-        title,
-        ("setting", *(f"{what}, {shown[by]}" for what, by in columns), "mean of both", "chosen"),
-        tuple(row(line) for line in lines),
-        note=note,
-        digits=3,
-    )
-
-
-STUDY = Study("settings", "how the explainers are asked, chosen on validation seeds", make)
+STUDY = Study("settings", "how the explainers are asked, chosen on validation seeds", (GRID,), page)

@@ -1,53 +1,268 @@
-"""What a study is, and how its page is made."""
+"""What a study is: a declared grid of measurements, and a page that is made from them alone."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import platform
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+from graphsvx.errors import DataError
+from graphsvx.explanation import Explanation
+from graphsvx.files import written_whole
 from graphsvx.runs import identity
-from graphsvx.studies.desk import Desk
-from graphsvx.studies.page import Page
+from graphsvx.studies.context import StudyContext, digest
+from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
+from graphsvx.studies.page import CLAIM_COLUMNS, Page, markdown_table
+from graphsvx.studies.setting import Setting, settings_words
+from graphsvx.studies.titles import data_title
+from graphsvx.zoo import Trained
+
+SEEDS = (0, 1, 2, 3, 4)
+QUICK_QUESTIONS = 2
+OTHER_PAGES = {
+    "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
+    "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
+    "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
+    "protocols.md": "How accuracy is scored",
+}
+Questions = Mapping[str, tuple[int, ...]]
+"""Nodes (or graphs, by position) to explain, by the protocol that scores them."""
+MakeModel = Callable[[StudyContext, str, int], Trained]
+"""A trained model of a data set and seed."""
+Value = tuple[str, int, str, float]
+"""Method, question, measure and what was measured."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One data set, model and seed, with explanations by method and question."""
+
+    context: StudyContext
+    trained: Trained
+    seed: int
+    questions: Questions
+    settings: Mapping[str, Setting]
+    explanations: Mapping[str, Mapping[int, Explanation]]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One explanation, and the case that it belongs to."""
+
+    case: Case
+    trained: Trained
+    setting: Setting
+    method: str
+    question: int
+    explanation: Explanation
+
+    def scored_by(self, protocol: str) -> bool:
+        """Whether a protocol scores this question."""
+        return self.question in self.case.questions.get(protocol, ())
+
+    def of(self, method: str) -> Explanation | None:
+        """Another method's explanation of the same question, None if there is none."""
+        return self.case.explanations.get(method, {}).get(self.question)
+
+
+Measure = Callable[[Answer], Mapping[str, float]]
+"""Values of one explanation by name; NaN (or nothing) where a measure does not apply."""
+CaseMeasure = Callable[[Case], Iterable[Value]]
+"""Values that need several explanations, or none."""
+
+
+def of_model(values: Mapping[str, float]) -> list[Value]:
+    """Values about a model as a whole."""
+    return [("", NO_QUESTION, measure, value) for measure, value in values.items()]
+
+
+def zoo_models(*names: str | None) -> dict[str, MakeModel]:
+    """The zoo's models by name; None, which is "" in tables, is the usual one of a data set."""
+
+    def make(name: str | None) -> MakeModel:
+        return lambda context, dataset, seed: context.trained_model(dataset, seed, name)
+
+    return {name or "": make(name) for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Data sets x models x seeds x methods x questions, and what is measured on each.
+
+    methods: by data set, the settings of each method by its name in tables.
+    questions: of a trained model, what is explained.
+    measures: of each explanation.
+    case_measures: of each data set, model and seed.
+    models: by name; "" is the usual one.
+    quick: the data sets of a quick version; the first one if left out.
+    """
+
+    datasets: tuple[str, ...]
+    methods: Callable[[str], Mapping[str, Setting]]
+    questions: Callable[[Trained], Questions]
+    measures: tuple[Measure, ...] = ()
+    case_measures: tuple[CaseMeasure, ...] = ()
+    models: Mapping[str, MakeModel] = field(default_factory=lambda: zoo_models(None))
+    seeds: tuple[int, ...] = SEEDS
+    quick: tuple[str, ...] | None = None
+
+    def reduced(self) -> Grid:
+        """The quick version: few data sets, one seed, few questions, little effort."""
+
+        def few(trained: Trained) -> Questions:
+            return {name: ids[:QUICK_QUESTIONS] for name, ids in self.questions(trained).items()}
+
+        return replace(
+            self, datasets=self.datasets[:1] if self.quick is None else self.quick, questions=few,
+            methods=lambda data: {k: setting.quick() for k, setting in self.methods(data).items()},
+            seeds=self.seeds[:1],
+        )  # fmt: skip
+
+    def measured(
+        self, context: StudyContext, dataset: str, trained: Trained, seed: int
+    ) -> Iterator[Value]:
+        """Explain everything of one data set, model and seed, and measure it."""
+        questions, settings = self.questions(trained), self.methods(dataset)
+        queries = sorted({query for ids in questions.values() for query in ids})
+        explained = {name: setting.explanations(context, trained, queries)
+                     for name, setting in settings.items()}  # fmt: skip
+        case = Case(context, trained, seed, questions, settings, explained)
+        for method, by_question in explained.items():
+            for question, explanation in by_question.items():
+                answer = Answer(case, trained, settings[method], method, question, explanation)
+                for measure in self.measures:
+                    for name, value in measure(answer).items():
+                        yield method, question, name, value
+        for case_measure in self.case_measures:
+            yield from case_measure(case)
+
+
+@dataclass(frozen=True, eq=False)
 class Study:
-    """An experiment of the paper that one command repeats.
+    """An experiment: what is measured, and how its page is made from the measurements.
 
     name: on the command line, and of its files.
     about: what it shows, in a line.
-    make: measure everything and put the page together.
+    page: claims, figure and tables; a function of the measurements alone.
     """
 
     name: str
     about: str
-    make: Callable[[Desk], Page]
+    grids: tuple[Grid, ...]
+    page: Callable[[Measurements], Page]
 
-    def run(self, desk: Desk) -> list[Path]:
-        """Measure, and write page, table and pictures; returns the files."""
-        desk.say(f"{self.name}: {self.about}")
-        # Its own list: a page tells the failures of its own study.
-        desk = replace(desk, failures={})
+    def run(self, context: StudyContext) -> list[Path]:
+        """Measure, and write table, page and pictures; returns the files."""
+        context.say(f"{self.name}: {self.about}")
         start = time.monotonic()
-        page = self.make(desk)
-        if desk.failures:
-            lines = "\n".join(f"- {what}: {why}" for what, why in sorted(desk.failures.items()))
-            note = (
-                f"## Failures\n\nThese explanations could not be made and do not count:\n\n{lines}"
-            )
-            page = replace(page, parts=(*page.parts, note))
-        if desk.quick:
-            warning = (
-                "**A quick version with models that are hardly trained: it shows that everything "
-                "works, its figures mean nothing.**"
-            )
-            page = replace(page, parts=(warning, *page.parts))
-        facts = {
-            "command": desk.command,
-            "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
-        }
-        written = page.write(self.name, desk.out, facts)
-        desk.say(f"{self.name}: done in {time.monotonic() - start:.0f} s")
+        table = self.measure(context).write(context.out / f"{self.name}.parquet")
+        written = [table, *self.write_page(context.out)]
+        context.say(f"{self.name}: done in {time.monotonic() - start:.0f} s")
         return written
+
+    def read(self, folder: Path) -> Measurements:
+        """The measurements that a run left in a folder."""
+        return Measurements.read(folder / f"{self.name}.parquet", self.name)
+
+    def write_page(self, folder: Path) -> list[Path]:
+        """Make the page from the measurements that are there."""
+        results = self.read(folder)
+        return self.page(results).write(results, folder)
+
+    def measure(self, context: StudyContext) -> Measurements:
+        """All measurements; what was measured before a stop is read, not measured again."""
+        results = Measurements(self.name, facts={
+            "command": context.command, "quick": context.quick,
+            "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
+            "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
+            "settings": {}, "missing": {}, "failures": {},
+        })  # fmt: skip
+        for place, declared in enumerate(self.grids):
+            grid = declared.reduced() if context.quick else declared
+            missing = {name: reason for name in grid.datasets if (reason := context.missing(name))}
+            results.facts["missing"] |= {data_title(name): why for name, why in missing.items()}
+            present = [name for name in grid.datasets if name not in missing]
+            for dataset, model, seed in product(present, grid.models, grid.seeds):
+                cell = self._cell(context, place, grid, Row(dataset, model, seed, "", 0, ""))
+                for row, value in cell.values.items():
+                    results.add(row, value)
+                _merge(results.facts, cell.facts)
+        return results
+
+    def _cell(self, context: StudyContext, place: int, grid: Grid, row: Row) -> Measurements:
+        """One data set, model and seed of a grid, kept in a file of its own once it is whole."""
+        trained = grid.models[row.model](context, row.dataset, row.seed)
+        methods = grid.methods(row.dataset)
+        # Functions are named by their code, and what they call is covered by the hash of all code.
+        declared = (methods, grid.questions(trained), grid.measures, grid.case_measures)
+        key = (self.name, place, row.model, context.quick, _code(), digest(declared))
+        path = context.folder(trained, self.name, *key).with_suffix(".parquet")
+        if path.exists():
+            return Measurements.read(path, self.name)
+        context, title = replace(context, failures={}), data_title(row.dataset, row.model)
+        words = {name: {title: setting.words()} for name, setting in methods.items()}
+        words["models"] = {title: f"`{settings_words(trained.card.settings)}`"}
+        cell = Measurements(self.name, facts={"settings": words, "failures": context.failures})
+        measured = grid.measured(context, row.dataset, trained, row.seed)
+        for method, question, measure, value in measured:
+            cell.add(row._replace(method=method, question=question, measure=measure), value)
+        if not context.failures:  # what failed is tried again the next time
+            cell.write(path)
+        return cell
+
+
+def _merge(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for name, value in more.items():
+        if isinstance(value, dict):
+            _merge(facts.setdefault(name, {}), value)
+        else:
+            facts[name] = value
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """A hash of this package's code: measurements of other code are not taken over."""
+    root, code = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
+    return code.hexdigest()
+
+
+def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
+    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
+    rows, verdicts, pages = list[list[str]](), list[bool | None](), list[str]()
+    for study in studies:
+        link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"
+        if (folder / f"{study.name}.parquet").exists():
+            claims = [claim for claim in study.page(study.read(folder)).claims if claim.paper]
+            rows += [[link, *claim.cells()] for claim in claims]
+            verdicts += [claim.holds for claim in claims]
+            pages.append(f"- {link}: {study.about}")
+        else:
+            older = f"; an older page is {link}" if (folder / f"{study.name}.md").exists() else ""
+            pages.append(f"- **{study.name}**: not measured yet, {command}{older}")
+    others = {file: title for file, title in OTHER_PAGES.items() if (folder / file).exists()}
+    tested = len(verdicts) - verdicts.count(None)
+    text = [
+        "# Results: what of the paper holds, and by how much",
+        "Made by `graphsvx study --all` from the measurements beside each page. In square "
+        "brackets: 95 % interval over seeds. Settings were chosen on validation seeds.",
+        f"Of {tested} claims of the paper that were tested, {verdicts.count(True)} hold.",
+        markdown_table(("study", *CLAIM_COLUMNS), rows) if rows else "",
+        "## Pages",
+        "\n".join([*pages, *(f"- [{title}]({file})" for file, title in others.items())]),
+    ]
+    path = folder / "README.md"
+    try:
+        with written_whole(path) as part:
+            part.write_text("\n\n".join(filter(None, text)) + "\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
+    return path

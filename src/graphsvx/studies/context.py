@@ -1,0 +1,118 @@
+"""Where a study works: its trained models, and its explanations as runs that are kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from graphsvx import data, runs, zoo
+from graphsvx.errors import DataError
+from graphsvx.explanation import Explanation
+from graphsvx.methods import Method
+from graphsvx.runs import identity
+from graphsvx.zoo import Settings, Trained
+from graphsvx.zoo.progress import training_bar
+
+QUICK_EPOCHS = 10
+"""A quick study trains its models for this fraction (1/10) of the usual epochs."""
+
+
+@dataclass(frozen=True, eq=False)
+class StudyContext:
+    """Everything that a study needs besides its declaration.
+
+    out: the folder of tables and pages.
+    runs: the folder of explanations and measurements; a study that is started again goes on there.
+    quick: a small version, to see that everything works; its figures mean nothing.
+    workers: processes that explain; None: one for each core.
+    command: what made the page.
+    failures: explanations that could not be made, and why.
+    """
+
+    out: Path
+    runs: Path
+    quick: bool = False
+    workers: int | None = None
+    command: str = "graphsvx study"
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """A line on standard error."""
+        Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+    def trained_model(
+        self, dataset: str, seed: int = 0, model: str | None = None, **changes: Any
+    ) -> Trained:
+        """A data set and its model; trained the first time, loaded afterwards.
+
+        changes: of the zoo's settings; such models are kept beside the explanations.
+        """
+        usual = zoo.settings_for(dataset, model)
+        settings = replace(usual, **changes)
+        root = self.runs / "models" if self.quick else None
+        if settings != usual:
+            root = self.runs / f"models-{digest(settings)}"
+        return _trained_model(dataset, seed, settings, root, self.quick)
+
+    def missing(self, dataset: str) -> str | None:
+        """Why a data set cannot be loaded (its raw files are not there), or None."""
+        try:
+            data.load(dataset, 0)
+        except DataError as error:
+            return str(error)
+        return None
+
+    def explanations(
+        self, trained: Trained, method: Method, queries: Iterable[int], *, seed: int = 0,
+        **options: Any,
+    ) -> list[Explanation]:  # fmt: skip
+        """Explain nodes (or graphs, by position), as a run that is kept.
+
+        The folder is named after everything that decides the result: studies share what they
+        have in common, and other settings are another run. Explanations come in ascending order
+        of their queries; those that failed are left out and noted in `failures`.
+        """
+        ids = sorted({int(query) for query in queries})
+        dataset, name = trained.dataset, type(method).__name__
+        self.say(f"{trained.card.name}: {name}, {len(ids)} {dataset.task}s")
+        run = runs.start(
+            trained.model,
+            dataset.graph if dataset.task == "node" else list(dataset.graphs),
+            nodes=ids if dataset.task == "node" else None,
+            graphs=ids if dataset.task == "graph" else None,
+            out=self.folder(trained, name, method, ids, seed, options),
+            method=method, engine=runs.Local(self.workers), seed=seed,
+            class_names=dataset.class_names, command=self.command, retry_failed=True, **options,
+        )  # fmt: skip
+        for query, reason in run.failures().items():
+            self.failures[f"{trained.card.name}, {name}, {query}"] = reason
+        return list(run)
+
+    def folder(self, trained: Trained, name: str, *settings: Any) -> Path:
+        """Where results that rest on these settings are kept; other weights, another folder."""
+        weights = identity.of_model(trained.model)["weights"]
+        versions = sorted(identity.versions().items())
+        key = digest([weights, trained.dataset.fingerprint, versions, list(settings)])
+        return self.runs / trained.card.name / f"{name.lower()}-{key}"
+
+
+def digest(value: Any) -> str:
+    """A short hash of settings, the same in every process."""
+    return hashlib.sha256(identity.words(value).encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=6)
+def _trained_model(
+    dataset: str, seed: int, settings: Settings, root: Path | None, quick: bool
+) -> Trained:
+    """A model with exactly these settings; a checkpoint with others is replaced."""
+    if quick:
+        settings = replace(settings, epochs=max(1, settings.epochs // QUICK_EPOCHS))
+    with training_bar(f"training {dataset}, seed {seed}") as progress:
+        return zoo.ensure(dataset, settings.model, seed, progress, root, settings=settings)

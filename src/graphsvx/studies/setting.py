@@ -1,0 +1,176 @@
+"""How an explainer is asked and how its answer is read: one line of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from graphsvx.baselines import LIME, SHAP, GNNExplainer, PGExplainer, PGMExplainer, Random
+from graphsvx.data.base import generator
+from graphsvx.explain.direct import edges_to_nodes
+from graphsvx.explanation import Credit, Explanation, Ranking
+from graphsvx.methods import GraphSVX, Method
+from graphsvx.model import Scale
+from graphsvx.studies.context import StudyContext
+from graphsvx.zoo import Trained
+
+EdgeRule = Literal["largest", "mean", "undirected"]
+"""A node's score from those of its edges: the one of largest magnitude, their mean, or the largest
+after the two directions of an edge have been averaged."""
+TRAINING_QUESTIONS = 30
+"""PGExplainer is trained on this many nodes or graphs of the training part."""
+QUICK_METHODS: dict[type, dict[str, int]] = {
+    GNNExplainer: {"epochs": 2}, PGExplainer: {"epochs": 2}, PGMExplainer: {"samples": 60},
+    LIME: {"samples": 150}, SHAP: {"samples": 150},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An explainer with everything that is chosen about it.
+
+    method: with its own settings; a PGExplainer is trained for each model.
+    scale: the explained score.
+    by: rank players by signed value or by magnitude.
+    edge_rule: how nodes are scored where edges have credit.
+    targets: "all" explains every class.
+    change: applied to each explanation before anything is measured.
+    """
+
+    method: Method
+    scale: Scale = "probability"
+    by: Ranking = "value"
+    edge_rule: EdgeRule = "largest"
+    targets: Literal["all"] | None = None
+    change: Callable[[Explanation], Explanation] | None = None
+
+    def explanations(
+        self, context: StudyContext, trained: Trained, queries: Iterable[int]
+    ) -> dict[int, Explanation]:
+        """Explanations by query; kept as a run, so that the next time they are only read."""
+        ids, method = list(queries), self.method
+        if not ids:
+            return {}
+        if isinstance(method, PGExplainer) and method.trained is None:
+            method = fitted(context, trained, method, ids)
+        options: Any = {"targets": self.targets} if self.targets else {}
+        run = context.explanations(trained, method, ids, scale=self.scale, **options)
+        return {query_of(explanation): self.read(explanation) for explanation in run}
+
+    def read(self, explanation: Explanation) -> Explanation:
+        """With node scores where only edges have them, by the chosen rule."""
+        method: Any = self.method
+        if getattr(method, "players", "") == "edges" and method.directions == "together":
+            explanation = both_directions(explanation)
+        explanation = with_node_scores(explanation, self.edge_rule)
+        return explanation if self.change is None else self.change(explanation)
+
+    def quick(self) -> Setting:
+        """The same with a fraction of the effort."""
+        method: Any = self.method
+        changes = QUICK_METHODS.get(type(method), {})
+        if isinstance(method, GraphSVX):
+            changes = {"samples": max(20, method.samples // 10)}
+        return replace(self, method=replace(method, **changes)) if changes else self
+
+    def words(self) -> str:
+        """In one line of a page: what differs from the defaults."""
+        words = [f"`{settings_words(self.method)}`"]
+        words += [self.scale.replace("_", "-")] if isinstance(self.method, GraphSVX) else []
+        words += ["ranked by magnitude"] if self.by == "absolute" else []
+        words += [f"edges to nodes: {self.edge_rule}"] if self.edge_rule != "largest" else []
+        return ", ".join(words)
+
+
+def query_of(explanation: Explanation) -> int:
+    """The node, or the position of the graph, that an explanation of a run is about."""
+    is_graph = explanation.kind == "graph"
+    return int(explanation.extra["graph"]) if is_graph else explanation.centres[0]
+
+
+def settings_words(value: Any) -> str:
+    """A record of settings as a call with what differs from its defaults."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    changed = {each.name: getattr(value, each.name) for each in fields(value)
+               if each.repr and getattr(value, each.name) != each.default}  # fmt: skip
+    inside = ", ".join(f"{name}={settings_words(setting)}" for name, setting in changed.items())
+    return f"{type(value).__name__}({inside})"
+
+
+def without_credit(explanation: Explanation) -> Explanation:
+    """All players tied: scores what random rankings score on average, since ties are averaged."""
+    kinds = ("node_credit", "feature_credit", "edge_credit")
+    credits = {kind: getattr(explanation, kind) for kind in kinds}
+    zeros: Any = {k: replace(c, values=torch.zeros_like(c.values)) for k, c in credits.items()}
+    return replace(explanation, **zeros)
+
+
+CHANCE = Setting(Random(players="nodes"), change=without_credit)
+"""The exact average over all random rankings of nodes."""
+
+
+def both_directions(explanation: Explanation) -> Explanation:
+    """Edges that play once for both directions, named in both, as the truth names them."""
+    edges = explanation.edge_credit
+    reversible = (edges.ids[0] != edges.ids[1]).nonzero()[:, 0]
+    ids = torch.cat([edges.ids, edges.ids[:, reversible].flip(0)], 1)
+    places = torch.cat([torch.arange(edges.players), reversible])
+    credit = Credit(ids, edges.values[:, places], edges.errors[:, places])
+    return replace(explanation, edge_credit=credit)
+
+
+def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
+    """Node credit from that of edges; unchanged if edges have none."""
+    edges, ids = explanation.edge_credit, explanation.neighbourhood.ids
+    if not edges.players:
+        return explanation
+    ids = ids[~torch.isin(ids, torch.tensor(explanation.centres, dtype=torch.long))]
+    if rule == "mean":
+        is_end = (edges.ids[:, None, :] == ids[None, :, None]).any(0).to(edges.values)
+        values = edges.values @ is_end.t() / is_end.sum(1).clamp(min=1)
+    else:
+        scores = edges.values if rule == "largest" else _undirected(edges)
+        values = edges_to_nodes(edges.ids, scores, ids)
+    credit = Credit(ids, values, torch.full_like(values, torch.nan))
+    return replace(explanation, node_credit=credit)
+
+
+def _undirected(edges: Credit) -> torch.Tensor:
+    """Each edge with the mean of its two directions; a direction alone keeps its value."""
+    pairs = torch.stack([edges.ids.min(0).values, edges.ids.max(0).values])
+    _, group = torch.unique(pairs, dim=1, return_inverse=True)
+    total = torch.zeros(edges.values.shape[0], int(group.max()) + 1, dtype=edges.values.dtype)
+    total = total.index_add(1, group, edges.values) / torch.bincount(group).to(total)
+    return total[:, group]
+
+
+def fitted(
+    context: StudyContext, trained: Trained, method: PGExplainer, scored: Collection[int]
+) -> PGExplainer:
+    """PGExplainer, trained on the training part without what is scored; kept in a file."""
+    questions = training_questions(trained, scored, 3 if context.quick else TRAINING_QUESTIONS)
+    path = context.folder(trained, "fitted", method, questions) / "weights.safetensors"
+    if path.exists():
+        return PGExplainer.load(path)
+    context.say(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
+    data = trained.dataset
+    if data.task == "node":
+        method = method.fit(trained.model, data.graph, nodes=questions)
+    else:
+        method = method.fit(trained.model, [data.graphs[graph] for graph in questions])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    method.save(path)
+    return method
+
+
+def training_questions(trained: Trained, scored: Collection[int], count: int) -> list[int]:
+    """Nodes or graphs with a motif, of the training part, none of them scored."""
+    data = trained.dataset
+    known = data.node_truth.nodes().tolist() if data.task == "node" else data.graph_truth.graphs()
+    usable = sorted(set(known) & set(data.split.train.tolist()) - set(scored))
+    order = torch.randperm(len(usable), generator=generator(data.seed, "pgexplainer", data.name))
+    return [usable[i] for i in order[:count].tolist()]

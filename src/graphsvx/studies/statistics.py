@@ -1,0 +1,103 @@
+"""Means over seeds with 95 % intervals, and paired tests between methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+from scipy import stats
+
+MIN_SEEDS = 4
+"""With fewer seeds an estimate shows their values and has no interval."""
+SIGNIFICANT = 0.05
+Statistic = Callable[[Sequence[float]], float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The figures of independent seeds: their mean, and Student's 95 % interval for it.
+
+    Each seed has a graph (or split), a model and explanations of its own; questions of one seed
+    share all of these, so the interval is over seeds and says what another seed would give.
+    """
+
+    by_seed: tuple[float, ...]
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds with a figure."""
+        return len(self.by_seed)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds; NaN if there is none."""
+        return float(np.mean(self.by_seed)) if self.by_seed else nan
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Student's 95 % interval over seeds; None below `MIN_SEEDS`."""
+        if self.seeds < MIN_SEEDS:
+            return None
+        standard_error = float(np.std(self.by_seed, ddof=1)) / self.seeds**0.5
+        half_width = float(stats.t.ppf(0.975, self.seeds - 1)) * standard_error
+        return self.mean - half_width, self.mean + half_width
+
+    @property
+    def band(self) -> tuple[float, float, float]:
+        """Mean, low and high end; without an interval the smallest and the largest seed."""
+        return (self.mean, *(self.interval or (min(self.by_seed), max(self.by_seed))))
+
+    def text(self, digits: int = 2) -> str:
+        """`0.97 ± 0.02`, or the seeds' values where they are too few for an interval."""
+        if self.interval is None:
+            return ", ".join(number(value, digits) for value in self.by_seed) or "-"
+        half_width = (self.interval[1] - self.interval[0]) / 2
+        mean = number(self.mean, digits)
+        return f"{mean} ± {number(half_width, digits)}" if half_width else mean
+
+
+def number(value: float, digits: int) -> str:
+    """A figure with `digits` decimals, or as a power of ten if these would show only zeros."""
+    small = value != 0 and abs(value) < 0.5 * 10.0**-digits
+    return f"{value:.1e}" if small else f"{value:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Wilcoxon's signed-rank test of two methods on the same questions.
+
+    difference: mean of first minus second; p: two-sided, corrected by Holm for the number of
+    methods compared.
+    """
+
+    difference: float
+    p: float
+    pairs: int
+    seeds: int
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the first method has significantly more."""
+        return self.difference > 0 and self.p < SIGNIFICANT
+
+    def text(self, digits: int = 2) -> str:
+        """`+0.12 (p = 0.003)`."""
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"{self.difference:+.{digits}f} ({p})" if self.pairs else "-"
+
+
+def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, PairedTest]:
+    """Tests by name of the other method, from the differences of each seed, corrected by Holm."""
+    pooled = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
+    # Zeros say nothing about a direction. Exact for few pairs, else the normal approximation.
+    nonzero = {name: [d for d in values if d != 0] for name, values in pooled.items()}
+    p_values = {n: float(stats.wilcoxon(d).pvalue) if d else 1.0 for n, d in nonzero.items()}
+    tests, largest, count = dict[str, PairedTest](), 0.0, sum(map(bool, pooled.values()))
+    for place, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        # The k-th smallest of m p-values times m - k + 1, never below the one before it.
+        largest = max(largest, min(1.0, p_values[name] * max(1, count - place)))
+        mean = float(np.mean(pooled[name] or [nan]))
+        tests[name] = PairedTest(mean, largest, len(pooled[name]), len(differences[name]))
+    return tests
