@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import coverage, error, machine, report, speed
 from benchmarks.soundness import run as soundness
-from graphsvx.files import written_whole
+from graphsvx.utils.files import atomic_write
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         found["error"]["coverage"] = coverage.measure(**(little if chosen.quick else {}))
         print(report.coverage_table(found["error"]["coverage"]["cells"], "default"))
     if chosen.json:
-        with written_whole(chosen.json) as part:
+        with atomic_write(chosen.json) as part:
             part.write_text(json.dumps(found, indent=1) + "\n")
     if chosen.docs:
         RESULTS.mkdir(parents=True, exist_ok=True)

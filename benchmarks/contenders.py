@@ -14,10 +14,10 @@ from torch_geometric.utils import k_hop_subgraph
 
 import graphsvx
 from graphsvx import GraphSVX
-from graphsvx.explain import WLS
-from graphsvx.game import FunctionGame
+from graphsvx.core.players import Sides
+from graphsvx.estimators import WLS
+from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All, Mask, Masks, Paired
-from graphsvx.players import Sides
 
 
 @dataclass(frozen=True)

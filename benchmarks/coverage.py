@@ -17,8 +17,8 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 from benchmarks.error import shapley
 from benchmarks.worlds import node_game
 from graphsvx import zoo
-from graphsvx.explain import WLS, Regression, Smooth
-from graphsvx.game import GraphGame
+from graphsvx.estimators import WLS, Estimator, GaussianProcess
+from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.exact import connected_masks, connected_sets
@@ -29,7 +29,7 @@ Question = tuple[nn.Module, Data, int | None]
 FAMILIES = ("trees", "BA", "citation", "molecules", "stars", "hubs")
 PLAYERS = ((10, 20), (21, 60), (61, 150), (151, 300))
 PER_PLAYER = (0.2, 0.5, 1, 2, 5, 10, 20)
-ESTIMATORS: dict[str, Regression] = {"default": Smooth(), "WLS": WLS()}
+ESTIMATORS: dict[str, Estimator] = {"default": GaussianProcess(), "WLS": WLS()}
 
 _LAYERS = (GCN, GraphSAGE, GAT, GIN)
 _TRAINED = {
@@ -123,7 +123,9 @@ class Judged:
 
 def fresh(game: GraphGame) -> GraphGame:
     """The same game with nothing played."""
-    return GraphGame(game.query, game.survey, game.scene, game.generator, game.side, game.rest_on)
+    return GraphGame(
+        game.query, game.evaluator, game.setup, game.generator, game.side, game.rest_on
+    )
 
 
 def games(
@@ -160,7 +162,7 @@ def values_of(game: GraphGame, target: int, rows: np.ndarray) -> np.ndarray:
 def exact(game: GraphGame, target: int) -> np.ndarray | None:
     """From all connected sets or all coalitions, where these are not too many."""
     own = fresh(game)
-    sets = connected_sets(own.senders(), _CONNECTED, own.reach)
+    sets = connected_sets(own.player_edges(), _CONNECTED, own.reach)
     if sets is not None:
         masks = connected_masks(own, *sets)
         if masks.credit is not None:
@@ -220,7 +222,7 @@ def answers(judged: Judged, per_player: float, seed: int) -> dict[str, Answer] |
     masks = Auto()(game, budget, torch.Generator().manual_seed(seed))
     if masks.exact:
         return None
-    values = game.values(np.concatenate([game.ends(), masks.states]))[:, [judged.target]]
+    values = game.values(np.concatenate([game.end_states(), masks.states]))[:, [judged.target]]
     found = {}
     for name, regression in ESTIMATORS.items():
         fit = regression(masks, values[2:], values[0], values[1])

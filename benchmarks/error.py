@@ -18,8 +18,8 @@ import torch
 from scipy.special import gammaln
 
 from benchmarks.worlds import Played, node_game, real_games
-from graphsvx.explain import WLS, Regression, Smooth
-from graphsvx.game import FunctionGame
+from graphsvx.estimators import WLS, Estimator, GaussianProcess
+from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Auto, Mask, Paired, SmarterSeparate
 from graphsvx.masks.paired import _Strata
 
@@ -47,7 +47,7 @@ def _number(rows: np.ndarray) -> np.ndarray:
     return rows.astype(np.int64) @ (1 << np.arange(rows.shape[1]))
 
 
-def our_estimator(mask: Mask, regression: Regression) -> Estimate:
+def our_estimator(mask: Mask, regression: Estimator) -> Estimate:
     """Without any knowledge of the graph: every coalition is a call of its own."""
 
     def estimate(game: Played, calls: int, seed: int) -> tuple[np.ndarray, int]:
@@ -71,7 +71,7 @@ def our_default(game: Played, calls: int, seed: int) -> tuple[np.ndarray, int]:
     rows[1] = True
     values = graph_game.values(np.concatenate([graph_game.states(rows), masks.states]))
     chosen = values[:, [target]]
-    fit = Smooth()(masks, chosen[2:], chosen[0], chosen[1])
+    fit = GaussianProcess()(masks, chosen[2:], chosen[0], chosen[1])
     return fit.values[0].numpy(), max(before, graph_game.calls)
 
 
@@ -134,7 +134,7 @@ def shap_estimator(game: Played, calls: int, seed: int) -> tuple[np.ndarray, int
 def estimators() -> dict[str, Estimate]:
     return {
         "graphsvx (default, on the graph)": our_default,
-        "graphsvx estimator alone": our_estimator(Paired(), Smooth()),
+        "graphsvx estimator alone": our_estimator(Paired(), GaussianProcess()),
         "graphsvx Paired + WLS": our_estimator(Paired(), WLS()),
         "shapiq KernelSHAP": shapiq_estimator("KernelSHAP"),
         "shapiq kADD-SHAP": shapiq_estimator("kADDSHAP", max_order=2),
@@ -178,7 +178,7 @@ def ways_to_draw(games: list[Played], budgets: tuple[int, ...], seeds: int = 3) 
     truths = [shapley(game.values) for game in games]
     found: dict[str, Any] = {}
     for name, power in SIZES.items():
-        for how, regression in (("", Smooth()), (", WLS", WLS())):
+        for how, regression in (("", GaussianProcess()), (", WLS", WLS())):
             estimate = our_estimator(Paired(), regression)
             found[name + how] = {}
             for calls in budgets:

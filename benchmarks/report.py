@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from graphsvx.files import written_whole
+from graphsvx.utils.files import atomic_write
 
 HEAD = "Made by `./scripts/bench --docs`; the figures are in `{name}.json` beside this file.\n"
 
@@ -229,7 +229,7 @@ def _machine(machine: dict[str, str]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(text)
 
 
@@ -241,7 +241,7 @@ def _figure() -> tuple[Any, Any]:
 
 
 def _save(figure: Any, path: Path) -> None:
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         figure.savefig(part, dpi=120, format="png")
 
 

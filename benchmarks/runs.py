@@ -32,12 +32,14 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GraphSAGE
 from torch_geometric.utils import k_hop_subgraph
 
-from graphsvx import GraphSVX, explain, graph, processes, runs
-from graphsvx.extras import package
-from graphsvx.files import written_whole
-from graphsvx.runs.engines import Answer, Job
-from graphsvx.runs.keeping import Shelf, read_ledger
-from graphsvx.runs.store import Folder
+from graphsvx import GraphSVX, explain, runs
+from graphsvx.core import graph
+from graphsvx.runs.backends import Answer, Job
+from graphsvx.runs.progress import WriteBuffer, read_progress
+from graphsvx.runs.store import RunFolder
+from graphsvx.utils import processes
+from graphsvx.utils.extras import require_extra
+from graphsvx.utils.files import atomic_write
 
 GIB = 2**30
 
@@ -82,8 +84,8 @@ def _bare(job: Job, queries: list[int], workers: int) -> None:
     def work(chunk: list[int]) -> int:
         return len([job.explain(query) for query in chunk])
 
-    graph.outward(graph.check(job.data))
-    for _ in processes.pooled(work, lambda: next(left, None), workers):
+    graph.out_edges(graph.check_graph(job.data))
+    for _ in processes.imap_unordered(work, lambda: next(left, None), workers):
         pass
 
 
@@ -134,7 +136,7 @@ def _rounds(
 def _started(engine: Any, world: tuple[Any, Data], count: int) -> Callable[[], None]:
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            runs.start(*world, range(count), out=Path(folder) / "run", engine=engine)
+            runs.start(*world, range(count), out=Path(folder) / "run", backend=engine)
 
     return work
 
@@ -174,7 +176,7 @@ def _ratio(above: list[float], below: list[float]) -> float:
 
 def on_ray(count: int, repeats: int, patience: float) -> dict[str, Any]:
     world = small_world()
-    ray = package("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
+    ray = require_extra("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     local, cluster = runs.Local(2), runs.Ray(workers=2)
     try:
@@ -201,17 +203,17 @@ def driver(rows: int) -> dict[str, Any]:
     job = Job(model, data, "node", {"method": GraphSVX(), "seed": 0})
     some = job(tuple(range(256))).rows  # no two of a part are the same
     with tempfile.TemporaryDirectory() as folder:
-        store = Folder(Path(folder) / "run")
+        store = RunFolder(Path(folder) / "run")
         asked = np.arange(rows)
         store.create({}, asked)
-        ledger = read_ledger(store, asked, 256, retry_failed=False)
-        shelf = Shelf(ledger)
+        progress = read_progress(store, asked, 256, retry_failed=False)
+        buffer = WriteBuffer(progress)
         start = time.monotonic()
         for first in range(0, rows, 64):
             chunk = tuple(range(first, first + 64))
             part = some.slice(first % 256, 64)
-            shelf.add(Answer(chunk, part.set_column(0, "query", pa.array(chunk)), 1.0))
-        shelf.flush()
+            buffer.add(Answer(chunk, part.set_column(0, "query", pa.array(chunk)), 1.0))
+        buffer.flush()
         seconds = time.monotonic() - start
         size = sum(path.stat().st_size for path in store.path.rglob("*.parquet"))
     return {"rows": rows, "rows a second": rows / seconds, "KiB a row": size / rows / 1024}
@@ -289,16 +291,16 @@ def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, _peak() as seen:
         start = time.monotonic()
         run = runs.start(model, data, asked, out=Path(folder) / "run", method=method,
-                         engine=runs.Local(2), **options)  # fmt: skip
+                         backend=runs.Local(2), **options)  # fmt: skip
         seconds = time.monotonic() - start
         failed = len(run.failures())
         field = median(len(row) for row in run.table(["field_ids"])["field_ids"].to_pylist())
     there, cut_out = [], []
-    graph.outward(graph.check(data))  # once a graph, in a run too
+    graph.out_edges(graph.check_graph(data))  # once a graph, in a run too
     # Both in this process and in turn, so that only the size of the graph differs.
     for turn, node in enumerate(asked[np.linspace(0, count - 1, by_hand).astype(int)].tolist()):
         small, where = _by_hand(data, node, 2)
-        graph.outward(graph.check(small))
+        graph.out_edges(graph.check_graph(small))
         both = [(data, node, there), (small, where, cut_out)]
         for graph_of, which, times in both if turn % 2 else reversed(both):
             begun = time.process_time()
@@ -353,7 +355,7 @@ def main(arguments: list[str] | None = None) -> None:
                 f"{name:40}{value:>14.3f}" if isinstance(value, float) else f"{name:40}{value:>14}"
             )
     if chosen.json:
-        with written_whole(chosen.json) as part:
+        with atomic_write(chosen.json) as part:
             part.write_text(json.dumps(found, indent=1) + "\n")
 
 

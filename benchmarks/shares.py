@@ -16,13 +16,15 @@ import torch
 import graphsvx
 from benchmarks import worlds
 from benchmarks.timing import take_turns
-from graphsvx import GraphSVX, methods, playing
-from graphsvx.engine import field as fields
-from graphsvx.engine.replicas import Replicas
-from graphsvx.engine.survey import Survey
-from graphsvx.game import GraphGame
+from graphsvx import GraphSVX
+from graphsvx.core import field as fields
+from graphsvx.core.model import Model
+from graphsvx.engine.batches import BatchEvaluator
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
-from graphsvx.model import Model
+from graphsvx.methods import graphsvx as methods
+from graphsvx.methods import pipeline
 
 PARTS = ("field", "checks", "masks", "states", "batches", "model", "fit", "record", "rest")
 """Receptive field; run-time checks; coalitions chosen; turned into canonical states; batches
@@ -58,12 +60,18 @@ def watched() -> Iterator[Stopwatch]:
     watch = Stopwatch()
     with ExitStack() as stack:
         for place, name, part in (
-            (fields, "cut", "field"), (methods, "promised", "checks"),
-            (methods, "survey", "checks"), (Survey, "kept", "checks"), (Auto, "__call__", "masks"),
-            (GraphGame, "states", "states"), (Replicas, "__call__", "batches"),
-            (Model, "__call__", "model"), (methods, "fit_all", "fit"),
-            (playing, "fit_all", "fit"), (GraphSVX, "_explanation", "record"),
-        ):  # fmt: skip
+            (fields, "in_neighbourhood", "field"),
+            (methods, "promised", "checks"),
+            (methods, "survey", "checks"),
+            (Evaluator, "matches_expected", "checks"),
+            (Auto, "__call__", "masks"),
+            (GraphGame, "states", "states"),
+            (BatchEvaluator, "__call__", "batches"),
+            (Model, "__call__", "model"),
+            (methods, "fit_all", "fit"),
+            (pipeline, "fit_all", "fit"),
+            (GraphSVX, "_explanation", "record"),
+        ):
             timed = watch.timed(part, getattr(place, name))
             stack.enter_context(mock.patch.object(place, name, timed))
         yield watch
@@ -95,17 +103,17 @@ def shares(name: str, model: str | None, nodes: int, repeats: int, samples: int)
     method = GraphSVX(samples=samples)
     totals, parts, bare = [], [], []
     for node in here.eligible[:nodes].tolist():
-        batches: list[tuple[Replicas, Any, Any]] = []
-        own = Replicas.__call__
+        batches: list[tuple[BatchEvaluator, Any, Any]] = []
+        own = BatchEvaluator.__call__
 
         def seen(
-            self: Replicas, states: Any, hops: Any, batches: Any = batches, own: Any = own
+            self: BatchEvaluator, states: Any, hops: Any, batches: Any = batches, own: Any = own
         ) -> Any:  # fmt: skip
             batches.append((self, states, hops))
             return own(self, states, hops)
 
         graphsvx.explain(here.model, here.graph, node=node, method=method)
-        with mock.patch.object(Replicas, "__call__", seen):
+        with mock.patch.object(BatchEvaluator, "__call__", seen):
             graphsvx.explain(here.model, here.graph, node=node, method=method)
         # Stopwatches take time themselves: the whole is timed without them.
         run = partial(graphsvx.explain, here.model, here.graph, node=node, method=method)
@@ -140,10 +148,10 @@ def _taken_apart(here: worlds.World, node: int, method: GraphSVX) -> dict[str, f
 
 
 @torch.no_grad()
-def _plainly(batches: list[tuple[Replicas, Any, Any]]) -> float:
+def _plainly(batches: list[tuple[BatchEvaluator, Any, Any]]) -> float:
     """Seconds of the model on the same states, features copied and nothing else left out."""
     with watched() as watch:
         for batch, states, hops in batches:
-            way = replace(batch.way, rounds=None, shared=False, lean=False)
-            replace(batch, way=way)(states, hops)
+            shortcuts = replace(batch.shortcuts, rounds=None, shared_rows=False, degrees_only=False)
+            replace(batch, shortcuts=shortcuts)(states, hops)
     return watch.seconds["model"]

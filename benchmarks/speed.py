@@ -24,9 +24,9 @@ from benchmarks.contenders import Task
 from benchmarks.shares import Shares, shares
 from benchmarks.timing import take_turns
 from graphsvx import GraphSVX
-from graphsvx.engine import survey as surveying
-from graphsvx.explain import WLS, Regression, Smooth
-from graphsvx.players import Sides
+from graphsvx.core.players import Sides
+from graphsvx.engine import evaluator as surveying
+from graphsvx.estimators import WLS, Estimator, GaussianProcess
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def kernel_explainer(plan: Plan) -> list[Line]:
     """`shap.KernelExplainer` on our own (fast) game and on plain batches, against all of ours."""
     here = worlds.world("cora", "gcn")
     samples = int(1000 * plan.scale)
-    ways = {"WLS": WLS(), "default": Smooth()}
+    ways = {"WLS": WLS(), "default": GaussianProcess()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     plainly: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     errors: dict[str, list[float]] = {name: [] for name in ("theirs", "plain", *ways)}
@@ -215,7 +215,7 @@ def kernel_explainer(plan: Plan) -> list[Line]:
             game, target = worlds.node_game(here.model, here.graph, node)
             return contenders.kernel_shap(game, target, budget)
 
-        def ours(regression: Regression, budget: int = samples, node: int = node) -> np.ndarray:
+        def ours(regression: Estimator, budget: int = samples, node: int = node) -> np.ndarray:
             method = GraphSVX(samples=budget, players="nodes", regression=regression)
             e = graphsvx.explain(here.model, here.graph, node=node, method=method)
             return e.node_values.numpy()
@@ -225,7 +225,7 @@ def kernel_explainer(plan: Plan) -> list[Line]:
 
         runs = {"theirs": theirs, **{name: partial(ours, how) for name, how in ways.items()}}
         laps = take_turns({**runs, "plain": plain}, plan.repeats, frozenset({"plain"}))
-        best = ours(Smooth(), 20 * samples)
+        best = ours(GaussianProcess(), 20 * samples)
         for name, lap in laps.items():
             if lap.result.shape != best.shape:
                 raise AssertionError(f"{name} explains {lap.result.shape}, not {best.shape}")
@@ -312,7 +312,7 @@ def unknown_layers(plan: Plan) -> Line:
     for node in here.eligible[: plan.slow_nodes].tolist():
 
         def run(batched: bool, node: int = node) -> Any:
-            change = mock.patch.object(surveying, "_copies_agree", return_value=False)
+            change = mock.patch.object(surveying, "copies_equal_single_calls", return_value=False)
             with nullcontext() if batched else change:
                 return graphsvx.explain(model, here.graph, node=node, method=method)
 

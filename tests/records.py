@@ -8,8 +8,8 @@ import networkx as nx
 import numpy as np
 import torch
 
-from graphsvx.certificate import Certificate, GameReport
-from graphsvx.explanation import Credit, Explanation, Neighbourhood
+from graphsvx.results.certificate import Certificate, GameReport
+from graphsvx.results.explanation import Credit, Explanation, FieldRecord
 
 MEANING = "The Shapley value: a player's average contribution over all orders of joining."
 
@@ -24,13 +24,20 @@ def credit(ids, values, errors=None, names=None) -> Credit:
 
 def game(name: str, players: int, exact: bool = True) -> GameReport:
     return GameReport(
-        name, players, exact, asked=1000, made=min(2**players, 800), rows=1000, r2=0.98, mask="All"
+        name,
+        players,
+        exact,
+        budget=1000,
+        calls=min(2**players, 800),
+        coalitions=1000,
+        r2=0.98,
+        mask="All",
     )
 
 
 def certificate(*games: GameReport) -> Certificate:
     return Certificate(
-        games, residual=1e-16, seed=0, hops=3, checks=("field", "batch"), fallback=None
+        games, residual=1e-16, seed=0, depth=3, checks=("field", "batch"), fallback=None
     )
 
 
@@ -70,7 +77,7 @@ def house() -> Explanation:
         feature_credit=credit([0, 4], features, names=("degree", "bias")),
         edge_credit=Credit.none(1),
         certificate=certificate(game("features", 2), game("nodes", 7)),
-        neighbourhood=Neighbourhood(
+        field=FieldRecord(
             ids=torch.tensor(ids),
             hops=hops_from(HOUSE_EDGES, ids, [402]),
             edge_index=both_ways(HOUSE_EDGES),
@@ -86,7 +93,7 @@ def house() -> Explanation:
 
 def house_all() -> Explanation:
     """The same house with all four classes explained."""
-    one = house()
+    explanation = house()
     rng = np.random.default_rng(5)
 
     def rows(values: torch.Tensor) -> torch.Tensor:
@@ -94,13 +101,13 @@ def house_all() -> Explanation:
         noise[1] = values[0]
         return noise
 
-    nodes = replace(one.node_credit, values=rows(one.node_credit.values))
+    nodes = replace(explanation.node_credit, values=rows(explanation.node_credit.values))
     nodes = replace(nodes, errors=torch.zeros_like(nodes.values))
-    features = replace(one.feature_credit, values=rows(one.feature_credit.values))
+    features = replace(explanation.feature_credit, values=rows(explanation.feature_credit.values))
     features = replace(features, errors=torch.zeros_like(features.values))
     bases = torch.tensor([0.5, 0.211, 0.2, 0.089], dtype=torch.float64)
     return replace(
-        one,
+        explanation,
         outputs=(0, 1, 2, 3),
         bases=bases,
         predictions=bases + nodes.values.sum(1) + features.values.sum(1),
@@ -131,7 +138,7 @@ def crowd(players: int = 299, seed: int = 3) -> Explanation:
         feature_credit=Credit.none(1),
         edge_credit=Credit.none(1),
         certificate=certificate(game("nodes", players, exact=False)),
-        neighbourhood=Neighbourhood(
+        field=FieldRecord(
             ids=torch.tensor(ids),
             hops=torch.tensor([hops[n] for n in ids]),
             edge_index=both_ways(graph.edges),
@@ -167,7 +174,7 @@ def molecule() -> Explanation:
         feature_credit=Credit.none(1),
         edge_credit=Credit.none(1),
         certificate=certificate(game("nodes", 17)),
-        neighbourhood=Neighbourhood(
+        field=FieldRecord(
             ids=torch.tensor(ids),
             hops=torch.zeros(17, dtype=torch.long),
             edge_index=both_ways(NITROTOLUENE),
@@ -183,9 +190,9 @@ def molecule() -> Explanation:
 def features_only() -> Explanation:
     """Only features play, estimated."""
     values = [0.2, -0.11, 0.07, 0.03, -0.01]
-    one = house()
+    explanation = house()
     return replace(
-        one,
+        explanation,
         predictions=torch.tensor([0.211 + sum(values)], dtype=torch.float64),
         node_credit=Credit.none(1),
         feature_credit=credit([3, 9, 4, 1, 0], values, [0.02, 0.03, 0.01, 0.004, 0.02]),
@@ -195,11 +202,11 @@ def features_only() -> Explanation:
 
 def edges_only() -> Explanation:
     """Edges play instead of nodes; one direction only each."""
-    one = house()
+    explanation = house()
     values = [0.3, 0.25, 0.1, 0.08, -0.06, 0.05, 0.02, 0.01, 0.009]
     ends = torch.tensor(HOUSE_EDGES).t()
     return replace(
-        one,
+        explanation,
         node_credit=Credit.none(1),
         feature_credit=Credit.none(1),
         edge_credit=credit(ends.tolist(), values),
@@ -224,8 +231,8 @@ def empty() -> Explanation:
         node_credit=Credit.none(1),
         feature_credit=Credit.none(1),
         edge_credit=Credit.none(1),
-        certificate=Certificate((), residual=0.0, seed=0, hops=2),
-        neighbourhood=Neighbourhood(
+        certificate=Certificate((), residual=0.0, seed=0, depth=2),
+        field=FieldRecord(
             ids=torch.tensor([5]),
             hops=torch.tensor([0]),
             edge_index=torch.zeros(2, 0, dtype=torch.long),
@@ -238,11 +245,11 @@ def empty() -> Explanation:
 
 def importances() -> Explanation:
     """A mask method: importances that do not add up, without standard errors."""
-    one = house()
+    explanation = house()
     values = [0.9, 0.8, 0.7, 0.6, 0.2, 0.1, 0.1]
     return replace(
-        one,
-        node_credit=credit(one.node_ids.tolist(), values, [float("nan")] * 7),
+        explanation,
+        node_credit=credit(explanation.node_ids.tolist(), values, [float("nan")] * 7),
         feature_credit=Credit.none(1),
         method="GNNExplainer",
         meaning="A mask between 0 and 1: how much of the node the explanation keeps.",
@@ -252,7 +259,7 @@ def importances() -> Explanation:
 
 def hostile() -> Explanation:
     """Names that would be code if anybody forgot to escape them."""
-    one = house()
+    explanation = house()
     names = (
         "<script>window.pwned=1</script>",
         "</script><img src=x onerror=window.pwned=1>",
@@ -263,7 +270,7 @@ def hostile() -> Explanation:
         "\"'&amp;",
     )
     return replace(
-        one,
-        node_credit=replace(one.node_credit, names=names),
+        explanation,
+        node_credit=replace(explanation.node_credit, names=names),
         class_names=("base", "<b>roof</b>", "c$", "d"),
     )

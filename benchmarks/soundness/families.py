@@ -18,10 +18,11 @@ from benchmarks.soundness.graphs import random_graph
 from benchmarks.soundness.judge import GENERATORS, Judged, UnplayableError, World, judge
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
-from graphsvx import game as graph_game
-from graphsvx.engine import known, replicas, rows
+from graphsvx.engine import batches, profile
 from graphsvx.engine.kernels import gin
-from graphsvx.explain import WLS, Lasso
+from graphsvx.engine.lazy import rows
+from graphsvx.estimators import WLS, Lasso
+from graphsvx.games import graph_game
 from graphsvx.generators import isolate
 from graphsvx.masks import All, Connected, Paired
 
@@ -141,12 +142,12 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     ]
     if draw is not None:
         changed += [
-            (replicas, "_CACHE_ITEMS", draw.choice([1, 50, 400, replicas._CACHE_ITEMS])),
+            (batches, "_CACHE_ITEMS", draw.choice([1, 50, 400, batches._CACHE_ITEMS])),
             (graph_game, "_BLOCK_BYTES", draw.choice([1000, 20_000, graph_game._BLOCK_BYTES])),
-            (known, "_SMALL", draw.choice([0, known._SMALL])),
+            (profile, "_MOST_ITEMS", draw.choice([0, profile._MOST_ITEMS])),
         ]
     before = [(where, name, getattr(where, name)) for where, name, _ in changed]
-    original = replicas.Replicas.__init__
+    original = batches.BatchEvaluator.__init__
 
     def eager(self: Any, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **{"eager": 0, **named})
@@ -154,10 +155,10 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     try:
         for where, name, value in changed:
             setattr(where, name, value)
-        replicas.Replicas.__init__ = eager  # type: ignore[method-assign]
+        batches.BatchEvaluator.__init__ = eager  # type: ignore[method-assign]
         yield
     finally:
-        replicas.Replicas.__init__ = original  # type: ignore[method-assign]
+        batches.BatchEvaluator.__init__ = original  # type: ignore[method-assign]
         for where, name, value in before:
             setattr(where, name, value)
 

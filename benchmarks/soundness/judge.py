@@ -20,11 +20,11 @@ from torch_geometric.data import Data
 from benchmarks.soundness.graphs import positions_by_ends
 from benchmarks.soundness.oracle import Oracle, Perturbation, Players, Question, perturb, shapley
 from graphsvx import GraphSVX, explain
-from graphsvx.engine.states import States
+from graphsvx.core.perturbation import Perturbations
 from graphsvx.errors import GraphSVXError, ModelError
-from graphsvx.explanation import Explanation
 from graphsvx.generators.replace import ReplaceRows
 from graphsvx.masks import Auto, Mask
+from graphsvx.results.explanation import Explanation
 
 MOST_PLAYERS = 7
 """Games with more players are not enumerated: a sample of their coalitions is compared."""
@@ -129,20 +129,20 @@ class Judged:
 class Dim:
     """A generator of one's own: a switched-off node keeps its edges and half of its features."""
 
-    severs = False
+    blocks_paths = False
 
     def prepare(self, scene: Any, rng: torch.Generator) -> Dim:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""
         return self
 
-    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> States:  # noqa: ARG002
+    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> Perturbations:  # noqa: ARG002
         """One perturbed graph a row."""
         area, players, table = scene.field, scene.players, scene.table
         table_twice = torch.cat([table, 0.5 * table])
         rows = np.tile(np.arange(area.size), (len(nodes_on), 1))
         off = ~nodes_on[:, players.node_owner]
         rows[:, players.node_members] += np.where(off, len(table), 0)
-        return States(np.ones((len(nodes_on), area.size), dtype=bool), rows, table_twice)
+        return Perturbations(np.ones((len(nodes_on), area.size), dtype=bool), rows, table_twice)
 
 
 GENERATORS: dict[str, Callable[[], Any]] = {
@@ -411,20 +411,20 @@ def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
         for group in pairs:
             ends = {end for pair in group for end in ((pair, pair[::-1]) if together else (pair,))}
             edges.append(tuple(p for pair in ends for p in where.get(pair, ())))
-    near = e.neighbourhood
-    bearers = world.question.centres
+    field = e.field
+    feature_nodes = world.question.centres
     if world.question.kind == "graph":
-        bearers = tuple(range(data.num_nodes))
+        feature_nodes = tuple(range(data.num_nodes))
     elif settings.get("features_of") == "subgraph":
         hops = settings.get("hops")
-        inside = near.hops <= (hops if hops is not None else near.hops.max())
-        bearers = tuple(near.ids[inside].tolist())
+        inside = field.hops <= (hops if hops is not None else field.hops.max())
+        feature_nodes = tuple(field.ids[inside].tolist())
     indirect = settings.get("indirect", False)
     return Players(
         features=members("features", e.feature_credit.ids.tolist()),
         nodes=members("nodes", e.node_credit.ids.tolist()),
         edges=tuple(edges),
-        bearers=bearers,
+        feature_nodes=feature_nodes,
         reference=_reference(data, settings.get("reference")),
         off_features=_off_features(world),
         keeps_edges=world.generator is not None,

@@ -142,7 +142,7 @@ class Players:
     """Node ids of each node player."""
     edges: tuple[tuple[int, ...], ...] = ()
     """Positions in edge_index of each edge player."""
-    bearers: tuple[int, ...] = ()
+    feature_nodes: tuple[int, ...] = ()
     """Nodes whose features are switched off."""
     reference: Tensor | None = None
     """What a switched-off feature becomes."""
@@ -164,7 +164,7 @@ def perturb(
     x = data.x.clone()
     for player in features_off:
         for column in players.features[player]:
-            for node in players.bearers:
+            for node in players.feature_nodes:
                 x[node, column] = players.reference[column]
     off = {node for player in nodes_off for node in players.nodes[player]}
     ends = data.edge_index.t().tolist()

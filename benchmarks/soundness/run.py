@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.soundness.families import FAMILIES
 from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
-from graphsvx.files import written_whole
+from graphsvx.utils.files import atomic_write
 
 
 def play(family: str, seed: int) -> Verdict:
@@ -110,6 +110,6 @@ def main(arguments: list[str] | None = None) -> int:
     failed = [each for each in verdicts if each.failed]
     print(f"{len(failed)} of {len(verdicts)} games failed")
     if chosen.json:
-        with written_whole(chosen.json) as part:
+        with atomic_write(chosen.json) as part:
             part.write_text(json.dumps([asdict(each) for each in verdicts], indent=1) + "\n")
     return int(bool(failed))

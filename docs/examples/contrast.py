@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, data, explain, zoo
+from graphsvx import GraphSVX, datasets, explain, zoo
 
-dataset = data.load("ba-community")
+dataset = datasets.load("ba-community")
 graph = dataset.graph
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, data, explain, zoo
+from graphsvx import GraphSVX, datasets, explain, zoo
 
-dataset = data.load("ba-shapes")
+dataset = datasets.load("ba-shapes")
 graph, node = dataset.graph, 402
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 

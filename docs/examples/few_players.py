@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, data, explain, zoo
-from graphsvx.explain import Lasso
+from graphsvx import GraphSVX, datasets, explain, zoo
+from graphsvx.estimators import Lasso
 
-dataset = data.load("ba-shapes")
+dataset = datasets.load("ba-shapes")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 
 few = explain(model, dataset.graph, node=400, method=GraphSVX(regression=Lasso(k=5)))

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, data, explain_many, summary, zoo
+from graphsvx import GraphSVX, datasets, explain_many, zoo
+from graphsvx.results import summary
 
-dataset = data.load("ba-community")
+dataset = datasets.load("ba-community")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=500)).model
 nodes = dataset.node_truth.nodes()[::80]
 found = list(explain_many(model, dataset.graph, nodes, method=GraphSVX(samples=300)))

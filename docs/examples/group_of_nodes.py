@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import data, explain, zoo
+from graphsvx import datasets, explain, zoo
 
-dataset = data.load("tree-cycles")
+dataset = datasets.load("tree-cycles")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 cycle = sorted(dataset.node_truth.motif(511))
 

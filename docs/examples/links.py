@@ -3,9 +3,9 @@
 import torch
 from torch_geometric.nn import GAE, GCN
 
-from graphsvx import GraphSVX, data, explain
+from graphsvx import GraphSVX, datasets, explain
 
-graph = data.load("ba-shapes").graph
+graph = datasets.load("ba-shapes").graph
 torch.manual_seed(0)
 model = GAE(GCN(10, 16, 2, 8))
 optimiser = torch.optim.Adam(model.parameters(), lr=0.01)

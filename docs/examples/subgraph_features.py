@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, data, explain, zoo
+from graphsvx import GraphSVX, datasets, explain, zoo
 
-dataset = data.load("ba-community")
+dataset = datasets.load("ba-community")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=500)).model
 node = 400
 truth = dataset.node_truth.informative_features

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, data, explain, zoo
+from graphsvx import GraphSVX, datasets, explain, zoo
 
-dataset = data.load("ba-2motifs")
+dataset = datasets.load("ba-2motifs")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=20)).model
 graph = dataset.graphs[600]  # a tree with a ring of five on nodes 20 to 24
 

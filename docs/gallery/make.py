@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from graphsvx.studies.chosen import TITLES
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
 import graphsvx
-from graphsvx import plot, report, zoo
-from graphsvx.explanation import Explanation, Ranking
-from graphsvx.files import written_whole
-from graphsvx.studies.chosen import TITLES
+from graphsvx import zoo
+from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.utils.files import atomic_write
+from graphsvx.views import html, plot
 from graphsvx.zoo import Trained
 
 HERE = Path(__file__).parent
@@ -115,7 +116,7 @@ def figure(width: float, height: float) -> Figure:
 def kept(made: Figure, name: str, dpi: int = 150) -> None:
     """Write a picture, whole or not at all."""
     made.draw_without_rendering()
-    with written_whole(HERE / f"{name}.png") as part:
+    with atomic_write(HERE / f"{name}.png") as part:
         made.savefig(part, dpi=dpi, metadata={"Software": None})
 
 
@@ -142,13 +143,13 @@ def others(found: list[Example]) -> None:
     made = figure(5.4, 3.9)
     plot.bars(community.explanation, made.add_subplot(), top=10)
     kept(made, "bars")
-    several = motif_explanations(community.trained, 24)
+    explanations = motif_explanations(community.trained, 24)
     made = figure(5.6, 3.6)
-    inputs = torch.stack([community.trained.dataset.graph.x[e.centres[0]] for e in several])
-    plot.beeswarm(several, made.add_subplot(), top=8, inputs=inputs.numpy())
+    inputs = torch.stack([community.trained.dataset.graph.x[e.centres[0]] for e in explanations])
+    plot.beeswarm(explanations, made.add_subplot(), top=8, inputs=inputs.numpy())
     kept(made, "beeswarm")
     made = figure(6.4, 3.2)
-    plot.heatmap(several, made.add_subplot(), top=8)
+    plot.heatmap(explanations, made.add_subplot(), top=8)
     kept(made, "heatmap")
     cycles = motif_explanations(by_name["tree-cycles"].trained, 10)
     truth = by_name["tree-cycles"].trained.dataset.node_truth
@@ -270,7 +271,7 @@ def photograph(console: Console) -> None:
     if browser is None:
         console.print("no chromium: report.png stays as it is")
         return
-    with tempfile.TemporaryDirectory() as profile, written_whole(HERE / "report.png") as part:
+    with tempfile.TemporaryDirectory() as profile, atomic_write(HERE / "report.png") as part:
         subprocess.run(  # noqa: S603  (our own file in a browser found on the path)
             [
                 browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -294,12 +295,12 @@ def main() -> None:
     plot.save(shapes.explanation, HERE / "hero.png", dpi=150, **shapes.options)
     overview(found)
     others(found)
-    report.write(
+    html.write(
         shapes.explanation, HERE / "report.html", "Why is this a roof?",
         data=shapes.trained.dataset.graph,
     )  # fmt: skip
     photograph(console)
-    with written_whole(PAGE) as part:
+    with atomic_write(PAGE) as part:
         part.write_text(page(found), encoding="utf-8")
 
 

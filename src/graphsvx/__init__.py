@@ -4,11 +4,11 @@ import graphsvx
 explanation = graphsvx.explain(model, data, node=42)
 """
 
-from graphsvx.api import explain
-from graphsvx.certificate import Certificate, GameReport
-from graphsvx.explanation import Explanation
-from graphsvx.many import Failure, explain_many
-from graphsvx.methods import GraphSVX
+from graphsvx import views as _views  # noqa: F401  (tables and plots become methods of explanations)
+from graphsvx.api import Failure, explain, explain_many
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.results.certificate import Certificate, GameReport
+from graphsvx.results.explanation import Explanation
 
 __version__ = "0.1.0"
 __all__ = [

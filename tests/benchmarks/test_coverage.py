@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import coverage
-from graphsvx.game import GraphGame
+from graphsvx.games.graph_game import GraphGame
 
 FAMILIES = {"stars": coverage.star, "trees": coverage.tree, "hubs": coverage.hub}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import data
-from graphsvx.data import raw
+from graphsvx import datasets
+from graphsvx.datasets import raw
 from tests.cli.conftest import Run
 
 
@@ -26,15 +26,15 @@ def no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_every_set_is_listed_even_without_its_files(run: Run, tmp_path: Path) -> None:
     ran = run("datasets", "--json", str(tmp_path / "sets.json"))
     assert ran.code == 0
-    assert all(name in ran.out for name in data.names())
+    assert all(name in ran.out for name in datasets.names())
     assert "4,110" in ran.out
     assert "files missing" in ran.out
     assert "ind.cora.allx" in ran.out
     rows = {row["name"]: row for row in json.loads((tmp_path / "sets.json").read_text())}
-    assert tuple(rows) == data.names()
+    assert tuple(rows) == datasets.names()
     assert rows["tree-grid"]["edges"] == rows["tree-grid"]["paper"]["edges"] == 3410
     assert rows["ba-shapes"]["split"] == {"train": 560, "val": 70, "test": 70}
-    assert rows["ba-shapes"]["fingerprint"] == data.load("ba-shapes").fingerprint
+    assert rows["ba-shapes"]["fingerprint"] == datasets.load("ba-shapes").fingerprint
     assert "Mutagenicity_A.txt" in rows["mutag"]["missing"]
     assert not (tmp_path / "empty").exists()
 

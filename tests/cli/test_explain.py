@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 from typer.testing import CliRunner
 
-from graphsvx import Explanation, data, zoo
+from graphsvx import Explanation, datasets, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, GraphSVXError, InputError
 
@@ -20,7 +20,7 @@ from graphsvx.errors import DataError, GraphSVXError, InputError
 def models(tmp_path_factory):
     """A barely trained model, so that no test waits for a good one."""
     root = tmp_path_factory.mktemp("models")
-    known = data.load("ba-shapes")
+    known = datasets.load("ba-shapes")
     settings = replace(zoo.settings_for("ba-shapes"), epochs=3)
     trained = zoo.train(known, settings.model, 0, settings=settings)
     zoo.save(trained, root=root)
@@ -71,7 +71,7 @@ def test_target_method_and_seed_are_passed_on(run, tmp_path) -> None:
 
 
 def test_a_saved_graph_with_a_checkpoint(run, models, tmp_path) -> None:
-    known = data.load("ba-shapes").graph
+    known = datasets.load("ba-shapes").graph
     torch.save(Data(x=known.x, edge_index=known.edge_index), tmp_path / "mine.pt")
     checkpoint = next(models.glob("*.safetensors"))
     text = run(str(tmp_path / "mine.pt"), "--checkpoint", str(checkpoint), "--node", "400",

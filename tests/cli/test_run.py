@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from graphsvx import data, runs, zoo
+from graphsvx import datasets, runs, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, InputError
 
@@ -23,7 +23,7 @@ def models(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     for name in ("ba-shapes", "ba-2motifs"):
         settings = replace(zoo.settings_for(name), epochs=1)
-        trained = zoo.train(data.load(name), settings.model, 0, settings=settings)
+        trained = zoo.train(datasets.load(name), settings.model, 0, settings=settings)
         zoo.save(trained, root=root)
     return root
 
@@ -51,7 +51,7 @@ def test_run_status_report(call, tmp_path) -> None:
     run = runs.open(out)
     assert run.queries.tolist() == [400, 410, 411, 412, 413, 414]
     assert run[412].certificate.seed == 5
-    assert run[412].class_names == data.load("ba-shapes").class_names
+    assert run[412].class_names == datasets.load("ba-shapes").class_names
     assert "6 of 6" in call("run", "--status", out)
     page = tmp_path / "page.html"
     text = call("report", out, "--html", page, "--queries", "410,412")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import data, zoo
-from graphsvx.data import raw
+from graphsvx import datasets, zoo
+from graphsvx.datasets import raw
 from graphsvx.zoo import report, training
 from graphsvx.zoo.paper import ACCURACY, differences
 from tests.cli.conftest import Run
@@ -114,7 +114,7 @@ def test_all_trains_what_it_can_and_says_what_it_cannot(run: Run, tmp_path: Path
 
 
 def card(test: float) -> zoo.Card:
-    shapes = data.load("ba-shapes")
+    shapes = datasets.load("ba-shapes")
     trained = zoo.train(shapes, settings=replace(zoo.settings_for(shapes), epochs=1))
     return replace(trained.card, accuracy={"train": 0.9, "val": 0.9, "test": test})
 

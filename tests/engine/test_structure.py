@@ -23,8 +23,8 @@ from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, GraphUNet
 from torch_geometric.utils import degree
 
 from graphsvx import GraphSVX, explain
-from graphsvx import graph as graphs
-from graphsvx import model as models
+from graphsvx.core import graph as graphs
+from graphsvx.core import model as models
 from graphsvx.engine.kernels import is_known
 from graphsvx.engine.structure import read_structure
 from tests.worlds import node_truth, prediction, random_graph
@@ -85,9 +85,9 @@ UNKNOWN: dict[str, Forward] = {
 
 
 def _structure(model: nn.Module, seed: int = 0) -> Any:
-    graph = graphs.check(random_graph(seed, nodes=12, chance=0.3))
-    checked = models.check(model, graph)
-    with models.left_as_found(checked.parts):
+    graph = graphs.check_graph(random_graph(seed, nodes=12, chance=0.3))
+    checked = models.check_model(model, graph)
+    with models.evaluation_mode(checked.submodules):
         return read_structure(checked, graph, is_known)
 
 
@@ -122,10 +122,10 @@ def test_pooling_by_batch_is_known_and_without_it_is_not() -> None:
             hidden = self.conv(x, edge_index)
             return global_max_pool(hidden, batch if self.batched else torch.zeros_like(batch))
 
-    graph = graphs.check(random_graph(1, nodes=8))
+    graph = graphs.check_graph(random_graph(1, nodes=8))
     for batched in (True, False):
-        checked = models.check(Pooled(batched).double().eval(), graph, whole_graphs=True)
-        with models.left_as_found(checked.parts):
+        checked = models.check_model(Pooled(batched).double().eval(), graph, whole_graphs=True)
+        with models.evaluation_mode(checked.submodules):
             assert read_structure(checked, graph, is_known).known is batched
 
 

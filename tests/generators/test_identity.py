@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch_geometric.nn.models import GCN
 
-from graphsvx.engine.survey import survey
-from graphsvx.game import GraphGame
-from graphsvx.generators import Scene
+from graphsvx.core.model import evaluation_mode
+from graphsvx.core.players import find_players
+from graphsvx.core.query import build_query
+from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import ReplaceRows
 from graphsvx.masks.base import all_rows
-from graphsvx.model import left_as_found
-from graphsvx.players import find
-from graphsvx.query import ask
 from tests.worlds import random_graph
 
 
@@ -27,16 +27,18 @@ class Shifted(ReplaceRows):
 
     def __call__(self, scene, features_on, nodes_on):
         """Each switched-off node's features are moved by its own number of switched-on nodes."""
-        states = super().__call__(scene, features_on, nodes_on)
+        perturbations = super().__call__(scene, features_on, nodes_on)
         on = torch.from_numpy(nodes_on.sum(1)).to(scene.table)
         moved = [scene.table + k for k in on]
         size = scene.field.size
         rows = np.where(
-            states.rows >= size,
+            perturbations.feature_row >= size,
             size * (1 + np.arange(len(nodes_on)))[:, None] + np.arange(size),
-            states.rows,
+            perturbations.feature_row,
         )
-        return replace(states, rows=rows, table=torch.cat([scene.table, *moved]))
+        return replace(
+            perturbations, feature_row=rows, feature_table=torch.cat([scene.table, *moved])
+        )
 
 
 @pytest.mark.parametrize("generator", [ReplaceRows(), ReplaceRows("zero"), Shifted()])
@@ -44,22 +46,22 @@ def test_replaced_features_make_another_state(generator: ReplaceRows) -> None:
     torch.manual_seed(0)
     model = GCN(3, 8, 2, 3).double().eval()
     data = random_graph(2, nodes=7, chance=0.4)
-    query = ask(model, data, node=1)
-    with left_as_found(query.model.parts):
-        found = survey(query, None, 0)
-        scene = Scene(
+    query = build_query(model, data, node=1)
+    with evaluation_mode(query.model.submodules):
+        evaluator = choose_evaluator(query, None, 0)
+        setup = GameSetup(
             query.graph,
-            found.field,
-            find(query.graph, found.field, None, "all", "nodes"),
+            evaluator.field,
+            find_players(query.graph, evaluator.field, None, "all", "nodes"),
             query.graph.statistics.mean,
         )
-        game = GraphGame(query, found, scene, generator, "nodes", rest_on=True)
+        game = GraphGame(query, evaluator, setup, generator, "nodes", rest_on=True)
         rows = all_rows(game.players)
         states = game.states(rows)
         # `Shifted` moves nothing where nobody is on, which is the graph as it is.
         assert len(np.unique(states)) == len(rows) - isinstance(generator, Shifted)
         values = game.values(states)
-    ids = found.field.ids[scene.players.node_members]
+    ids = evaluator.field.ids[setup.players.node_members]
     for row, value in zip(rows, values, strict=True):
         x = data.x.clone()
         for node in ids[~row]:

@@ -9,36 +9,39 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GIN
 
 from graphsvx import GraphSVX, explain
-from graphsvx import graph as graphs
-from graphsvx.engine import field as fields
-from graphsvx.generators import Indirect, Scene
-from graphsvx.players import singles
+from graphsvx.core import field as fields
+from graphsvx.core import graph as graphs
+from graphsvx.core.players import ungrouped_players
+from graphsvx.generators import GameSetup, Indirect
 from tests.worlds import random_model, shapley
 
 
-def scene(pairs, nodes: int, depth: int = 3, both: bool = True) -> Scene:
+def scene(pairs, nodes: int, depth: int = 3, both: bool = True) -> GameSetup:
     edges = torch.tensor(pairs + ([(v, u) for u, v in pairs] if both else [])).t()
     x = torch.arange(nodes * 2, dtype=torch.float64).reshape(nodes, 2) ** 1.5
-    graph = graphs.check(Data(x=x, edge_index=edges))
-    area = fields.cut(graph, np.array([0]), depth)
-    players = singles(np.zeros(0, dtype=np.int64), np.arange(1, area.size))
-    return Scene(graph, area, players, graph.statistics.mean)
+    graph = graphs.check_graph(Data(x=x, edge_index=edges))
+    field = fields.in_neighbourhood(graph, np.array([0]), depth)
+    players = ungrouped_players(np.zeros(0, dtype=np.int64), np.arange(1, field.size))
+    return GameSetup(graph, field, players, graph.statistics.mean)
 
 
-def perturbed(where: Scene, on: list[int], inner="mean", seed: int = 0):
+def perturbed(where: GameSetup, on: list[int], inner="mean", seed: int = 0):
     """Edges (by node id) and feature rows of the perturbed graph in which `on` are on."""
     generator = Indirect(inner).prepare(where, torch.Generator().manual_seed(seed))
     ids = where.field.ids[where.players.node_members].tolist()
     mask = np.array([[node in on for node in ids]])
-    states = generator(where, np.ones((1, 0), dtype=bool), mask)
-    kept = states.edges(where.field)[0]
+    perturbations = generator(where, np.ones((1, 0), dtype=bool), mask)
+    kept = perturbations.active_edges(where.field)[0]
     names = where.field.ids
     edges = {
         (int(names[u]), int(names[v]))
         for u, v in zip(where.field.source[kept], where.field.target[kept], strict=True)
     }
-    which = states.written_out()[0]
-    rows = {int(names[i]): states.table[which[i]].tolist() for i in range(where.field.size)}
+    which = perturbations.feature_rows()[0]
+    rows = {
+        int(names[i]): perturbations.feature_table[which[i]].tolist()
+        for i in range(where.field.size)
+    }
     return edges, rows
 
 

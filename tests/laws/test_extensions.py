@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphsvx import GraphSVX, convert, explain
+from graphsvx import GraphSVX, explain
 from graphsvx.masks import All, Paired
+from graphsvx.results import serialize
 from tests.laws.extended import (
     call,
     call_graph,
@@ -243,7 +244,7 @@ def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:
     truth = subgraph_truth(model, data, 2, e.target, near=near, other=data.x.mean(0))
     assert at(200_000, seed=5).features == pytest.approx(truth, abs=2e-3)
     # Seeded.
-    assert convert.same(at(3, seed=1), at(3, seed=1))
+    assert serialize.same(at(3, seed=1), at(3, seed=1))
     assert at(3, seed=1).features != at(3, seed=2).features
 
 

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphsvx import Explanation, GraphSVX, convert, explain
-from graphsvx.explain import Lasso
+from graphsvx import Explanation, GraphSVX, explain
+from graphsvx.estimators import Lasso
 from graphsvx.masks import Paired
+from graphsvx.results import serialize
 from tests.laws.extended import (
     Bilinear,
     call,
@@ -307,9 +308,9 @@ def test_links_work_with_edges_as_players_and_other_scales() -> None:
 
 def test_the_two_ends_of_an_inner_product_are_alike() -> None:
     model, data = node_world("sage", 5, nodes=8)
-    one, other = explain(model, data, edge=(0, 3)), explain(model, data, edge=(3, 0))
-    assert one.nodes == pytest.approx(other.nodes, abs=1e-9)
-    assert one.class_names == ("no link", "link")
+    explanation, other = explain(model, data, edge=(0, 3)), explain(model, data, edge=(3, 0))
+    assert explanation.nodes == pytest.approx(other.nodes, abs=1e-9)
+    assert explanation.class_names == ("no link", "link")
 
 
 # --- what comes out ------------------------------------------------------------------------
@@ -336,11 +337,11 @@ def test_every_extension_is_seeded_saved_and_told(name: str, tmp_path) -> None:
     data = random_graph(3)
     model = pooled("gcn", "add", 1) if question.get("graph") else random_model("gcn", 3)
     e = explain(model, data, method=method, seed=2, **question)
-    assert convert.same(e, explain(model, data, method=method, seed=2, **question))
+    assert serialize.same(e, explain(model, data, method=method, seed=2, **question))
     e.save(tmp_path / "e.json")
-    assert convert.same(e, Explanation.load(tmp_path / "e.json"))
+    assert serialize.same(e, Explanation.load(tmp_path / "e.json"))
     assert e.describe()
     assert e.describe(audience="expert")
     assert e.table() is not None
-    assert e.to_networkx().number_of_nodes() == len(e.neighbourhood.ids)
+    assert e.to_networkx().number_of_nodes() == len(e.field.ids)
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)

@@ -11,8 +11,8 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphsvx import GraphSVX, explain
-from graphsvx.explain import Lasso
-from graphsvx.explain.selective import kernel_gram
+from graphsvx.estimators import Lasso
+from graphsvx.estimators.lasso import kernel_gram
 from graphsvx.masks import All, Auto, Paired, Random
 from tests.laws.extended import call, kept_without_nodes, node_world, replaced
 
@@ -27,10 +27,12 @@ def test_at_most_k_players_carry_the_whole_prediction(mask, k: int) -> None:
         method = GraphSVX(regression=Lasso(k=k), mask=mask, samples=200)
         e = explain(model, data, node=1, method=method, targets="all")
         for target in e.outputs:
-            one = e.for_target(target)
-            credit = torch.cat([one.node_values, one.feature_values])
+            explanation = e.for_target(target)
+            credit = torch.cat([explanation.node_values, explanation.feature_values])
             assert 1 <= int((credit != 0).sum()) <= k
-            assert one.base + one.total == pytest.approx(one.prediction, abs=1e-9)
+            assert explanation.base + explanation.total == pytest.approx(
+                explanation.prediction, abs=1e-9
+            )
         assert not e.certificate.exact, "few players are not the Shapley values"
         assert e.extra["selective"]["chosen"] <= k
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphsvx import GraphSVX, convert, explain
-from graphsvx.explain import WLR, Lasso
+from graphsvx import GraphSVX, explain
+from graphsvx.estimators import WLR, Lasso
 from graphsvx.masks import (
     All,
     Connected,
@@ -20,6 +20,7 @@ from graphsvx.masks import (
     SmarterSeparate,
     SmartSeparate,
 )
+from graphsvx.results import serialize
 from tests.worlds import (
     MODELS,
     feature_truth,
@@ -239,7 +240,7 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     first = explain(model, data, node=1, method=METHODS[name], seed=3)
     torch.manual_seed(2)
     explain(model, data, node=5, method=METHODS[name], seed=3)
-    assert convert.same(first, explain(model, data, node=1, method=METHODS[name], seed=3))
+    assert serialize.same(first, explain(model, data, node=1, method=METHODS[name], seed=3))
 
 
 @pytest.mark.parametrize("name", ["paired", "smarter-separate", "joint-random"])

@@ -15,8 +15,8 @@ from benchmarks.soundness.run import line, main, play
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphConv, conv
 
-from graphsvx.engine import replicas
-from graphsvx.game import GraphGame
+from graphsvx.engine import batches
+from graphsvx.games.graph_game import GraphGame
 
 GAMES = [(family, seed) for family in FAMILIES for seed in range(3)]
 GAMES += [("layers", seed) for seed in range(3, 10)] + [("changed", seed) for seed in range(3, 15)]
@@ -80,10 +80,10 @@ def test_a_wrong_value_is_noticed(monkeypatch: pytest.MonkeyPatch, size: float) 
 
 
 def test_thresholds_are_restored() -> None:
-    before = replicas._CACHE_ITEMS, replicas.Replicas.__init__
+    before = batches._CACHE_ITEMS, batches.BatchEvaluator.__init__
     with thresholds(random.Random(3)):
-        assert replicas.Replicas.__init__ is not before[1]
-    assert (replicas._CACHE_ITEMS, replicas.Replicas.__init__) == before
+        assert batches.BatchEvaluator.__init__ is not before[1]
+    assert (batches._CACHE_ITEMS, batches.BatchEvaluator.__init__) == before
 
 
 def test_changes_of_code_are_undone() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphsvx.explain import WLS, Regression, Smooth, smooth
-from graphsvx.game import FunctionGame
+from graphsvx.estimators import WLS, Estimator, GaussianProcess, gaussian_process
+from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import _Strata, _within
@@ -40,7 +40,7 @@ def shapley(values: Values) -> Values:
     return credit
 
 
-def estimate(values: Values, budget: int, seed: int, regression: Regression):
+def estimate(values: Values, budget: int, seed: int, regression: Estimator):
     game = table(values)
     masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
     ends = torch.from_numpy(values[[0, -1]])[:, None]
@@ -94,8 +94,8 @@ KINDS: list[Callable[[int, np.random.Generator], Values]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("regression", [Smooth(), WLS()], ids=["smooth", "wls"])
-def test_intervals_hold_the_truth_as_often_as_they_say(regression: Regression) -> None:
+@pytest.mark.parametrize("regression", [GaussianProcess(), WLS()], ids=["smooth", "wls"])
+def test_intervals_hold_the_truth_as_often_as_they_say(regression: Estimator) -> None:
     """200 games: 1.96 standard errors hold 90 to 99 % of all credit."""
     rng = np.random.default_rng(2024)
     held, known = [], 0
@@ -121,7 +121,7 @@ def test_intervals_hold_with_many_pairs_and_are_narrower_than_those_of_least_squ
         players = int(rng.integers(12, 14))
         values = KINDS[number % len(KINDS)](players, rng)
         budget = int(rng.choice([400, 700, 1000]))
-        fit, _ = estimate(values, budget, number, Smooth())
+        fit, _ = estimate(values, budget, number, GaussianProcess())
         plain, _ = estimate(values, budget, number, WLS())
         ratios.append(float((fit.errors / plain.errors.clamp(min=1e-12)).median()))
         miss = np.abs(fit.values[0].numpy() - shapley(values))
@@ -130,9 +130,9 @@ def test_intervals_hold_with_many_pairs_and_are_narrower_than_those_of_least_squ
     assert np.median(ratios) < 0.9
 
 
-@pytest.mark.parametrize("regression", [Smooth(), WLS()], ids=["smooth", "wls"])
+@pytest.mark.parametrize("regression", [GaussianProcess(), WLS()], ids=["smooth", "wls"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_error_goes_to_zero_with_the_calls(kind: Callable, regression: Regression) -> None:
+def test_the_error_goes_to_zero_with_the_calls(kind: Callable, regression: Estimator) -> None:
     values = kind(10, np.random.default_rng(3))
     truth = shapley(values)
     errors = []
@@ -147,7 +147,7 @@ def test_the_error_goes_to_zero_with_the_calls(kind: Callable, regression: Regre
 def test_credit_adds_up_whatever_the_rows(kind: Callable) -> None:
     values = kind(9, np.random.default_rng(5))
     for budget in (6, 20, 60, 200):
-        fit, _ = estimate(values, budget, 1, Smooth())
+        fit, _ = estimate(values, budget, 1, GaussianProcess())
         assert float(fit.values.sum()) == pytest.approx(values[-1] - values[0], abs=1e-9)
 
 
@@ -160,7 +160,7 @@ def test_smooth_beats_least_squares_where_players_interact() -> None:
         truth = shapley(values)
         lost = [
             ((estimate(values, 200, number, how)[0].values[0].numpy() - truth) ** 2).sum()
-            for how in (Smooth(), WLS())
+            for how in (GaussianProcess(), WLS())
         ]
         gains.append(lost[1] / lost[0])
     assert np.median(gains) > 2
@@ -172,12 +172,12 @@ def test_many_pairs_are_corrected_by_least_squares(monkeypatch: pytest.MonkeyPat
     truth = shapley(values)
 
     def lost() -> float:
-        fits = [estimate(values, 6000, seed, Smooth(pairs=100))[0] for seed in range(3)]
+        fits = [estimate(values, 6000, seed, GaussianProcess(pairs=100))[0] for seed in range(3)]
         return float(np.mean([((fit.values[0].numpy() - truth) ** 2).sum() for fit in fits]))
 
     corrected = lost()
     monkeypatch.setattr(
-        smooth,
+        gaussian_process,
         "_corrected",
         lambda coalitions, odd, masks, average: (average.credit, average.variance),
     )

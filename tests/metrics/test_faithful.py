@@ -13,10 +13,10 @@ from torch_geometric.explain import metric as pyg
 from torch_geometric.explain.algorithm import DummyExplainer
 
 import graphsvx
-from graphsvx.baselines.gnnexplainer import GNNExplainer
-from graphsvx.baselines.random import Random
-from graphsvx.baselines.tabular import SHAP
 from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.methods.gnnexplainer import GNNExplainer
+from graphsvx.methods.random import Random
+from graphsvx.methods.shap import SHAP
 from graphsvx.metrics import (
     characterization,
     consistency,
@@ -29,8 +29,8 @@ from graphsvx.metrics import (
     unfaithfulness,
 )
 from graphsvx.metrics.select import top_keys
-from tests.baselines.conftest import known as known_fixture
-from tests.baselines.conftest import known_graph as graph_fixture
+from tests.methods.conftest import known as known_fixture
+from tests.methods.conftest import known_graph as graph_fixture
 
 known, known_graph = known_fixture, graph_fixture
 

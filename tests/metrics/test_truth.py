@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from graphsvx.errors import InputError
-from graphsvx.explanation import Credit
 from graphsvx.metrics import PAPER_PROTOCOLS, accuracy, auroc, scored_nodes
+from graphsvx.results.explanation import Credit
 from tests.records import house
 
 

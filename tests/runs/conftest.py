@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsvx.runs import keeping
+from graphsvx.runs import progress
 from tests.runs import helpers
 
 
@@ -16,5 +16,5 @@ def reference(tmp_path_factory):
 @pytest.fixture
 def impatient(monkeypatch):
     """Small chunks, written at once: many moments to be killed at."""
-    monkeypatch.setattr(keeping, "CHUNK_SECONDS", 0.05)
-    monkeypatch.setattr(keeping, "_FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "CHUNK_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "_FLUSH_SECONDS", 0.05)

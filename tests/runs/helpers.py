@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from graphsvx import Explanation, GraphSVX, runs
+from graphsvx.core.query import Query
 from graphsvx.errors import ModelError
-from graphsvx.query import Query
-from graphsvx.runs import columns, store
+from graphsvx.runs import arrow_schema, store
 from tests.worlds import random_graph, random_model
 
 NODES = 48
@@ -76,7 +76,7 @@ def world() -> tuple[Any, Any]:
 def start(out: Path, workers: int = 2, engine: Any = None, **changes: Any) -> runs.Run:
     model, data = world()
     options: dict[str, Any] = {"method": Moody(), "part": PART, "seed": 3, **changes}
-    return runs.start(model, data, out=out, engine=engine or runs.Local(workers), **options)
+    return runs.start(model, data, out=out, backend=engine or runs.Local(workers), **options)
 
 
 def names(out: Path) -> list[str]:
@@ -86,7 +86,9 @@ def names(out: Path) -> list[str]:
 
 def same_rows(a: Any, b: Any) -> bool:
     """Bit by bit; tables with NaN in them are not equal to themselves."""
-    return bool(store._parquet(a.cast(columns.SCHEMA)) == store._parquet(b.cast(columns.SCHEMA)))
+    return bool(
+        store._parquet(a.cast(arrow_schema.SCHEMA)) == store._parquet(b.cast(arrow_schema.SCHEMA))
+    )
 
 
 def in_a_process(work: Callable[[], Any]) -> Any:

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from graphsvx import Explanation, GraphSVX, convert, graph, runs
+from graphsvx import Explanation, GraphSVX, runs
+from graphsvx.core import graph
+from graphsvx.core.query import Query
 from graphsvx.errors import DataError, InputError
-from graphsvx.extras import package
-from graphsvx.query import Query
-from graphsvx.runs import cluster as cluster_engine
-from graphsvx.runs import keeping
-from graphsvx.runs.engines import Job
+from graphsvx.results import serialize
+from graphsvx.runs import progress
+from graphsvx.runs import ray_backend as cluster_engine
+from graphsvx.runs.backends import Job
+from graphsvx.utils.extras import require_extra
 from tests.runs.helpers import Moody, names, same_rows, start, world
 
 pytestmark = [
@@ -48,13 +50,13 @@ class Slow:
 def ray():
     quiet = (DeprecationWarning, FutureWarning)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    return package("ray", "ray", quiet=quiet)
+    return require_extra("ray", "ray", quiet=quiet)
 
 
 @pytest.fixture(scope="module")
 def cluster(ray) -> Iterator:
     """Two nodes with one CPU each; the driver is on the first."""
-    made = package("ray.cluster_utils", "ray").Cluster(
+    made = require_extra("ray.cluster_utils", "ray").Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
     try:
@@ -65,7 +67,7 @@ def cluster(ray) -> Iterator:
 
 
 def test_two_machines_and_one_is_lost(tmp_path, ray, cluster, reference, monkeypatch) -> None:
-    monkeypatch.setattr(keeping, "_FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "_FLUSH_SECONDS", 0.05)
     other = cluster.add_node(num_cpus=1)
     out, seen = tmp_path / "run", []
 
@@ -110,27 +112,27 @@ class Deadly:
 
 
 def test_a_query_that_kills_its_worker(tmp_path, ray, cluster, reference, monkeypatch) -> None:
-    monkeypatch.setattr(keeping, "TRIES", 2)  # each costs the start of a process
+    monkeypatch.setattr(progress, "TRIES", 2)  # each costs the start of a process
     run = start(tmp_path / "run", engine=runs.Ray(address=cluster.address), method=Deadly(),
                 nodes=range(9, 13))  # fmt: skip
     assert list(run.failures()) == [11]
-    assert convert.same(run[12], reference[12])
+    assert serialize.same(run[12], reference[12])
 
 
 def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
     model, data = world()
     job = Job(model, data, "node", {"method": Moody(), "seed": 3})
     packed = cluster_engine._packed(job)
-    by_end = graph._by_end
+    by_end = graph._index_by_end
 
     def only_of_parts(ends, nodes):
         assert nodes < data.num_nodes, "the whole graph is indexed again"
         return by_end(ends, nodes)
 
     monkeypatch.setattr(graph, "_make_index", None)
-    monkeypatch.setattr(graph, "_by_end", only_of_parts)
+    monkeypatch.setattr(graph, "_index_by_end", only_of_parts)
     monkeypatch.setattr(graph, "_make_statistics", None)
-    assert convert.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
+    assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 
 
 def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:

@@ -11,8 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from graphsvx import convert, runs
+from graphsvx import runs
 from graphsvx.errors import DataError
+from graphsvx.results import serialize
 from graphsvx.runs import running
 from tests.runs import helpers
 from tests.runs.helpers import (
@@ -93,7 +94,7 @@ def test_a_query_that_kills_every_worker_is_a_failure_of_its_own(tmp_path, refer
     assert "lost 3 times" in run.failures()[11]
     with pytest.raises(DataError, match="lost 3 times"):
         run[11]
-    assert convert.same(run[12], reference[12])
+    assert serialize.same(run[12], reference[12])
 
 
 def test_failures_are_recorded_and_tried_again_on_request(tmp_path, reference) -> None:
@@ -141,7 +142,7 @@ def test_a_damaged_part_is_found_and_made_again(tmp_path, reference, damage, cap
         helpers.PART,
     )
     assert now.damaged == 1
-    assert convert.same(run[0], reference[0])  # the others are still there
+    assert serialize.same(run[0], reference[0])  # the others are still there
     start(out, progress=True)
     assert "answered anew" in capsys.readouterr().err
     assert (run.status().state, run.status().damaged) == ("finished", 0)

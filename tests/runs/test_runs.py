@@ -12,11 +12,14 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCN, global_add_pool
 
-from graphsvx import GraphSVX, convert, explain, processes, runs, summary
+from graphsvx import GraphSVX, explain, runs
 from graphsvx.errors import DataError, InputError
 from graphsvx.masks import Paired
-from graphsvx.runs import columns, identity, keeping
-from graphsvx.runs.engines import Answer
+from graphsvx.results import serialize, summary
+from graphsvx.runs import arrow_schema, identity
+from graphsvx.runs import progress as keeping
+from graphsvx.runs.backends import Answer
+from graphsvx.utils import processes
 from tests.runs import helpers
 from tests.runs.helpers import NODES, Moody, start, world
 from tests.worlds import random_graph, random_model
@@ -26,8 +29,8 @@ def test_every_explanation_comes_back_bit_by_bit(reference) -> None:
     model, data = world()
     for query, found in zip(range(NODES), reference, strict=True):
         once = explain(model, data, node=query, method=Moody(), seed=3)
-        assert convert.same(found, once)
-        assert convert.same(reference[query], once)
+        assert serialize.same(found, once)
+        assert serialize.same(reference[query], once)
 
 
 @pytest.mark.parametrize(
@@ -43,21 +46,23 @@ def test_every_explanation_comes_back_bit_by_bit(reference) -> None:
 def test_whatever_an_explanation_holds(tmp_path, method, options) -> None:
     model, data = random_model("gat", 1), random_graph(2, nodes=12, chance=0.3)
     run = runs.start(model, data, [7, 0], out=tmp_path / "run", method=method,
-                     engine=runs.Local(1), **options)  # fmt: skip
+                     backend=runs.Local(1), **options)  # fmt: skip
     for node in (0, 7):
-        assert convert.same(run[node], explain(model, data, node=node, method=method, **options))
+        assert serialize.same(run[node], explain(model, data, node=node, method=method, **options))
 
 
 def test_nan_and_negative_zero_survive() -> None:
     model, data = world()
-    one = explain(model, data, node=1, method=Moody())
-    odd = torch.full_like(one.node_credit.errors, torch.nan)
+    explanation = explain(model, data, node=1, method=Moody())
+    odd = torch.full_like(explanation.node_credit.errors, torch.nan)
     changed = replace(
-        one,
-        node_credit=replace(one.node_credit, errors=odd, values=-0.0 * one.node_credit.values),
+        explanation,
+        node_credit=replace(
+            explanation.node_credit, errors=odd, values=-0.0 * explanation.node_credit.values
+        ),
     )
-    back = columns.explanation(columns.to_table([1], [changed]), 0)
-    assert convert.same(back, changed)
+    back = arrow_schema.explanation(arrow_schema.to_table([1], [changed]), 0)
+    assert serialize.same(back, changed)
     assert torch.signbit(back.node_values).equal(torch.signbit(changed.node_values))
 
 
@@ -73,7 +78,7 @@ def test_graphs_are_explained_one_row_each(tmp_path) -> None:
 
     graphs = [random_graph(seed, nodes=6) for seed in range(4)]
     model = Pooled().eval()
-    run = runs.start(model, graphs, graphs=[3, 1], out=tmp_path / "run", engine=runs.Local(1))
+    run = runs.start(model, graphs, graphs=[3, 1], out=tmp_path / "run", backend=runs.Local(1))
     assert run.table()["query"].to_pylist() == [1, 3]
     assert run[3].kind == "graph"
     assert run[3].extra["graph"] == 3
@@ -233,20 +238,20 @@ def test_the_summary_is_that_of_the_explanations(reference) -> None:
 def test_chunks_follow_the_time_that_queries_take(tmp_path) -> None:
     asked = np.arange(1000)
     nothing = np.zeros(1000, dtype=bool)
-    ledger = keeping.Ledger(None, asked, 1000, nothing, nothing)
-    portions = keeping.Portions(ledger)
-    assert portions.take() == (0,)
+    progress = keeping.RunProgress(None, asked, 1000, nothing, nothing)
+    scheduler = keeping.Scheduler(progress)
+    assert scheduler.take() == (0,)
     for _ in range(5):
-        chunk = portions.take()
-        portions.learn(Answer(chunk, None, 0.01 * len(chunk)))
-    assert 80 <= len(portions.take()) <= 100
+        chunk = scheduler.take()
+        scheduler.learn(Answer(chunk, None, 0.01 * len(chunk)))
+    assert 80 <= len(scheduler.take()) <= 100
     for _ in range(20):
-        portions.learn(Answer((1,), None, 30.0))
-    assert len(portions.take()) == 1
-    assert portions.put_back((1, 2)) == []
-    assert portions.take() == (1,)
-    assert portions.put_back((1,)) == []
-    assert portions.put_back((1,)) == [1]
+        scheduler.learn(Answer((1,), None, 30.0))
+    assert len(scheduler.take()) == 1
+    assert scheduler.put_back((1, 2)) == []
+    assert scheduler.take() == (1,)
+    assert scheduler.put_back((1,)) == []
+    assert scheduler.put_back((1,)) == [1]
 
 
 def test_no_more_chunks_are_taken_than_there_are_workers() -> None:
@@ -258,7 +263,7 @@ def test_no_more_chunks_are_taken_than_there_are_workers() -> None:
         taken += 1
         return taken
 
-    results = processes.pooled(abs, take, 2)
+    results = processes.imap_unordered(abs, take, 2)
     for count in range(1, 20):
         next(results)
         assert taken <= count + 3

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from graphsvx.studies.ablation.reduction import Left
 
 from graphsvx import GraphSVX, explain
-from graphsvx.explain.regression import WLS
-from graphsvx.game import FunctionGame
+from graphsvx.estimators.least_squares import WLS
+from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All
 from graphsvx.studies import Desk, ablation
 from graphsvx.studies.ablation import base, fits, indirect, reduction, subgraph
-from graphsvx.studies.ablation.reduction import Left
 from tests.records import credit, house
 
 # house(): 402 is explained; 400 .31, 401 .24 (1 hop), 403 .12, 404 .10, 17 -.05, 3 .004, 88 -.01;
@@ -33,10 +33,10 @@ def a_world(x: torch.Tensor) -> Any:
 
 
 def test_players_left_out_have_the_credit_that_they_got_when_they_played():
-    found = house()
-    far = reduction.beyond(found, 2)
+    explanation = house()
+    far = reduction.beyond(explanation, 2)
     assert sorted(far) == [3, 17, 88]
-    left = reduction.left_out(found, [4], far)
+    left = reduction.left_out(explanation, [4], far)
     assert left.credit == pytest.approx(-0.015 - 0.05 + 0.004 - 0.01)
     assert left.explainable == pytest.approx(0.759)
     assert left.absolute == pytest.approx((0.015 + 0.05 + 0.004 + 0.01) / ABSOLUTE)
@@ -69,10 +69,10 @@ def test_groups_of_features_hold_each_once_and_are_counted_by_lambda():
     assert max(map(len, groups)) - min(map(len, groups)) <= 1
     assert groups != reduction.dealt(list(range(100, 121)), seed=4)
     names = ("0.1/0", "0.25/0", "0.5/0", "feature 7")
-    found = replace(
+    explanation = replace(
         house(), feature_credit=credit([0, 1, 2, 7], [0.1, 0.02, 0.004, 0.3], names=names)
     )
-    left = reduction.left_out_groups(found, 0.25, dropped=40, features=50)
+    left = reduction.left_out_groups(explanation, 0.25, dropped=40, features=50)
     assert left.credit == pytest.approx(0.12)
     assert (left.kept, left.dropped) == (17, 40)
     assert isnan(left.absolute)
@@ -164,14 +164,14 @@ def test_the_distance_of_distributions_is_total_variation():
 def test_informative_features_are_counted_among_as_many():
     truth = SimpleNamespace(informative_features=frozenset({0, 4}))
     world: Any = SimpleNamespace(dataset=SimpleNamespace(node_truth=truth))
-    found = replace(house(), feature_credit=credit([0, 4, 5], [0.06, -0.5, 0.05]))
-    assert subgraph.found_features(world, found, "value") == 0.5
-    assert subgraph.found_features(world, found, "absolute") == 1
-    assert subgraph.playing(world, replace(found, feature_credit=credit([0], [1.0]))) == 0.5
+    explanation = replace(house(), feature_credit=credit([0, 4, 5], [0.06, -0.5, 0.05]))
+    assert subgraph.found_features(world, explanation, "value") == 0.5
+    assert subgraph.found_features(world, explanation, "absolute") == 1
+    assert subgraph.playing(world, replace(explanation, feature_credit=credit([0], [1.0]))) == 0.5
     # Feature 5 is the strongest on the whole, feature 4 comes next, in one explanation only.
     other = replace(house(), feature_credit=credit([0, 4, 5], [0.06, 0.0, 0.9]))
-    assert subgraph.on_the_whole(world, [found, other, other]) == 0.5
-    assert subgraph.on_the_whole(world, [found]) == 1
+    assert subgraph.on_the_whole(world, [explanation, other, other]) == 0.5
+    assert subgraph.on_the_whole(world, [explanation]) == 1
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +235,6 @@ def test_a_fit_of_one_s_own_is_not_called_exact():
         return torch.stack([seen.sum(1) ** 2, x.sum(1)], 1)
 
     method = GraphSVX(mask=All(separate=True), regression=fits.NoEnds())
-    found = explain(model, data, node=0, method=method)
-    assert not found.certificate.exact
-    assert not isnan(found.base)
+    explanation = explain(model, data, node=0, method=method)
+    assert not explanation.certificate.exact
+    assert not isnan(explanation.base)

@@ -7,8 +7,6 @@ from math import nan
 from pathlib import Path
 
 import pytest
-
-from graphsvx.studies import Desk, Estimate, budget
 from graphsvx.studies.budget import moved
 from graphsvx.studies.budget_figures import (
     ALL,
@@ -21,6 +19,8 @@ from graphsvx.studies.budget_figures import (
     halves,
 )
 from graphsvx.studies.scoring import Score
+
+from graphsvx.studies import Desk, Estimate, budget
 
 
 def score(node: int, paper: float = nan, error: float = nan) -> Score:

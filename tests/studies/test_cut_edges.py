@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from graphsvx.studies.estimate import Estimate
 
 import graphsvx
 from graphsvx import GraphSVX, zoo
 from graphsvx.studies import Desk, cut_edges
-from graphsvx.studies.estimate import Estimate
 
 
 def test_the_quick_study_has_both_ways_of_training(tmp_path: Path):
@@ -37,9 +37,9 @@ def test_a_variant_is_trained_once_and_kept_apart(tmp_path: Path):
 def test_the_score_without_edges_is_the_base_value_where_features_are_constant(tmp_path: Path):
     desk = Desk(tmp_path / "out", tmp_path / "runs", quick=True)
     world = desk.world("tree-cycles")
-    found = graphsvx.explain(world.model, world.dataset.graph, node=520, method=GraphSVX())
-    (score,) = cut_edges.without_edges(world, [found])
-    assert score == pytest.approx(found.base, abs=1e-6)
+    explanation = graphsvx.explain(world.model, world.dataset.graph, node=520, method=GraphSVX())
+    (score,) = cut_edges.without_edges(world, [explanation])
+    assert score == pytest.approx(explanation.base, abs=1e-6)
     assert bool((world.dataset.graph.x == world.dataset.graph.x[0]).all())
 
 

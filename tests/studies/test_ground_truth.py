@@ -11,13 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-
-from graphsvx import data, explain
-from graphsvx.baselines import PGExplainer, Random
-from graphsvx.explanation import Credit
-from graphsvx.metrics import accuracy, auroc
-from graphsvx.studies import Desk, chosen, ground_truth, rivals, why
 from graphsvx.studies.ground_truth_figures import (
     MEASURES,
     PAPER_BY,
@@ -28,6 +21,14 @@ from graphsvx.studies.ground_truth_figures import (
     ranked,
     short_of_the_paper,
 )
+from graphsvx.studies.rivals import OURS
+from torch import Tensor, nn
+
+from graphsvx import datasets, explain
+from graphsvx.methods import PGExplainer, Random
+from graphsvx.metrics import accuracy, auroc
+from graphsvx.results.explanation import Credit
+from graphsvx.studies import Desk, chosen, ground_truth, rivals, why
 from graphsvx.studies.motifs import (
     Asked,
     Measure,
@@ -36,7 +37,6 @@ from graphsvx.studies.motifs import (
     true_edges,
     without_credit,
 )
-from graphsvx.studies.rivals import OURS
 from graphsvx.zoo import Trained
 
 
@@ -49,7 +49,7 @@ class Degree(nn.Module):
 
 
 def world_of(name: str, model: nn.Module | None = None) -> Any:
-    return SimpleNamespace(dataset=data.load(name, 100), model=model or Degree())
+    return SimpleNamespace(dataset=datasets.load(name, 100), model=model or Degree())
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,8 @@ def test_cutting_off_a_node_takes_what_it_gave():
     graph = world.dataset.graph
     node = int(world.dataset.node_truth.attached[0]) + 2
     degree = int((graph.edge_index[1] == node).sum())
-    found = explain(world.model, graph, node=node, method=Random(players="nodes"), target=1)
-    use = why.use(world, found)
+    explanation = explain(world.model, graph, node=node, method=Random(players="nodes"), target=1)
+    use = why.use(world, explanation)
 
     def score(edges: int) -> float:
         return 1 / (1 + exp(-edges))
@@ -135,12 +135,12 @@ def test_cutting_off_a_node_takes_what_it_gave():
     assert falls[2:] == pytest.approx([0, 0, 0], abs=1e-6)
     assert use.idle == pytest.approx(3 / 5)
     # Both neighbours in the ring are in the motif; the best-ranked here is one of them.
-    assert why.motif_fall(world, found) == pytest.approx(
+    assert why.motif_fall(world, explanation) == pytest.approx(
         score(degree) - score(degree - 2), abs=1e-6
     )
     ids = torch.tensor([node - 1, node + 1, node + 2])
     values = torch.tensor([[1.0, 0.0, -5.0]], dtype=torch.float64)
-    mine = replace(found, node_credit=Credit(ids, values, values))
+    mine = replace(explanation, node_credit=Credit(ids, values, values))
     one_less = pytest.approx(score(degree) - score(degree - 1), abs=1e-6)
     assert why.fall(world, mine, "value") == one_less
 
@@ -154,17 +154,19 @@ def test_shares_of_a_motif_that_is_used():
 def test_no_credit_is_exactly_chance():
     world = world_of("tree-cycles")
     node = int(world.dataset.node_truth.attached[1])
-    one = explain(world.model, world.dataset.graph, node=node, method=Random(players="nodes"))
+    explanation = explain(
+        world.model, world.dataset.graph, node=node, method=Random(players="nodes")
+    )
     truth = world.dataset.node_truth.motif(node) - {node}
     # The model looks one hop far: players that are true, among all players.
-    seen = truth.intersection(one.node_ids.tolist())
-    taken = min(len(truth), len(one.node_ids))
-    expected = taken * len(seen) / len(one.node_ids) / len(truth)
-    assert accuracy(without_credit(one), truth) == pytest.approx(expected)
-    assert accuracy(without_credit(one), truth) == pytest.approx(
-        Measure("strict")(world, without_credit(one))
+    seen = truth.intersection(explanation.node_ids.tolist())
+    taken = min(len(truth), len(explanation.node_ids))
+    expected = taken * len(seen) / len(explanation.node_ids) / len(truth)
+    assert accuracy(without_credit(explanation), truth) == pytest.approx(expected)
+    assert accuracy(without_credit(explanation), truth) == pytest.approx(
+        Measure("strict")(world, without_credit(explanation))
     )
-    assert auroc(without_credit(one), truth) <= 0.5
+    assert auroc(without_credit(explanation), truth) <= 0.5
 
 
 def test_strict_draws_from_what_is_right_and_the_draw_is_fixed():
@@ -190,10 +192,12 @@ def test_edges_of_a_graph_set_are_those_of_the_motif():
 def test_an_edge_that_plays_for_both_directions_is_named_in_both():
     world = world_of("tree-cycles")
     node = int(world.dataset.node_truth.attached[0])
-    one = explain(world.model, world.dataset.graph, node=node, method=Random(players="nodes"))
+    explanation = explain(
+        world.model, world.dataset.graph, node=node, method=Random(players="nodes")
+    )
     values = torch.tensor([[3.0, 2.0, 1.0]], dtype=torch.float64)
     ends = torch.tensor([[1, 5, 6], [2, 6, 5]])
-    mine = both_ways(replace(one, edge_credit=Credit(ends, values, values)))
+    mine = both_ways(replace(explanation, edge_credit=Credit(ends, values, values)))
     assert mine.edges == {(1, 2): 3.0, (2, 1): 3.0, (5, 6): 2.0, (6, 5): 1.0}
     assert both_ways(mine) is mine
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from graphsvx.errors import InputError
-from graphsvx.game import FunctionGame
-from graphsvx.masks import Auto, Paired
-from graphsvx.studies import Desk, mask_generators, scoring
 from graphsvx.studies.chosen import NODE_SETS
 from graphsvx.studies.mask_generators import ALL, FLOOR, LETTER, OURS, PAPER, ROWS, TUNED, fates
 from graphsvx.studies.scoring import Elsewhere, Plan, middle, own_error, relative_error
+
+from graphsvx.errors import InputError
+from graphsvx.games.base import FunctionGame
+from graphsvx.masks import Auto, Paired
+from graphsvx.studies import Desk, mask_generators, scoring
 from tests.records import credit, house
 
 # house(): the motif of 402 is 400..404; its credit is .31 .24 .12 .10, then -.05 for 17.
@@ -54,16 +54,16 @@ def test_the_median_of_a_seed_is_not_moved_by_one_huge_error():
 
 
 def test_every_node_of_the_truth_has_one_fate():
-    found = house()
-    assert fates(found, MOTIF, "value") == {
+    explanation = house()
+    assert fates(explanation, MOTIF, "value") == {
         "found": 1.0, "beyond reach": 0, "no credit, or credit against": 0, "outranked": 0,
     }  # fmt: skip
     ids = [400, 401, 403, 17, 3, 88]
     # 404 does not play; 401 speaks against, 403 has nothing; 400 is found.
-    other = replace(found, node_credit=credit(ids, [0.5, -0.1, 0.0, 0.3, 0.2, 0.1]))
+    other = replace(explanation, node_credit=credit(ids, [0.5, -0.1, 0.0, 0.3, 0.2, 0.1]))
     assert list(fates(other, MOTIF, "value").values()) == [0.25, 0.25, 0.5, 0]
     # By magnitude 401 is found too, and three others leave no place for 403.
-    other = replace(found, node_credit=credit(ids, [0.5, -0.4, 0.01, 0.3, 0.2, 0.1]))
+    other = replace(explanation, node_credit=credit(ids, [0.5, -0.4, 0.01, 0.3, 0.2, 0.1]))
     assert list(fates(other, MOTIF, "absolute").values()) == [0.5, 0.25, 0, 0.25]
 
 

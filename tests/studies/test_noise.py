@@ -11,21 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.nn import GATConv
-
-import graphsvx
-from graphsvx import GraphSVX, data, zoo
-from graphsvx.studies import Desk, noisy_features, noisy_nodes
-from graphsvx.studies.noise import (
-    LeaveOneOut,
-    Tally,
-    correlation,
-    explained_nodes,
-    noise_among,
-    outcome,
-    top_k,
-    with_credit,
-)
 from graphsvx.studies.noise_figures import percent, span, wins
 from graphsvx.studies.noise_use import (
     attention,
@@ -37,6 +22,21 @@ from graphsvx.studies.noise_use import (
     per_node,
     use_of_features,
     use_of_nodes,
+)
+from torch_geometric.nn import GATConv
+
+import graphsvx
+from graphsvx import GraphSVX, datasets, zoo
+from graphsvx.studies import Desk, noisy_features, noisy_nodes
+from graphsvx.studies.noise import (
+    LeaveOneOut,
+    Tally,
+    correlation,
+    explained_nodes,
+    noise_among,
+    outcome,
+    top_k,
+    with_credit,
 )
 from graphsvx.zoo.models import CitationGAT, CitationGCN
 
@@ -114,8 +114,8 @@ def test_shares_are_told_in_words():
 
 def world(model: torch.nn.Module | None = None, nodes: bool = False) -> zoo.Trained:
     """A small noisy set with an untrained citation model."""
-    plain = data.load("ba-community", 0)
-    noisy = data.with_noisy_nodes(plain) if nodes else data.with_noisy_features(plain)
+    plain = datasets.load("ba-community", 0)
+    noisy = datasets.with_noisy_nodes(plain) if nodes else datasets.with_noisy_features(plain)
     torch.manual_seed(0)
     model = model or CitationGCN(noisy.features, 6, noisy.classes, 0.5)
     card = zoo.Card(
@@ -139,19 +139,19 @@ def test_deleting_one_by_one_is_what_the_whole_model_says():
     here = world()
     graph, model = here.dataset.graph, here.model
     node = explained_nodes(here, 1)[0]
-    found = graphsvx.explain(model, graph, node=node, method=LeaveOneOut("nodes"))
-    full = model(graph.x, graph.edge_index)[node].softmax(0)[found.target]
-    for other in list(found.nodes)[:5]:
+    explanation = graphsvx.explain(model, graph, node=node, method=LeaveOneOut("nodes"))
+    full = model(graph.x, graph.edge_index)[node].softmax(0)[explanation.target]
+    for other in list(explanation.nodes)[:5]:
         kept = (graph.edge_index != other).all(0)
-        less = model(graph.x, graph.edge_index[:, kept])[node].softmax(0)[found.target]
-        assert found.nodes[other] == pytest.approx(float(full - less), abs=1e-5)
-    found = graphsvx.explain(model, graph, node=node, method=LeaveOneOut("features"))
-    for column in list(found.features)[:5]:
+        less = model(graph.x, graph.edge_index[:, kept])[node].softmax(0)[explanation.target]
+        assert explanation.nodes[other] == pytest.approx(float(full - less), abs=1e-5)
+    explanation = graphsvx.explain(model, graph, node=node, method=LeaveOneOut("features"))
+    for column in list(explanation.features)[:5]:
         x = graph.x.clone()
         x[node, column] = graph.x[:, column].mean()
-        less = model(x, graph.edge_index)[node].softmax(0)[found.target]
-        assert found.features[column] == pytest.approx(float(full - less), abs=1e-5)
-    assert not found.nodes
+        less = model(x, graph.edge_index)[node].softmax(0)[explanation.target]
+        assert explanation.features[column] == pytest.approx(float(full - less), abs=1e-5)
+    assert not explanation.nodes
 
 
 @torch.no_grad()
@@ -159,15 +159,15 @@ def test_deleting_alone_isolates_the_node():
     here = world()
     graph = here.dataset.graph
     node = explained_nodes(here, 1)[0]
-    found = graphsvx.explain(here.model, graph, node=node)
-    column = int(found.feature_ids[0])
+    explanation = graphsvx.explain(here.model, graph, node=node)
+    column = int(explanation.feature_ids[0])
     x = graph.x.clone()
     x[node, column] = graph.x[:, column].mean()
     apart = graph.edge_index[:, (graph.edge_index != node).all(0)]
     full, less = (
-        float(here.model(one, apart)[node].softmax(0)[found.target]) for one in (graph.x, x)
+        float(here.model(one, apart)[node].softmax(0)[explanation.target]) for one in (graph.x, x)
     )
-    assert deleted_alone(here, found)[column] == pytest.approx(full - less, abs=1e-5)
+    assert deleted_alone(here, explanation)[column] == pytest.approx(full - less, abs=1e-5)
 
 
 def test_a_deaf_model_does_not_use_noise_and_gives_it_no_credit():
@@ -183,13 +183,13 @@ def test_a_deaf_model_does_not_use_noise_and_gives_it_no_credit():
     noise = set(here.dataset.noise.features.tolist())
     for node in explained_nodes(here, 3):
         exact = GraphSVX(samples=20_000, players="features")
-        found = graphsvx.explain(deaf.model, deaf.dataset.graph, node=node, method=exact)
-        assert all(abs(found.features[i]) < 1e-6 for i in noise & set(found.features))
+        explanation = graphsvx.explain(deaf.model, deaf.dataset.graph, node=node, method=exact)
+        assert all(abs(explanation.features[i]) < 1e-6 for i in noise & set(explanation.features))
 
 
 def test_a_graph_without_its_noisy_nodes_is_the_graph_before():
     here = world(nodes=True)
-    before = data.load("ba-community", 0)
+    before = datasets.load("ba-community", 0)
     test = here.dataset.split.test
     use = use_of_nodes(here)
     said = here.model(before.graph.x, before.graph.edge_index)[test].argmax(1)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graphsvx.studies.desk import query_of
 from matplotlib.figure import Figure
 
 from graphsvx import GraphSVX
 from graphsvx.errors import DataError, InputError
 from graphsvx.studies import Desk, Estimate, Page, Picture, Study, Table, overview
-from graphsvx.studies.desk import query_of
 from graphsvx.studies.page import Beside
 
 

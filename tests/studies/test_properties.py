@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from graphsvx.studies.properties.stable import Seen
 
-from graphsvx.explain.regression import WLS
-from graphsvx.explanation import Credit
-from graphsvx.game import FunctionGame
+from graphsvx.estimators.least_squares import WLS
+from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All
+from graphsvx.results.explanation import Credit
 from graphsvx.studies import Desk, properties
 from graphsvx.studies.properties import consistent, shares, stable, surrogate
-from graphsvx.studies.properties.stable import Seen
 from tests.records import credit, house
 
 # house(): 402 is explained; 400 .31, 401 .24, 403 .12, 404 .10, 17 -.05, 3 .004, 88 -.01; features
@@ -87,10 +87,10 @@ def test_shares_account_for_the_whole_explainable_part():
 
 
 def test_masks_over_edges_are_shared_out_by_their_nodes():
-    one = house()
+    explanation = house()
     ends = torch.tensor([[402, 17], [400, 88]])
     edges = Credit(ends, torch.tensor([[0.8, 0.2]]).double(), torch.zeros(1, 2).double())
-    mask = replace(one, node_credit=Credit.none(1), edge_credit=edges)
+    mask = replace(explanation, node_credit=Credit.none(1), edge_credit=edges)
     found = shares.split(a_world(), mask)
     assert found["own motif"] == pytest.approx(0.8)
     assert found["all"] == pytest.approx(1.2)
@@ -119,11 +119,11 @@ def test_likeness_is_a_correlation_over_places():
 
 
 def test_only_given_features_are_pointed_at():
-    one = house()
-    top = consistent.pointed_at(one, {0, 4}, 0.2, "absolute")
+    explanation = house()
+    top = consistent.pointed_at(explanation, {0, 4}, 0.2, "absolute")
     assert top == {("features", 0), ("nodes", 400)}
-    assert consistent.pointed_at(one, {4}, 1, "value", ("features",)) == {("features", 4)}
-    two = replace(one, node_credit=credit([401, 400], [0.9, 0.1]))
+    assert consistent.pointed_at(explanation, {4}, 1, "value", ("features",)) == {("features", 4)}
+    two = replace(explanation, node_credit=credit([401, 400], [0.9, 0.1]))
     other = consistent.pointed_at(two, {0, 4}, 0.2, "absolute")
     assert consistent.overlap(top, other) == pytest.approx(1 / 3)
     assert consistent.overlap(set(), set()) == 1

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from graphsvx.studies.rivals import KINDS
 
 from graphsvx.errors import InputError
-from graphsvx.explanation import Ranking
+from graphsvx.results.explanation import Ranking
 from graphsvx.studies import Desk, chosen, ground_truth, settings
 from graphsvx.studies.motifs import Measure
-from graphsvx.studies.rivals import KINDS
 from graphsvx.studies.settings import Line, candidates, verdict
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from graphsvx.studies.stopwatch import Kept, machine, one_call_a_row, take_turns
 
 from graphsvx import explain
 from graphsvx.studies import Desk, running_time
@@ -23,7 +24,6 @@ from graphsvx.studies.running_time import (
     paper_method,
     timed_nodes,
 )
-from graphsvx.studies.stopwatch import Kept, machine, one_call_a_row, take_turns
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,12 @@ def test_one_call_a_row_gives_the_credit_of_the_engine(desk: Desk, hops: int):
     told = paper_method("ba-community", hops, divisor=4)
     kept = Kept(told.mask)
     method = replace(told, indirect=False, mask=kept)
-    found = explain(world.model, world.dataset.graph, node=402, method=method)
-    plain = one_call_a_row(world, 402, kept.drawn, found)
+    explanation = explain(world.model, world.dataset.graph, node=402, method=method)
+    plain = one_call_a_row(world, 402, kept.drawn, explanation)
     assert set(plain) == {"features", "nodes"}
-    assert (plain["nodes"] - found.node_values).abs().max() < 1e-5
-    assert (plain["features"] - found.feature_values).abs().max() < 1e-5
-    assert found.node_values.abs().max() > 1e-3
+    assert (plain["nodes"] - explanation.node_values).abs().max() < 1e-5
+    assert (plain["features"] - explanation.feature_values).abs().max() < 1e-5
+    assert explanation.node_values.abs().max() > 1e-3
 
 
 def test_contenders_take_turns_and_only_processor_time_counts():

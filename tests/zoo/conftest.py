@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import data, zoo
-from graphsvx.data import DataSet
+from graphsvx import datasets, zoo
+from graphsvx.datasets import DataSet
 from graphsvx.zoo import Trained
 
 
 @pytest.fixture(scope="session")
 def shapes() -> DataSet:
-    return data.load("ba-shapes")
+    return datasets.load("ba-shapes")
 
 
 @pytest.fixture(scope="session")

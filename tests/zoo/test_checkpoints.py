@@ -13,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from graphsvx import data, zoo
+from graphsvx import datasets, zoo
 from graphsvx.errors import DataError, InputError
 from graphsvx.zoo import Step, Trained, checkpoints
 
@@ -181,7 +181,7 @@ def test_a_card_with_another_fingerprint(kept: Path) -> None:
 
 def test_data_that_the_model_was_not_trained_on(kept: Path) -> None:
     with pytest.raises(DataError, match="trained on other data"):
-        zoo.load(kept, dataset=data.load("ba-shapes", seed=1))
+        zoo.load(kept, dataset=datasets.load("ba-shapes", seed=1))
 
 
 def test_a_checkpoint_put_in_anothers_place(kept: Path) -> None:

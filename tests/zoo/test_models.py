@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from graphsvx import data, zoo
+from graphsvx import datasets, zoo
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN, NodeClassifier
 from graphsvx.zoo.packed import Packed
@@ -122,7 +122,7 @@ def test_training_of_citation_models_is_the_papers() -> None:
 
 
 def test_every_model_of_every_set_can_be_made() -> None:
-    for name in data.names():
+    for name in datasets.names():
         for model in zoo.models(name):
             settings = zoo.settings_for(name, model)
             assert settings.model == model
@@ -137,7 +137,7 @@ def test_an_unknown_model_names_the_known_ones() -> None:
 
 
 def test_packed_batches_are_pygs_batches() -> None:
-    graphs = data.load("ba-2motifs").graphs[495:505]
+    graphs = datasets.load("ba-2motifs").graphs[495:505]
     chosen = torch.tensor([7, 0, 3])
     x, edge_index, batch, y = Packed.of(graphs).batch(chosen)
     expected = Batch.from_data_list([graphs[i] for i in chosen.tolist()])

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from graphsvx import data, zoo
-from graphsvx.data import DataSet
+from graphsvx import datasets, zoo
+from graphsvx.datasets import DataSet
 from graphsvx.errors import InputError
 from graphsvx.zoo import Step, Trained
 from graphsvx.zoo.training import some_edges
@@ -108,7 +108,7 @@ def test_degree_normalisation_hides_degrees_from_constant_features(seed: int) ->
 
 
 def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
-    whole = data.load("tree-cycles", seed=3).graph.edge_index
+    whole = datasets.load("tree-cycles", seed=3).graph.edge_index
     torch.manual_seed(0)
     shares = []
     for _ in range(40):
@@ -140,7 +140,7 @@ def test_a_model_that_saw_cut_edges_says_how_common_classes_are_about_an_isolate
 
 
 def test_graphs_are_learned_too() -> None:
-    loaded = data.load("ba-2motifs")
+    loaded = datasets.load("ba-2motifs")
     settings = replace(zoo.settings_for(loaded), epochs=20, batch_size=32, cut_edges=False)
     accuracy = [zoo.train(loaded, seed=s, settings=settings).card.accuracy["val"] for s in range(3)]
     assert median(accuracy) > 0.9
@@ -150,7 +150,7 @@ def test_cora_is_as_good_as_the_papers() -> None:
     """0.86 in the paper; 0.89 to 0.91 over seeds."""
     if not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir():
         pytest.skip("GRAPHSVX_DATA has no Cora/raw")
-    assert zoo.train(data.load("cora"), "gcn").card.accuracy["test"] >= 0.86
+    assert zoo.train(datasets.load("cora"), "gcn").card.accuracy["test"] >= 0.86
 
 
 def test_bad_arguments(shapes: DataSet, quick: Trained) -> None:

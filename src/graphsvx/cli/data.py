@@ -12,10 +12,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from graphsvx import data
+from graphsvx import datasets as data
 from graphsvx.cli import app
 from graphsvx.errors import DataError
-from graphsvx.files import written_whole
+from graphsvx.utils.files import atomic_write
 
 SIZES = ("graphs", "classes", "nodes", "features", "edges")
 
@@ -85,7 +85,7 @@ def _cell(row: dict[str, Any], size: str) -> str:
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     try:
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text(json.dumps(rows, indent=2) + "\n")
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error}); choose another file") from error

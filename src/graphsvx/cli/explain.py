@@ -13,13 +13,14 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphsvx import data, registry, zoo
+from graphsvx import datasets, zoo
 from graphsvx.api import explain as explain_one
 from graphsvx.cli import app
 from graphsvx.errors import DataError, InputError
-from graphsvx.explain import Lasso
-from graphsvx.explanation import Explanation
-from graphsvx.methods import Method
+from graphsvx.estimators import Lasso
+from graphsvx.methods import registry
+from graphsvx.methods.base import Method
+from graphsvx.results.explanation import Explanation
 from graphsvx.zoo.progress import training_bar
 
 EXAMPLES = """
@@ -115,15 +116,15 @@ def explain(
         raise InputError("--contrast A,B explains both classes; leave --target out")
     net, graphs, names = model_and_graphs(dataset, model, checkpoint, model_seed)
     about, question = _question(dataset, graphs, node=node, nodes=nodes, edge=edge, graph=graph)
-    found = explain_one(
+    explanation = explain_one(
         net, about, method=chosen, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
         class_names=names if edge is None else None,  # classes of nodes are none of links
         targets="all" if versus else None, **question,
     )  # fmt: skip
     if versus:
-        found = found.contrast(*versus)
-    _print(found, top, describe)
-    _write(found, about, json, picture, html)
+        explanation = explanation.contrast(*versus)
+    _print(explanation, top, describe)
+    _write(explanation, about, json, picture, html)
 
 
 def _question(
@@ -136,11 +137,13 @@ def _question(
     graph: int | None,
 ) -> tuple[Data, dict[str, Any]]:
     """The graph that is asked about, and the question as `explain` takes it."""
-    asked = [name for name, given in (("--node", node), ("--nodes", nodes), ("--edge", edge))
+    options = [name for name, given in (("--node", node), ("--nodes", nodes), ("--edge", edge))
              if given is not None]  # fmt: skip
     if not isinstance(graphs, Data):
-        if asked:
-            raise InputError(f"{dataset} has many graphs: choose one with --graph, not {asked[0]}")
+        if options:
+            raise InputError(
+                f"{dataset} has many graphs: choose one with --graph, not {options[0]}"
+            )
         if graph is None or not 0 <= graph < len(graphs):
             raise InputError(
                 f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
@@ -148,10 +151,10 @@ def _question(
         return graphs[graph], {"graph": True}
     if graph is not None:
         raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
-    if not asked:
+    if not options:
         raise InputError(f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}")
-    if len(asked) > 1:
-        raise InputError(f"one question at a time, got {' and '.join(asked)}")
+    if len(options) > 1:
+        raise InputError(f"one question at a time, got {' and '.join(options)}")
     if nodes is not None:
         return graphs, {"nodes": _numbers(nodes, "--nodes")}
     if edge is not None:
@@ -162,13 +165,13 @@ def _question(
 def _numbers(text: str, option: str, count: int | None = None) -> list[int]:
     """Whole numbers separated by commas."""
     try:
-        found = [int(word) for word in text.split(",")]
+        numbers = [int(word) for word in text.split(",")]
     except ValueError:
-        found = []
-    if not found or (count is not None and len(found) != count):
+        numbers = []
+    if not numbers or (count is not None and len(numbers) != count):
         wanted = "numbers" if count is None else f"{count} numbers"
         raise InputError(f"{option} takes {wanted} separated by commas, got {text!r}")
-    return found
+    return numbers
 
 
 def chosen_method(
@@ -180,7 +183,7 @@ def chosen_method(
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-        given[key.strip()] = registry.read(text.strip())
+        given[key.strip()] = registry.parse_setting(text.strip())
     for key, value in (("samples", samples), ("hops", hops)):
         if value is not None:
             given[key] = value
@@ -193,7 +196,7 @@ def model_and_graphs(
     dataset: str, model: str | None, checkpoint: Path | None, seed: int
 ) -> tuple[nn.Module, Data | tuple[Data, ...], tuple[str, ...] | None]:
     """A trained model with the graph (or graphs) it is asked about, and the class names."""
-    if dataset in data.names():
+    if dataset in datasets.names():
         if checkpoint is not None:
             trained = zoo.load(checkpoint)
             if trained.dataset.name != dataset:
@@ -211,7 +214,8 @@ def model_and_graphs(
     path = Path(dataset)
     if not path.exists():
         raise DataError(
-            f"{dataset!r} is neither a data set nor a file; data sets: {', '.join(data.names())}"
+            f"{dataset!r} is neither a data set nor a file; "
+            f"data sets: {', '.join(datasets.names())}"
         )
     if checkpoint is None:
         raise InputError(f"a saved graph needs a model: --checkpoint FILE for {dataset}")
@@ -237,28 +241,32 @@ def _saved_graph(path: Path) -> Data:
     return loaded
 
 
-def _print(found: Explanation, top: int, describe: bool) -> None:
+def _print(explanation: Explanation, top: int, describe: bool) -> None:
     console = Console(highlight=False)
-    console.print(found.table(top))
+    console.print(explanation.table(top))
     if describe:
-        console.print(found.describe(), markup=False)
+        console.print(explanation.describe(), markup=False)
 
 
 def _write(
-    found: Explanation, about: Data, json: Path | None, picture: Path | None, html: Path | None
+    explanation: Explanation,
+    about: Data,
+    json: Path | None,
+    picture: Path | None,
+    html: Path | None,
 ) -> None:
     written = []
     try:
         if json is not None:
-            found.save(json)
+            explanation.save(json)
             written.append(json)
         if picture is not None:
-            from graphsvx import plot  # noqa: PLC0415  (needs matplotlib, an extra)
+            from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
 
-            plot.save(found, picture)
+            plot.save(explanation, picture)
             written.append(picture)
         if html is not None:
-            found.to_html(html, about)
+            explanation.to_html(html, about)
             written.append(html)
     except OSError as error:
         raise DataError(f"cannot write: {error}; choose another file") from error

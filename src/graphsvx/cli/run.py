@@ -14,11 +14,14 @@ from rich.table import Table
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphsvx import data, registry, report, summary
+from graphsvx import datasets
 from graphsvx.cli import app
 from graphsvx.cli.explain import chosen_method, model_and_graphs
 from graphsvx.cli.stopping import stopped_by_signals
 from graphsvx.errors import DataError, InputError
+from graphsvx.methods import registry
+from graphsvx.results import summary
+from graphsvx.views import html as report
 
 if TYPE_CHECKING:
     from graphsvx import runs
@@ -107,20 +110,30 @@ def run(
     where = _engine(engine, workers, address)
     chosen = chosen_method(method, samples, hops, few, setting or [])
     net, about, names = model_and_graphs(dataset, model, checkpoint, model_seed)
-    whole = not isinstance(about, Data)
-    if (nodes if whole else graphs) is not None:
-        right, wrong = ("--graphs", "--nodes") if whole else ("--nodes", "--graphs")
+    graph_level = not isinstance(about, Data)
+    if (nodes if graph_level else graphs) is not None:
+        right, wrong = ("--graphs", "--nodes") if graph_level else ("--nodes", "--graphs")
         raise InputError(f"{dataset} is explained by {right}, not by {wrong}")
-    words = (graphs if whole else nodes) or "all"
-    asked = _chosen(words, dataset, model_seed, about)
+    words = (graphs if graph_level else nodes) or "all"
+    queries = _chosen(words, dataset, model_seed, about)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with stopped_by_signals():
         try:
             done = runs.start(
-                net, list(about) if whole else about, **{"graphs" if whole else "nodes": asked},
-                out=out, method=chosen, engine=where, seed=seed, retry_failed=retry_failed,
-                part=part, command=command, target=target, scale=scale, class_names=names,
-            )  # fmt: skip
+                net,
+                list(about) if graph_level else about,
+                **{"graphs" if graph_level else "nodes": queries},
+                out=out,
+                method=chosen,
+                backend=where,
+                seed=seed,
+                retry_failed=retry_failed,
+                part=part,
+                command=command,
+                target=target,
+                scale=scale,
+                class_names=names,
+            )
         except KeyboardInterrupt:
             _say(f"stopped; what is done is kept in {out}. To go on:")
             _say(command)
@@ -128,7 +141,7 @@ def run(
     _show_status(done.status(), out)
 
 
-def _engine(name: str, workers: int | None, address: str | None) -> runs.Engine:
+def _engine(name: str, workers: int | None, address: str | None) -> runs.Backend:
     from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
 
     if name == "ray":
@@ -145,29 +158,31 @@ def _chosen(words: str, dataset: str, seed: int, about: Data | tuple[Data, ...])
     if words == "all":
         return None
     if words in ("train", "val", "test"):
-        if dataset not in data.names():
+        if dataset not in datasets.names():
             raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
-        return data.load(dataset, seed).split.parts()[words]
+        return datasets.load(dataset, seed).split.parts()[words]
     kind, _, rest = words.partition(":")
     if kind == "class":
         return _of_class(_number(rest), dataset, seed, about)
-    found: list[int] = []
-    for one in words.split(","):
-        first, dash, last = one.strip().partition("-")
-        found += range(_number(first), _number(last if dash else first) + 1)
-    return found
+    ids: list[int] = []
+    for word in words.split(","):
+        first, dash, last = word.strip().partition("-")
+        ids += range(_number(first), _number(last if dash else first) + 1)
+    return ids
 
 
 def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Tensor:
     labels = (
-        data.load(dataset, seed).labels if dataset in data.names() else getattr(about, "y", None)
+        datasets.load(dataset, seed).labels
+        if dataset in datasets.names()
+        else getattr(about, "y", None)
     )
     if not isinstance(labels, Tensor):
         raise InputError(f"{dataset} has no classes to choose by")
-    found = (labels == wanted).nonzero()[:, 0]
-    if not len(found):
+    ids = (labels == wanted).nonzero()[:, 0]
+    if not len(ids):
         raise InputError(f"{dataset} has nothing of class {wanted}")
-    return found
+    return ids
 
 
 def _number(word: str) -> int:
@@ -224,39 +239,39 @@ def report_run(
 
     if roles not in ("hops", "class"):
         raise InputError(f"--roles must be hops or class, got {roles!r}")
-    found = runs.open(folder)
-    now = found.status()
+    opened = runs.open(folder)
+    now = opened.status()
     if not now.done:
         raise DataError(f"{folder} has no explanations yet; it has {now.failed} failures")
-    overview = found.summary(roles)
+    overview = opened.summary(roles)
     _show_status(now, folder)
-    for title, one in (
+    for title, lines in (
         ("Features", overview.features),
         *((f"Features, class {target}", part) for target, part in overview.classes.items()),
         (f"Nodes by {roles}", overview.roles),
     ):
-        if one.keys:
-            Console(highlight=False).print(_table(title, one, top))
+        if lines.keys:
+            Console(highlight=False).print(_table(title, lines, top))
     if html is None:
         return
     if queries is None:
-        failed = found.failures()
-        there = set(found.table(["query"])["query"].to_pylist())
-        chosen = [q for q in found.queries.tolist() if q in there and q not in failed][:12]
+        failed = opened.failures()
+        there = set(opened.table(["query"])["query"].to_pylist())
+        chosen = [q for q in opened.queries.tolist() if q in there and q not in failed][:12]
     else:
         chosen = _chosen(queries, "", 0, Data())
     try:
-        report.write([found[query] for query in chosen], html)
+        report.write([opened[query] for query in chosen], html)
     except OSError as error:
         raise DataError(f"cannot write {html}: {error}; choose another file") from error
     _say(f"wrote {html}")
 
 
-def _table(title: str, found: summary.Summary, top: int) -> Table:
-    table = Table(title=f"{title}, {found.explanations} explanations", box=box.SIMPLE)
+def _table(title: str, lines: summary.Summary, top: int) -> Table:
+    table = Table(title=f"{title}, {lines.explanations} explanations", box=box.SIMPLE)
     for column in ("player", "importance", "mean credit", "95 % interval", "played"):
         table.add_column(column, justify="left" if column == "player" else "right")
-    for line in found.top(top):
+    for line in lines.top(top):
         table.add_row(
             line.name, f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
             f"{line.low:+.4f} to {line.high:+.4f}", str(line.count),

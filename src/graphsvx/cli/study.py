@@ -83,27 +83,27 @@ def study(
         raise InputError("--all makes every study; leave out the name")
     chosen = studies.names() if everything else (studies.get(str(name)).name,)
     folder = out or Path("out/studies" if quick else "docs/results")
-    kept = runs or Path("runs/studies-quick" if quick else "runs/studies")
+    runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
     again = shlex.join(["graphsvx", *sys.argv[1:]])
     written: list[Path] = []
     left_out: dict[str, DataError] = {}
     with stopped_by_signals():
         try:
-            for one in chosen:
-                command = f"graphsvx study {one}" + (" --quick" if quick else "")
+            for study_name in chosen:
+                command = f"graphsvx study {study_name}" + (" --quick" if quick else "")
                 # Starting processes takes longer than the few explanations of a quick version.
                 processes = workers or (1 if quick else None)
-                context = studies.StudyContext(folder, kept, quick, processes, command)
-                declared = studies.get(one)
+                context = studies.StudyContext(folder, runs_folder, quick, processes, command)
+                declared = studies.get(study_name)
                 try:
                     written += declared.write_page(folder) if pages else declared.run(context)
                 except DataError as error:
                     if not everything:
                         raise
                     # Raw files or measurements that are not there: others can still be made.
-                    left_out[one] = error
+                    left_out[study_name] = error
         except KeyboardInterrupt:
-            _say(f"stopped; what is done is kept in {kept}. To go on:")
+            _say(f"stopped; what is done is kept in {runs_folder}. To go on:")
             _say(again)
             raise typer.Exit(130) from None
     # Made from all measurements that are there, so it never lags behind the pages.
@@ -111,11 +111,11 @@ def study(
     if len(chosen) == 1:
         lines = (folder / f"{chosen[0]}.md").read_text().splitlines()
         # A terminal shows no pictures; their captions follow in words.
-        Console().print(Markdown("\n".join(one for one in lines if not one.startswith("!["))))
+        Console().print(Markdown("\n".join(line for line in lines if not line.startswith("!["))))
     for file in written:
         _say(f"wrote {file}")
-    for one, reason in left_out.items():
-        _say(f"left out {one}: {reason}")
+    for study_name, reason in left_out.items():
+        _say(f"left out {study_name}: {reason}")
     if left_out:
         raise typer.Exit(2)
 

@@ -11,10 +11,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from graphsvx import data, zoo
+from graphsvx import datasets, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, InputError
-from graphsvx.files import written_whole
+from graphsvx.utils.files import atomic_write
 from graphsvx.zoo import report
 from graphsvx.zoo.paper import ACCURACY
 from graphsvx.zoo.progress import training_bar
@@ -47,7 +47,9 @@ def train(
         _train_all(range(seed, seed + seeds), table)
         return
     if dataset is None:
-        raise InputError(f"name a data set, or give --all; data sets: {', '.join(data.names())}")
+        raise InputError(
+            f"name a data set, or give --all; data sets: {', '.join(datasets.names())}"
+        )
     if table is not None:
         raise InputError("--table goes with --all only")
     row = _trained(dataset, model, range(seed, seed + seeds))
@@ -75,7 +77,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
     if table is not None:
         command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
         try:
-            with written_whole(table) as part:
+            with atomic_write(table) as part:
                 part.write_text(report.markdown(rows, command))
         except OSError as error:
             raise DataError(f"{table} cannot be written ({error}); choose another file") from error
@@ -85,7 +87,7 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
     chosen = zoo.settings_for(dataset, model).model
     cards, start = [], time.monotonic()
     for seed in seeds:
-        loaded = data.load(dataset, seed)
+        loaded = datasets.load(dataset, seed)
         with training_bar(f"{dataset} {chosen} seed {seed}") as progress:
             trained = zoo.train(loaded, chosen, seed, progress)
         zoo.save(trained)

@@ -1,1 +1,1 @@
-"""How perturbed graphs go through the model fast, and how that is checked."""
+"""Evaluation of the model on many perturbed graphs: shortcuts, and the checks that verify them."""

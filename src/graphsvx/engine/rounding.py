@@ -31,7 +31,7 @@ def tolerances(like: Tensor) -> Tensor:
     return torch.where(spread > 0, torch.minimum(loose, fine), loose)
 
 
-def close(a: Tensor, b: Tensor, like: Tensor | None = None, noise: Tensor | None = None) -> bool:
+def allclose(a: Tensor, b: Tensor, like: Tensor | None = None, noise: Tensor | None = None) -> bool:
     """Equal up to rounding, output by output; not finite where the other is not.
 
     `like`: outputs that show how large each output is (b itself if there are none). `noise`: what

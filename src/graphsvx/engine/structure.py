@@ -22,12 +22,12 @@ from torch_geometric.nn import aggr
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.pool import glob
 
-from graphsvx.engine.exclusive import taking_back
-from graphsvx.engine.rounding import close
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Model
+from graphsvx.engine.rounding import allclose
 from graphsvx.engine.rowwise import is_row_wise, leaves, tensors
 from graphsvx.errors import ModelError
-from graphsvx.graph import Graph
-from graphsvx.model import Model
+from graphsvx.utils.exclusive import taking_back
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def read_structure(
     model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]
 ) -> Structure:  # fmt: skip
     """Call the model once on a graph, which should be small, and see what it does to it."""
-    layers = [part for part in model.parts if isinstance(part, MessagePassing)]
+    layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
     for layer in layers:
         if not is_known_layer(layer):
             return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
@@ -173,7 +173,7 @@ def read_structure(
         trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
     named = {name: given[name] for name in model.takes if given[name] is not None}
     try:
-        with _known_calls(model.parts, layers, trace, edge_index), trace:
+        with _known_calls(model.submodules, layers, trace, edge_index), trace:
             out = model.call(x, edge_index, **named)
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
@@ -210,7 +210,7 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
         torch.cat([graph.x, graph.x[:1].repeat(extra, 1)]), torch.cat([graph.edge_index, edges], 1),
         weight, attr, batch, torch.zeros(2, 1, dtype=torch.long, device=device),
     )  # fmt: skip
-    return close(wider[: len(out)], out[:, None] if out.dim() == 1 else out)
+    return allclose(wider[: len(out)], out[:, None] if out.dim() == 1 else out)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,9 +1,9 @@
-"""Each round of message passing only as far out as it can still matter.
+"""Trim each round of message passing to the nodes that can still influence a centre.
 
-Of k rounds, what round l gives to a node more than k - l hops away from the centres never
-arrives there. The nodes of a batch are in the order of their hops, so what still matters is a
-prefix: edges into later nodes are left out of the round, and `PrefixRows` keeps what follows
-(projections, activations) to the prefix as well.
+Of k rounds, the output of round l at nodes more than k - l hops from the centres has no influence.
+The nodes of a batch are sorted by hops, so the nodes that matter are a prefix: edges into later
+nodes are left out of the round, and `PrefixRows` restricts what follows (projections,
+activations) to the prefix.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphsvx.engine.exclusive import taking_back
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.kernels.base import Forward
 from graphsvx.engine.kernels.registry import is_plain_call
-from graphsvx.engine.prefix import PrefixRows
+from graphsvx.engine.lazy.prefix import PrefixRows
+from graphsvx.utils.exclusive import taking_back
 
 
 class _Rounds:
-    """Counts the rounds of one call and trims each to what still matters."""
+    """Counts the rounds of one model call and trims each of them."""
 
     def __init__(self, prefix: Sequence[int]) -> None:
         self.prefix = prefix
@@ -34,7 +34,7 @@ class _Rounds:
         self.done = 0
 
     def limit(self, layer: Any) -> int | None:
-        """Rows that the next round must get right, None if it is not known."""
+        """Number of rows that the next round must compute; None if unknown."""
         left = len(self.prefix) - 2 - self.done
         if get_ident() != self.owner or left < 0 or layer.flow != "source_to_target":
             return None
@@ -42,7 +42,7 @@ class _Rounds:
 
     @contextmanager
     def hooked(self, layer: Any) -> Iterator[None]:
-        """Within it, what the layer passes on is trimmed."""
+        """Context manager: messages of the layer are trimmed."""
         hooks = []
         if self.prefix:
             hooks = [
@@ -59,11 +59,11 @@ class _Rounds:
             yield
 
     def before_update(self, layer: Any, inputs: Any) -> Any:
-        """Edge weights that are computed first (attention): all of `kwargs` is one row an edge."""
+        """Trim `edge_updater` (attention), whose arguments have one row per edge."""
         return self._trimmed(layer, inputs, set())
 
     def before(self, layer: Any, inputs: Any) -> Any:
-        """Messages: x_i and x_j are lifted from rows of nodes later, all others are of edges."""
+        """Trim `propagate`: x_i and x_j have one row per node, other arguments one per edge."""
         of_nodes = {name[:-2] for name in layer._user_args if name.endswith(("_i", "_j"))}
         return self._trimmed(layer, inputs, of_nodes)
 
@@ -88,15 +88,15 @@ class _Rounds:
             return None
         chosen = {}
         for name, value in kwargs.items():
-            whole = name in of_nodes or not isinstance(value, Tensor) or value.dim() == 0
-            trim = not whole and value.shape[0] == edges
+            untrimmed = name in of_nodes or not isinstance(value, Tensor) or value.dim() == 0
+            trim = not untrimmed and value.shape[0] == edges
             chosen[name] = value.index_select(0, keep) if trim else value
         return edge_index.index_select(1, keep), size, chosen
 
 
 @dataclass(frozen=True, eq=False)
-class _Quick:
-    """A layer's `forward` for the time of one call."""
+class _KernelForward:
+    """Replaces a layer's `forward` during one call of the model."""
 
     layer: Any
     compute: Forward
@@ -126,10 +126,10 @@ def trimmed(
     prefix: Sequence[int] | None,
     edges: BatchEdges | None,
 ) -> Iterator[None]:
-    """Within it, calls of the model that has these modules take shortcuts.
+    """Context manager: calls of the model with these modules take shortcuts.
 
-    `prefix`: rounds are trimmed to these numbers of nodes; `edges`: known layers are computed
-    fast on these. None: not so.
+    `prefix`: numbers of nodes to which rounds are trimmed (None: no trimming). `edges`: the
+    batch's edges, on which layers with a kernel are computed (None: no kernels).
     """
     if prefix is None and edges is None:
         yield
@@ -146,7 +146,7 @@ def trimmed(
             layer = parts[at]
             if compute is not None and edges is not None:
                 changed.append(layer)
-                layer.__dict__["forward"] = _Quick(layer, compute, rounds, edges)
+                layer.__dict__["forward"] = _KernelForward(layer, compute, rounds, edges)
             else:
                 hooks.enter_context(rounds.hooked(layer))
         yield

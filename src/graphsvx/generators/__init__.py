@@ -1,8 +1,8 @@
 """GEN: masks -> perturbed graphs (X', A')."""
 
-from graphsvx.generators.base import Generator, Scene
+from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.cut import CutEdges
 from graphsvx.generators.indirect import Indirect
 from graphsvx.generators.isolate import Isolate
 
-__all__ = ["CutEdges", "Generator", "Indirect", "Isolate", "Scene"]
+__all__ = ["CutEdges", "GameSetup", "Generator", "Indirect", "Isolate"]

@@ -1,4 +1,4 @@
-"""What every graph generator gets, and what it must give."""
+"""The interface of graph generators (GEN), and the setup of a game that they get."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from graphsvx.engine.field import Field, tensor
-from graphsvx.engine.states import Bools, States
-from graphsvx.graph import Graph
-from graphsvx.players import Players
+from graphsvx.core.arrays import Bools, as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.players import Players
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """Where a game is played: the field, its players, and what switched-off features become."""
+class GameSetup:
+    """Setup of a game: graph, receptive field, players, reference of switched-off features."""
 
     graph: Graph
     field: Field
     players: Players
     reference: Tensor
-    """The value of each switched-off feature: mu, or another vector (contrastive)."""
-    bearers: int | None = None
-    """The features of how many of the field's first nodes play; None: the centres'."""
+    """Value of each switched-off feature: the mean mu, or another vector (contrastive)."""
+    feature_nodes: int | None = None
+    """Number of the field's first nodes whose features are players; None: the centres."""
 
     @property
-    def bearing(self) -> int:
-        """How many of the field's first nodes have the features that play."""
-        return self.field.centres if self.bearers is None else self.bearers
+    def num_feature_nodes(self) -> int:
+        """Number of the field's first nodes whose features are players."""
+        return self.field.centres if self.feature_nodes is None else self.feature_nodes
 
     @cached_property
-    def table(self) -> Tensor:
+    def feature_table(self) -> Tensor:
         """Feature rows of the field's nodes, in local order."""
         own = self.field.ids[: self.field.size]
-        return self.graph.x.index_select(0, tensor(own, self.graph.x.device))
+        return self.graph.x.index_select(0, as_tensor(own, self.graph.x.device))
 
 
 FeatureRows = Literal["own", "by_mask", "any"]
@@ -51,8 +52,8 @@ class Generator(Protocol):
     """
 
     @property
-    def severs(self) -> bool:
-        """True if a switched-off node cuts off all that reach the explained node through it."""
+    def blocks_paths(self) -> bool:
+        """True if a switched-off node blocks all paths to the explained node through it."""
         ...
 
     @property
@@ -60,10 +61,10 @@ class Generator(Protocol):
         """What is known of the feature rows of perturbed graphs; coalitions are compared by it."""
         ...
 
-    def prepare(self, scene: Scene, rng: torch.Generator) -> Generator:
-        """The generator with everything drawn that is drawn once per explanation."""
+    def prepare(self, setup: GameSetup, rng: torch.Generator) -> Generator:
+        """The generator with its random choices made, once per explanation."""
         ...
 
-    def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
-        """One perturbed graph a row."""
+    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
+        """One perturbed graph per coalition."""
         ...

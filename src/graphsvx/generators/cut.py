@@ -1,4 +1,4 @@
-"""Edges as players: a switched-off edge is cut, its ends stay."""
+"""Edges as players: a switched-off edge is removed, its ends stay."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from graphsvx.constraints import Checked
-from graphsvx.engine.states import Bools, States
-from graphsvx.generators.base import FeatureRows, Scene
+from graphsvx.core.arrays import Bools
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.generators.base import FeatureRows, GameSetup
+from graphsvx.utils.constraints import Checked
 
 
 @dataclass(frozen=True)
 class CutEdges(Checked):
     """A' loses the switched-off edges; every node keeps its features and its other edges."""
 
-    severs = False
+    blocks_paths = False
     feature_rows: ClassVar[FeatureRows] = "own"
 
-    def prepare(self, scene: Scene, rng: torch.Generator) -> CutEdges:  # noqa: ARG002  (nothing is drawn)
+    def prepare(self, setup: GameSetup, rng: torch.Generator) -> CutEdges:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""
         return self
 
-    def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
-        """One perturbed graph a row; the second mask is over edges."""
-        field, players = scene.field, scene.players
+    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
+        """One perturbed graph per coalition; the second mask is over edges."""
+        field, players = setup.field, setup.players
         count = len(features_on)
         cut = np.zeros((count, len(field.edges)), dtype=bool)
         cut[:, players.edge_members] = ~nodes_on[:, players.edge_owner]
         on = np.broadcast_to(np.ones(1, dtype=bool), (count, field.size))
-        return States(on, None, scene.table, cut=cut)
+        return Perturbations(on, None, setup.feature_table, removed_edges=cut)

@@ -1,4 +1,4 @@
-"""Algorithm 2: a switched-on node that lost its way to v is joined again along a shortest path."""
+"""Algorithm 2: an active node without a path to v is reconnected along a shortest path."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from graphsvx.constraints import Checked
-from graphsvx.engine.field import Field
-from graphsvx.engine.states import Bools, States, reachable
-from graphsvx.generators.base import FeatureRows, Scene
+from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import Perturbations, reachable
+from graphsvx.generators.base import FeatureRows, GameSetup
 from graphsvx.generators.isolate import Isolate
-from graphsvx.graph import Ids
+from graphsvx.utils.constraints import Checked
 
 InnerFeatures = Literal["mean", "target"]
 
@@ -41,96 +41,101 @@ class Indirect(Checked):
     """
 
     inner: InnerFeatures = "mean"
-    severs = False
+    blocks_paths = False
     feature_rows: ClassVar[FeatureRows] = "by_mask"
     paths: _Paths | None = field(default=None, compare=False, repr=False)
 
-    def prepare(self, scene: Scene, rng: torch.Generator) -> Indirect:
+    def prepare(self, setup: GameSetup, rng: torch.Generator) -> Indirect:
         """Draw the paths."""
-        return replace(self, paths=draw_paths(scene.field, rng))
+        return replace(self, paths=draw_paths(setup.field, rng))
 
-    def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
-        """One perturbed graph a row."""
-        states = Isolate()(scene, features_on, nodes_on)
+    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
+        """One perturbed graph per coalition."""
+        perturbations = Isolate()(setup, features_on, nodes_on)
         if self.paths is None:
             raise RuntimeError("call prepare() first: the paths are not drawn yet")
-        player = np.zeros(scene.field.size, dtype=bool)
-        player[scene.players.node_members] = True
-        lost = states.on & player & ~reachable(states, scene.field, None)
+        player = np.zeros(setup.field.size, dtype=bool)
+        player[setup.players.node_members] = True
+        lost = perturbations.active & player & ~reachable(perturbations, setup.field, None)
         joined = (sparse.csr_matrix(lost.astype(np.float32)) @ self.paths.edges).toarray() > 0
         between = (sparse.csr_matrix(lost.astype(np.float32)) @ self.paths.inner).toarray() > 0
-        passing = between & ~states.on
+        passing = between & ~perturbations.active
         if not passing.any():
-            return replace(states, joined=joined)
-        table = states.table
-        mean = scene.graph.statistics.mean.to(table)[None]
+            return replace(perturbations, added_edges=joined)
+        table = perturbations.feature_table
+        mean = setup.graph.statistics.mean.to(table)[None]
         extra = mean if self.inner == "mean" else table[:1]
-        rows = np.where(passing, len(table), states.written_out())
-        return replace(states, rows=rows, joined=joined, table=torch.cat([table, extra]))
+        rows = np.where(passing, len(table), perturbations.feature_rows())
+        return replace(
+            perturbations,
+            feature_row=rows,
+            added_edges=joined,
+            feature_table=torch.cat([table, extra]),
+        )
 
 
-def draw_paths(area: Field, rng: torch.Generator) -> _Paths:
+def draw_paths(field: Field, rng: torch.Generator) -> _Paths:
     """A uniformly random shortest path from each node of the field to a centre."""
-    size = area.size
-    source, target = area.source[area.inner], area.target[area.inner]
-    hops = area.hops
-    down = hops[source] == hops[target] + 1
-    if len(np.unique(source[down])) < np.count_nonzero(hops):
+    size = field.size
+    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
+    hops = field.hops
+    inward = hops[source] == hops[target] + 1
+    if len(np.unique(source[inward])) < np.count_nonzero(hops):
         # A field that was walked both ways: its distances are not those along the edges.
-        hops = _directed_distances(area)
-        down = hops[source] == hops[target] + 1
-    source, target = source[down], target[down]
+        hops = _directed_distances(field)
+        inward = hops[source] == hops[target] + 1
+    source, target = source[inward], target[inward]
     pairs = np.unique(np.stack([source, target], 1), axis=0)
-    # How many shortest paths start at each node: hop by hop outwards.
-    ways = np.zeros(size)
-    ways[: area.centres] = 1
+    # Number of shortest paths from each node, computed hop by hop outwards.
+    path_counts = np.zeros(size)
+    path_counts[: field.centres] = 1
     following = np.full(size, -1)
     draws = torch.rand(size, generator=rng, dtype=torch.float64).numpy()
     for hop in range(1, int(hops.max(initial=0)) + 1):
-        here = pairs[hops[pairs[:, 0]] == hop]
-        nodes, starts = np.unique(here[:, 0], return_index=True)
-        for node, options in zip(nodes, np.split(here[:, 1], starts[1:]), strict=True):
-            weights = np.cumsum(ways[options])
-            ways[node] = weights[-1]
+        steps = pairs[hops[pairs[:, 0]] == hop]
+        nodes, starts = np.unique(steps[:, 0], return_index=True)
+        for node, options in zip(nodes, np.split(steps[:, 1], starts[1:]), strict=True):
+            weights = np.cumsum(path_counts[options])
+            path_counts[node] = weights[-1]
             following[node] = options[np.searchsorted(weights, draws[node] * weights[-1], "right")]
-    return _Paths(*_paths_as_matrices(area, following))
+    return _Paths(*_paths_as_matrices(field, following))
 
 
-def _directed_distances(area: Field) -> Ids:
+def _directed_distances(field: Field) -> Ids:
     """Hops along the edges from each node to a centre; -2 where there is no way."""
-    source, target = area.source[area.inner], area.target[area.inner]
-    against = sparse.csr_matrix((np.ones(len(source)), (target, source)), (area.size, area.size))
-    centres = np.arange(area.centres)
+    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
+    against = sparse.csr_matrix((np.ones(len(source)), (target, source)), (field.size, field.size))
+    centres = np.arange(field.centres)
     hops = csgraph.dijkstra(against, indices=centres, unweighted=True, min_only=True)
     return np.where(np.isfinite(hops), hops, -2).astype(np.int64)
 
 
-def _paths_as_matrices(area: Field, following: Ids) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-    size = area.size
-    # Edges by their ends, so that parallel and reverse edges of a step are found together.
-    codes = area.source * (len(area.ids) + 1) + area.target
+def _paths_as_matrices(field: Field, following: Ids) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    size = field.size
+    # Edges sorted by both ends, so that parallel edges of a step are adjacent.
+    codes = field.source * (len(field.ids) + 1) + field.target
     order = np.argsort(codes, kind="stable")
     walker = np.flatnonzero(following >= 0)
-    here = walker.copy()
+    position = walker.copy()
     nodes, steps, inner_of, inner = [], [], [], []
     while len(walker):
-        there = following[here]
-        for first, second in ((here, there), (there, here)):
-            wanted = first * (len(area.ids) + 1) + second
+        next_position = following[position]
+        for first, second in ((position, next_position), (next_position, position)):
+            wanted = first * (len(field.ids) + 1) + second
             low = np.searchsorted(codes, wanted, "left", sorter=order)
             high = np.searchsorted(codes, wanted, "right", sorter=order)
             lengths = high - low
             start = np.repeat(low - (np.cumsum(lengths) - lengths), lengths)
             steps.append(order[start + np.arange(int(lengths.sum()))])
             nodes.append(np.repeat(walker, lengths))
-        going = following[there] >= 0
-        walker, here = walker[going], there[going]
+        going = following[next_position] >= 0
+        walker, position = walker[going], next_position[going]
         inner_of.append(walker)
-        inner.append(here)
+        inner.append(position)
 
     def matrix(rows: list[Ids], columns: list[Ids], width: int) -> sparse.csr_matrix:
         r = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
         c = np.concatenate([np.zeros(0, dtype=np.int64), *columns])
         return sparse.csr_matrix((np.ones(len(r), dtype=np.float32), (r, c)), (size, width))
 
-    return matrix(nodes, steps, len(area.edges)), matrix(inner_of, inner, size)
+    return matrix(nodes, steps, len(field.edges)), matrix(inner_of, inner, size)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from graphsvx.constraints import Checked
-from graphsvx.engine.field import tensor
-from graphsvx.engine.numbers import Numbers
-from graphsvx.engine.patched import PatchedRows
-from graphsvx.engine.states import Bools, States
-from graphsvx.generators.base import FeatureRows, Scene
+from graphsvx.core.arrays import Bools, as_tensor
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.row_ids import RowIds
+from graphsvx.engine.lazy.patched import PatchedRows
+from graphsvx.generators.base import FeatureRows, GameSetup
+from graphsvx.utils.constraints import Checked
 
-# Rows with fewer columns are as quickly written out as kept in mind.
+# Narrower rows are stored densely, which is as fast.
 _WIDE = 128
 
 
@@ -23,48 +23,56 @@ class Isolate(Checked):
     """X'_v = M_F X_v + (1 - M_F) xi; A' keeps edges between on nodes.
 
     xi is mu or another reference. Features are switched off at the explained node(s), or at the
-    whole neighbourhood where the scene says so. A switched-off node keeps its own features, which
+    feature nodes of the setup. A switched-off node keeps its own features, which
     only a model that pools over all nodes sees; with `erase` it loses them to the reference too.
     """
 
     erase: bool = False
-    severs = True
+    blocks_paths = True
 
     @property
     def feature_rows(self) -> FeatureRows:
         """With `erase`, switched-off nodes have the reference's features."""
         return "by_mask" if self.erase else "own"
 
-    def prepare(self, scene: Scene, rng: torch.Generator) -> Isolate:  # noqa: ARG002  (nothing is drawn)
+    def prepare(self, setup: GameSetup, rng: torch.Generator) -> Isolate:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""
         return self
 
-    def __call__(self, scene: Scene, features_on: Bools, nodes_on: Bools) -> States:
-        """One perturbed graph a row."""
-        field, players = scene.field, scene.players
-        on = players.switched(field.size, nodes_on)
-        states = with_features_off(scene, States(on, None, scene.table), features_on)
+    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
+        """One perturbed graph per coalition."""
+        field, players = setup.field, setup.players
+        on = players.active_nodes(field.size, nodes_on)
+        perturbations = switch_features_off(
+            setup, Perturbations(on, None, setup.feature_table), features_on
+        )
         if not self.erase or on.all():
-            return states
-        blank = scene.reference.to(states.table)[None]
-        rows = np.where(on, states.written_out(), len(states.table))
-        return replace(states, rows=rows, table=torch.cat([states.table, blank]))
+            return perturbations
+        blank = setup.reference.to(perturbations.feature_table)[None]
+        rows = np.where(on, perturbations.feature_rows(), len(perturbations.feature_table))
+        return replace(
+            perturbations,
+            feature_row=rows,
+            feature_table=torch.cat([perturbations.feature_table, blank]),
+        )
 
 
-def with_features_off(scene: Scene, states: States, features_on: Bools) -> States:
-    """Eq. 1: feature j of the nodes that bear features goes to xi_j where it is off."""
+def switch_features_off(
+    setup: GameSetup, perturbations: Perturbations, features_on: Bools
+) -> Perturbations:
+    """Eq. 1: feature j of the feature nodes becomes xi_j where it is switched off."""
     if features_on.all():
-        return states
-    players, table, count = scene.players, states.table, scene.bearing
-    # Each distinct feature mask adds one row for each node that bears features.
-    which, first = Numbers().add(features_on)
+        return perturbations
+    players, table, count = setup.players, perturbations.feature_table, setup.num_feature_nodes
+    # Each distinct feature coalition adds one row per feature node.
+    which, first = RowIds().add(features_on)
     device = table.device
     off = torch.from_numpy(~features_on[first][:, players.feature_owner]).to(device)
-    columns = tensor(players.feature_members, device)
-    other = scene.reference[columns].to(table.dtype)
+    columns = as_tensor(players.feature_members, device)
+    other = setup.reference[columns].to(table.dtype)
     patched = PatchedRows(table, count, columns, off, other)
     wide = table.shape[1] >= _WIDE and 2 * len(columns) <= table.shape[1]
     longer = patched if wide else patched.plain()
-    rows = states.written_out().copy()
+    rows = perturbations.feature_rows().copy()
     rows[:, :count] = len(table) + which[:, None] * count + np.arange(count)
-    return replace(states, rows=rows, table=longer)
+    return replace(perturbations, feature_row=rows, feature_table=longer)

@@ -3,7 +3,7 @@
 from graphsvx.masks.base import Mask, Masks
 from graphsvx.masks.exact import All, Auto, Connected
 from graphsvx.masks.paired import Paired
-from graphsvx.masks.smart import Random, Smart, SmarterSeparate, SmartSeparate
+from graphsvx.masks.paper import Random, Smart, SmarterSeparate, SmartSeparate
 
 __all__ = [
     "All",

@@ -1,4 +1,4 @@
-"""Masks that give the Shapley values themselves, and the one that decides when to use them."""
+"""Masks that determine the Shapley values exactly, and Auto, which uses them where they fit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from scipy.special import gammaln
 
-from graphsvx.constraints import Checked
-from graphsvx.engine.states import Bools
+from graphsvx.core.arrays import Bools, Ids
 from graphsvx.errors import BudgetError
-from graphsvx.graph import Ids
-from graphsvx.masks.base import Game, Masks, MaskSetting, all_rows, kernel_masks
+from graphsvx.games.base import Game
+from graphsvx.masks.base import Masks, MaskSetting, all_rows, kernel_masks
 from graphsvx.masks.paired import Paired
+from graphsvx.utils.constraints import Checked
 
 MOST_PLAYERS = 24
 """All 2^M coalitions of more players than this do not fit in memory."""
@@ -24,8 +24,8 @@ _VAST = 40  # 2^40 is more than any budget
 class All(Checked):
     """All 2^M coalitions of one joint game over features and nodes (the paper's ALL).
 
-    `separate=True` enumerates the two games of relative efficiency instead. The budget is not
-    looked at: this is the reference that others are measured against.
+    `separate=True` enumerates the two games of relative efficiency instead. The budget is
+    ignored: this is the reference for the other masks.
     """
 
     separate: bool = False
@@ -55,13 +55,13 @@ class Connected(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002  (a mask's arguments)
         """All connected sets; a BudgetError if they are more than the budget."""
-        found = connected_sets(game.senders(), budget, game.reach)
-        if found is None:
+        sets = connected_sets(game.player_edges(), budget, game.reach)
+        if sets is None:
             raise BudgetError(
                 f"the connected sets of this game do not fit {budget} model calls, or it is not "
                 f"a game on nodes; use Auto() or Paired(), or allow more samples"
             )
-        return connected_masks(game, *found)
+        return connected_masks(game, *sets)
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ class Auto(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """The cheapest exact way that fits, or an estimate."""
-        found = connected_sets(game.senders(), budget, game.reach)
-        if found is not None:
-            return connected_masks(game, *found)
+        sets = connected_sets(game.player_edges(), budget, game.reach)
+        if sets is not None:
+            return connected_masks(game, *sets)
         if game.players <= MOST_PLAYERS and 1 << game.players <= budget:
             return All(separate=True)(game, budget, rng)
         return self.otherwise(game, budget, rng)
 
 
 def connected_sets(
-    senders: Bools | None, most: int, reach: int | None = None
+    player_edges: Bools | None, most: int, reach: int | None = None
 ) -> tuple[Bools, Bools] | None:
     """All sets that are connected to the explained node, with their boundaries, or None.
 
@@ -90,27 +90,27 @@ def connected_sets(
     every choice from the undecided nodes that send to its last ring; those not chosen are kept
     out for good. Beyond `reach` rings nothing can matter, so nothing is decided there.
     """
-    if senders is None:
+    if player_edges is None:
         return None
-    players = senders.shape[1]
-    among = senders[:-1].astype(np.float32)
+    players = player_edges.shape[1]
+    among = player_edges[:-1].astype(np.float32)
     inside = np.zeros((1, players), dtype=bool)
-    decided, undecided = inside, senders[-1:]
+    decided, undecided = inside, player_edges[-1:]
     finished: list[tuple[Bools, Bools]] = []
-    kept = 0
+    count = 0
     for _ in range(players if reach is None else reach):
         width = undecided.sum(1)
         choices = 1 << np.minimum(width, _VAST)
-        # Every choice leads to one set or more.
-        if kept + int(choices.sum()) > most:
+        # Each choice leads to at least one set.
+        if count + int(choices.sum()) > most:
             return None
         more = width > 0
         left = int(np.count_nonzero(more))
         if not left:
             break
-        if 2 * left < len(more):  # not worth taking along
+        if 2 * left < len(more):  # drop finished sets from the working arrays
             finished.append((inside[~more], decided[~more]))
-            kept += len(more) - left
+            count += len(more) - left
             inside, decided, undecided = inside[more], decided[more], undecided[more]
             choices = choices[more]
         parent, chosen = _choices(undecided, choices)

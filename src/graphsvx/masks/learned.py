@@ -17,8 +17,8 @@ from torch_geometric.explain.algorithm import GNNExplainer as Optimiser
 from torch_geometric.explain.algorithm import PGExplainer as Network
 from torch_geometric.explain.config import ExplainerConfig
 
-from graphsvx.constraints import Checked, Count, Positive, Rate
 from graphsvx.errors import ModelError
+from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 
 Call = Any
 """(x, edge_index) -> raw outputs at the explained nodes or for the whole stage."""
@@ -107,7 +107,7 @@ class Learned(Checked):
                 config,
             )
             try:
-                found = algorithm(reader, x, edge_index, target=target)
+                result = algorithm(reader, x, edge_index, target=target)
             except RuntimeError as error:
                 if "does not require grad" in str(error):
                     continue  # neither mask reaches the output
@@ -116,7 +116,7 @@ class Learned(Checked):
                 if "Could not compute gradients" not in str(error):
                     raise
                 continue  # one of the masks does not reach the output
-            learned = SoftMasks(found.get("edge_mask"), found.get("node_mask"))
+            learned = SoftMasks(result.get("edge_mask"), result.get("node_mask"))
             if all(mask is None or bool(mask.isfinite().all())
                    for mask in (learned.edges, learned.features)):  # fmt: skip
                 return self._filled(learned, x, edge_index)

@@ -1,4 +1,4 @@
-"""Our estimator: consistent, with error bars, and with the small and large coalitions first."""
+"""Paired sampling: coalitions with their complements, small and large sizes first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from graphsvx.constraints import Checked, Range
-from graphsvx.engine.numbers import words
-from graphsvx.engine.states import Bools
-from graphsvx.graph import Ids
-from graphsvx.masks.base import Floats, Game, Masks
+from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.row_ids import packed_words
+from graphsvx.games.base import Game
+from graphsvx.masks.base import Masks
+from graphsvx.utils.constraints import Checked, Range
 
 _GOLDEN = 0.6180339887498949
 _NOISE = 1 << 31
@@ -51,7 +51,7 @@ class Paired(Checked):
         few, stratum = strata.pairs_of(listed)
         known = len(few)
         if listed < strata.count:
-            merging = game.senders() is not None
+            merging = game.player_edges() is not None
             wanted = calls // 2 * (self.stretch if merging else 1)
             drawn, sizes = strata.draw(listed, wanted, rng)
             few, stratum = np.concatenate([few, drawn]), np.concatenate([stratum, sizes])
@@ -73,7 +73,7 @@ class Paired(Checked):
 
 
 def _within(states: Ids, most: int) -> int:
-    """How many rows can be played before more than `most` distinct states are."""
+    """Number of leading rows with at most `most` distinct states."""
     position = np.arange(len(states))
     first = np.zeros(states.max(initial=-1) + 1, dtype=np.int64)
     first[states[::-1]] = position[::-1]  # of those with one state, the first is written last
@@ -101,8 +101,8 @@ class _Strata:
     def pairs(self, stratum: int) -> int:
         """How many pairs a stratum (counted from 0) has."""
         size = stratum + 1
-        both = comb(self.players, size)
-        return both // 2 if 2 * size == self.players else both
+        coalitions = comb(self.players, size)
+        return coalitions // 2 if 2 * size == self.players else coalitions
 
     def enumerable(self, pairs: int) -> int:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""
@@ -178,7 +178,7 @@ class _Strata:
 
 @lru_cache
 def _strata(players: int) -> _Strata:
-    """The same for all games with as many players."""
+    """Strata of games with this number of players, cached."""
     return _Strata(players)
 
 
@@ -188,8 +188,8 @@ def _noise(rng: torch.Generator, shape: tuple[int, ...]) -> NDArray[np.int32]:
 
 
 def _distinct(rows: Bools) -> Bools:
-    """Which rows are not there before."""
-    bits = words(rows)
+    """Mask of the first occurrences of distinct rows."""
+    bits = packed_words(rows)
     order = np.lexsort(bits.T)  # stable: of equal rows, the first comes first
     ordered = bits[order]
     again = (ordered[1:] == ordered[:-1]).all(1)
@@ -199,7 +199,7 @@ def _distinct(rows: Bools) -> Bools:
 
 
 def _with_complements(few: Bools) -> Bools:
-    both = np.empty((2 * len(few), few.shape[1]), dtype=bool)
-    both[::2] = few
-    both[1::2] = ~few
-    return both
+    rows = np.empty((2 * len(few), few.shape[1]), dtype=bool)
+    rows[::2] = few
+    rows[1::2] = ~few
+    return rows

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from graphsvx.api import explain
+from graphsvx.core.model import Output, Scale
 from graphsvx.errors import InputError
-from graphsvx.explanation import Explanation, Ranking
-from graphsvx.methods import Method
+from graphsvx.methods.base import Method
 from graphsvx.metrics.select import Level, level_of, scores, top_keys
-from graphsvx.model import Output, Scale
+from graphsvx.results.explanation import Explanation, Ranking
 
 
 def similarity(first: Explanation, second: Explanation, level: Level | None = None) -> float:
     """Cosine of the two credit vectors over all players that either names, 1 if both are 0."""
     level = level or level_of(first)
-    a, b = (dict(zip(*_listed(one, level), strict=True)) for one in (first, second))
+    a, b = (dict(zip(*_listed(explanation, level), strict=True)) for explanation in (first, second))
     keys = sorted({*a, *b})
     u = torch.tensor([a.get(key, 0.0) for key in keys], dtype=torch.float64)
     v = torch.tensor([b.get(key, 0.0) for key in keys], dtype=torch.float64)
@@ -59,20 +59,22 @@ def stability(
         raise InputError(f"repeats must be at least 1, got {repeats}")
     if not noise >= 0:
         raise InputError(f"noise must be 0 or more, got {noise}")
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "node": node, "graph": graph, "method": method, "output": output, "scale": scale,
         "seed": seed,
     }  # fmt: skip
-    clean = explain(model, data, **asked)
+    clean = explain(model, data, **options)
     rng = torch.Generator().manual_seed(seed)
     spread = noise * data.x.double().std(0, unbiased=False)
-    found = []
+    similarities = []
     for _ in range(repeats):
         noisy = copy.copy(data)
         drawn = torch.randn(data.x.shape, generator=rng, dtype=torch.float64)
         noisy.x = data.x + (drawn.to(data.x.device) * spread).to(data.x)
-        found.append(similarity(clean, explain(model, noisy, target=clean.target, **asked), level))
-    return sum(found) / len(found)
+        similarities.append(
+            similarity(clean, explain(model, noisy, target=clean.target, **options), level)
+        )
+    return sum(similarities) / len(similarities)
 
 
 def consistency(
@@ -88,7 +90,7 @@ def consistency(
     The paper compares the top 20 % (or the top 10) features and nodes of a GCN and a GAT.
     """
     level = level or level_of(first)
-    a, b = (set(top_keys(one, top, by, level)) for one in (first, second))
+    a, b = (set(top_keys(explanation, top, by, level)) for explanation in (first, second))
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
@@ -113,7 +115,7 @@ def contrastivity(
         row = {output: i for i, output in enumerate(first.outputs)}
         second = first.for_target(max(others, key=lambda i: float(first.predictions[row[i]])))
     level = level or level_of(first)
-    a, b = (_speaks_for(one, level, threshold) for one in (first, second))
+    a, b = (_speaks_for(explanation, level, threshold) for explanation in (first, second))
     return len(a ^ b) / len(a | b) if a | b else 0.0
 
 

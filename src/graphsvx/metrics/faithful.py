@@ -16,15 +16,16 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.metric import characterization_score
 
-from graphsvx.baselines.stage import play
-from graphsvx.engine import field as fields
-from graphsvx.engine.states import Bools, States
-from graphsvx.engine.survey import Survey, survey
+from graphsvx.core import arrays
+from graphsvx.core.arrays import Bools
+from graphsvx.core.model import Output, Scale, evaluation_mode
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.query import Query, build_query
+from graphsvx.engine.evaluator import Evaluator, choose_evaluator
 from graphsvx.errors import InputError, UnsupportedError
-from graphsvx.explanation import Explanation, Ranking
+from graphsvx.methods.local_graph import perturbed_scores
 from graphsvx.metrics.select import Key, Level, level_of, scores, top_keys, top_positions
-from graphsvx.model import Output, Scale, left_as_found
-from graphsvx.query import Query, ask
+from graphsvx.results.explanation import Explanation, Ranking
 
 Compared = Literal["probability", "label"]
 
@@ -59,14 +60,14 @@ def fidelity(
     """
     if compare not in ("probability", "label"):
         raise InputError(f'compare must be "probability" or "label", got {compare!r}')
-    whole, without, only = _three(explanation, model, data, _Choice(top, by, level, output))
+    full, without, only = _three(explanation, model, data, _Choice(top, by, level, output))
     if compare == "label":
         if explanation.scale == "value":
             raise UnsupportedError('a regression has no label; use compare="probability"')
-        label = whole.argmax()
+        label = full.argmax()
         return Fidelity(float(without.argmax() != label), float(only.argmax() != label))
     target = explanation.target
-    return Fidelity(float((whole - without)[target]), float((whole - only)[target]))
+    return Fidelity(float((full - without)[target]), float((full - only)[target]))
 
 
 def characterization(plus: float, minus: float, weights: tuple[float, float] = (0.5, 0.5)) -> float:
@@ -95,11 +96,9 @@ def unfaithfulness(
     """
     if explanation.scale == "value":
         raise UnsupportedError("unfaithfulness compares class probabilities, got a regression")
-    whole, _, only = _three(
-        explanation, model, data, _Choice(top, by, level, output, "probability")
-    )
+    full, _, only = _three(explanation, model, data, _Choice(top, by, level, output, "probability"))
     # A class that neither graph gives any probability adds nothing.
-    terms = torch.where(whole > 0, whole * (whole.log() - only.log()), torch.zeros_like(whole))
+    terms = torch.where(full > 0, full * (full.log() - only.log()), torch.zeros_like(full))
     return float(1 - torch.exp(-terms.sum().clamp(min=0)))
 
 
@@ -147,7 +146,7 @@ def question(
             f"only explanations of nodes and graphs can be played again, got {explanation.kind!r}"
         )
     kind = explanation.kind
-    return ask(
+    return build_query(
         model,
         data,
         node=explanation.centres[0] if kind == "node" else None,
@@ -180,51 +179,53 @@ def _three(
     if not keys:
         raise InputError(f"the explanation has no {level} to take away; choose another level")
     chosen = set(top_keys(explanation, choice.top, choice.by, level))
-    kept = np.ones((3, len(keys)), dtype=bool)
-    kept[1] = [key not in chosen for key in keys]
-    kept[2] = ~kept[1]
-    with left_as_found(query.model.parts):
-        found = survey(query, None, explanation.certificate.seed)
-        states = _Taken(query, found, keys, level)(kept)
-        whole, without, only = play(query, found, states)
-    return whole, without, only
+    on = np.ones((3, len(keys)), dtype=bool)
+    on[1] = [key not in chosen for key in keys]
+    on[2] = ~on[1]
+    with evaluation_mode(query.model.submodules):
+        evaluator = choose_evaluator(query, None, explanation.certificate.seed)
+        perturbations = _Perturbed(query, evaluator, keys, level)(on)
+        full, without, only = perturbed_scores(query, evaluator, perturbations)
+    return full, without, only
 
 
 @dataclass(frozen=True, eq=False)
-class _Taken:
+class _Perturbed:
     """Perturbed graphs in which some of the explanation's players are taken away."""
 
     query: Query
-    found: Survey
+    evaluator: Evaluator
     keys: list[Key]
     level: Level
 
-    def __call__(self, kept: Bools) -> States:
-        area, graph = self.found.field, self.query.graph
-        table = graph.x.index_select(0, fields.tensor(area.ids, graph.x.device))
-        on = np.ones((len(kept), area.size), dtype=bool)
-        rows = np.tile(np.arange(area.size), (len(kept), 1))
+    def __call__(self, keys_on: Bools) -> Perturbations:
+        field, graph = self.evaluator.field, self.query.graph
+        table = graph.x.index_select(0, arrays.as_tensor(field.ids, graph.x.device))
+        on = np.ones((len(keys_on), field.size), dtype=bool)
+        rows = np.tile(np.arange(field.size), (len(keys_on), 1))
         mean = graph.statistics.mean.to(table)[None]
         if self.level == "nodes":
-            place: dict[Key, int] = {int(node): i for i, node in enumerate(area.ids[: area.size])}
+            place: dict[Key, int] = {int(node): i for i, node in enumerate(field.ids[: field.size])}
             known = np.array([key in place for key in self.keys])
             where = [place[key] for key in self.keys if key in place]
-            on[:, where] = kept[:, known]
+            on[:, where] = keys_on[:, known]
             if self.query.kind == "graph":
                 rows = np.where(on, rows, len(table))
-            return States(on, rows, torch.cat([table, mean]))
+            return Perturbations(on, rows, torch.cat([table, mean]))
         if self.level == "edges":
-            taken = {key: kept[:, i] for i, key in enumerate(self.keys)}
-            ends = zip(area.ids[area.source].tolist(), area.ids[area.target].tolist(), strict=True)
-            always = np.ones(len(kept), dtype=bool)
+            taken = {key: keys_on[:, i] for i, key in enumerate(self.keys)}
+            ends = zip(
+                field.ids[field.source].tolist(), field.ids[field.target].tolist(), strict=True
+            )
+            always = np.ones(len(keys_on), dtype=bool)
             cut = ~np.stack([taken.get(pair, always) for pair in ends], 1)
-            return States(on, rows, table, cut=cut)
-        if not area.centres:
+            return Perturbations(on, rows, table, removed_edges=cut)
+        if not field.centres:
             raise UnsupportedError("features of a graph question belong to no node: use nodes")
         columns = torch.tensor([int(key) for key in self.keys])  # type: ignore[arg-type]  # feature keys are ints
-        new = table[: area.centres].repeat(len(kept), 1, 1)
-        off = torch.from_numpy(~kept)[:, None, :].to(table.device)
+        new = table[: field.centres].repeat(len(keys_on), 1, 1)
+        off = torch.from_numpy(~keys_on)[:, None, :].to(table.device)
         new[:, :, columns] = torch.where(off, mean[0, columns], new[:, :, columns])
-        first = len(table) + np.arange(len(kept))[:, None] * area.centres
-        rows[:, : area.centres] = first + np.arange(area.centres)
-        return States(on, rows, torch.cat([table, new.flatten(0, 1)]))
+        first = len(table) + np.arange(len(keys_on))[:, None] * field.centres
+        rows[:, : field.centres] = first + np.arange(field.centres)
+        return Perturbations(on, rows, torch.cat([table, new.flatten(0, 1)]))

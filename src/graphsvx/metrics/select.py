@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.explain.direct import as_edges, as_nodes
-from graphsvx.explanation import Explanation, Ranking
+from graphsvx.estimators.direct import as_edges, as_nodes
+from graphsvx.results.explanation import Explanation, Ranking
 
 Level = Literal["nodes", "edges", "features"]
 Key = int | tuple[int, int]
@@ -87,7 +87,7 @@ def expected_hits(keys: list[Key], strengths: Tensor, truth: Collection[Key], to
 
 def many(explanations: Any) -> list[Explanation]:
     """One explanation or several as a list."""
-    found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
-    if not found:
+    listed = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if not listed:
         raise InputError("there must be at least one explanation, got none")
-    return found
+    return listed

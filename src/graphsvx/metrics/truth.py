@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.explanation import Explanation, Ranking
 from graphsvx.metrics.select import Key, Level, expected_hits, many, scores, strength
+from graphsvx.results.explanation import Explanation, Ranking
 
 Protocol = Literal["strict", "paper"]
 
@@ -64,7 +64,7 @@ def accuracy(
     Args:
         explanations: one, or several.
         truth: the ids (or edges) that matter: one set for all, a sequence with one set each, or a
-            `NodeTruth` of `graphsvx.data`. The explained node itself never counts.
+            `NodeTruth` of `graphsvx.datasets`. The explained node itself never counts.
         protocol: "strict": the top k, k = size of the truth, hits / k. "paper": the authors'
             script (`PAPER_PROTOCOLS[dataset]`); give `dataset`, not `truth`.
         dataset: name of the data set, for "paper".
@@ -72,17 +72,17 @@ def accuracy(
         level: score nodes, edges or features ("strict" only).
 
     """
-    found = many(explanations)
+    listed = many(explanations)
     if protocol == "paper":
         if truth is not None or level != "nodes":
             raise InputError('protocol="paper" fixes truth and level (nodes): leave them out')
-        return _paper(found, dataset, by)
+        return _paper(listed, dataset, by)
     if protocol != "strict":
         raise InputError(f'protocol must be "strict" or "paper", got {protocol!r}')
     if dataset is not None:
         raise InputError('dataset is for protocol="paper"; "strict" is given the truth')
     results = []
-    for explanation, expected in zip(found, _each(truth, found, level), strict=True):
+    for explanation, expected in zip(listed, _each(truth, listed, level), strict=True):
         if not expected:
             raise InputError(
                 f"{explanation.title} has an empty truth; score only what has a known explanation"
@@ -93,12 +93,12 @@ def accuracy(
     return sum(results) / len(results)
 
 
-def _paper(found: list[Explanation], dataset: str | None, by: Ranking) -> float:
+def _paper(explanations: list[Explanation], dataset: str | None, by: Ranking) -> float:
     if dataset not in PAPER_PROTOCOLS:
         raise InputError(f"dataset must be one of {sorted(PAPER_PROTOCOLS)}, got {dataset!r}")
     rules = PAPER_PROTOCOLS[dataset]
     results = []
-    for explanation in found:
+    for explanation in explanations:
         if explanation.kind != rules.level:
             raise InputError(
                 f"the paper's protocol for {dataset} scores {rules.level}s, "
@@ -155,9 +155,9 @@ def auroc(
     `groundtruth_metrics` gives the same figure but needs torchmetrics and squashes credit through
     a sigmoid first, in single precision, where ties can appear.
     """
-    found = many(explanations)
+    listed = many(explanations)
     results = []
-    for explanation, expected in zip(found, _each(truth, found, level), strict=True):
+    for explanation, expected in zip(listed, _each(truth, listed, level), strict=True):
         keys, values = scores(explanation, level)
         strengths = strength(values, by).tolist()
         unnamed = expected.difference(keys)
@@ -167,22 +167,23 @@ def auroc(
     return sum(results) / len(results) if results else float("nan")
 
 
-def _each(truth: Any, found: list[Explanation], level: Level) -> list[set[Key]]:
+def _each(truth: Any, explanations: list[Explanation], level: Level) -> list[set[Key]]:
     if hasattr(truth, "motif") and hasattr(truth, "motif_edges"):
-        known = [_planted(truth, explanation, level) for explanation in found]
+        known = [_planted(truth, explanation, level) for explanation in explanations]
     elif truth is None:
         raise InputError("truth must be given: a set of ids, one set each, or a NodeTruth")
     elif isinstance(truth, Collection) and truth and not isinstance(truth, (set, frozenset)):
-        known = [set(_keys(one)) for one in truth]
-        if len(known) != len(found):
+        known = [set(_keys(members)) for members in truth]
+        if len(known) != len(explanations):
             raise InputError(
-                f"truth must have one set for each of {len(found)} explanations, got {len(known)}"
+                f"truth must have one set for each of {len(explanations)} explanations, "
+                f"got {len(known)}"
             )
     else:
-        known = [set(_keys(truth))] * len(found)
+        known = [set(_keys(truth))] * len(explanations)
     if level != "nodes":
         return known
-    return [one - set(e.centres) for one, e in zip(known, found, strict=True)]
+    return [members - set(e.centres) for members, e in zip(known, explanations, strict=True)]
 
 
 def _keys(ids: Any) -> list[Key]:

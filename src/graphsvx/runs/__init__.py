@@ -7,14 +7,14 @@
 A run is a model, a data set, a method, a list of queries, and a folder that fills up.
 """
 
-from graphsvx.extras import package
+from graphsvx.utils.extras import require_extra
 
-package("pyarrow", "data")
+require_extra("pyarrow", "data")
 
-from graphsvx.runs.cluster import Ray  # noqa: E402  (after the check that says what is missing)
-from graphsvx.runs.engines import Engine, Local  # noqa: E402
-from graphsvx.runs.opened import Run, Status  # noqa: E402
-from graphsvx.runs.opened import open_run as open  # noqa: E402  (read as runs.open)
+from graphsvx.runs.backends import Backend, Local  # noqa: E402
+from graphsvx.runs.ray_backend import Ray  # noqa: E402  (after the check that says what is missing)
+from graphsvx.runs.run import Run, Status  # noqa: E402
+from graphsvx.runs.run import open_run as open  # noqa: E402  (read as runs.open)
 from graphsvx.runs.running import start  # noqa: E402
 
-__all__ = ["Engine", "Local", "Ray", "Run", "Status", "open", "start"]
+__all__ = ["Backend", "Local", "Ray", "Run", "Status", "open", "start"]

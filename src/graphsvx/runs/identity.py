@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from graphsvx.graph import Ids
+from graphsvx.core.arrays import Ids
 from graphsvx.runs.contents import Contents, feed, name_of, words
 
 __all__ = [
@@ -55,9 +55,9 @@ def of_model(model: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def of_queries(asked: Ids) -> str:
+def of_queries(query_ids: Ids) -> str:
     """A hash of what is asked."""
-    return hashlib.sha256(asked.astype(np.int64).tobytes()).hexdigest()
+    return hashlib.sha256(query_ids.astype(np.int64).tobytes()).hexdigest()
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, str]:
@@ -65,28 +65,28 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
 
     The fields of a record (a method, say) get an entry each: `method.samples`.
     """
-    found: dict[str, str] = {}
+    described: dict[str, str] = {}
     for name, value in sorted(options.items()):
         if is_dataclass(value) and not isinstance(value, type):
-            found[name] = type(value).__name__
+            described[name] = type(value).__name__
             for field in fields(value):
-                found[f"{name}.{field.name}"] = words(getattr(value, field.name))
+                described[f"{name}.{field.name}"] = words(getattr(value, field.name))
         else:
-            found[name] = words(value)
-    return found
+            described[name] = words(value)
+    return described
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """What differs between two nested records of words, one line each."""
-    found = []
+    lines = []
     for name in sorted({*old, *new}):
         before, now = old.get(name), new.get(name)
         label = f"{prefix}{name}"
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            found += differences(before, now, f"{label} ")
+            lines += differences(before, now, f"{label} ")
         elif before != now:
-            found.append(f"{label} (there: {_cut(before)}, now: {_cut(now)})")
-    return found
+            lines.append(f"{label} (there: {_cut(before)}, now: {_cut(now)})")
+    return lines
 
 
 def _cut(value: Any) -> str:

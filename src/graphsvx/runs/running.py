@@ -22,18 +22,19 @@ from rich.progress import (
 )
 from torch import Tensor
 
-from graphsvx import graph as graphs
-from graphsvx.constraints import Count, Seed, checked, whole_number
+from graphsvx.api import Failure
+from graphsvx.core import graph as graphs
+from graphsvx.core.arrays import Ids
+from graphsvx.core.query import build_query
 from graphsvx.errors import DataError, InputError, ModelError
-from graphsvx.graph import Ids
-from graphsvx.many import Failure
-from graphsvx.methods import GraphSVX, Method, MethodSetting
-from graphsvx.query import ask
-from graphsvx.runs import columns, identity
-from graphsvx.runs.engines import Answer, Engine, Job, Local, Lost
-from graphsvx.runs.keeping import TRIES, Ledger, Portions, Shelf, read_ledger
-from graphsvx.runs.opened import Run, open_run
-from graphsvx.runs.store import Folder
+from graphsvx.methods.base import Method
+from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
+from graphsvx.runs import arrow_schema, identity
+from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk
+from graphsvx.runs.progress import TRIES, RunProgress, Scheduler, WriteBuffer, read_progress
+from graphsvx.runs.run import Run, open_run
+from graphsvx.runs.store import RunFolder
+from graphsvx.utils.constraints import Count, Seed, as_int, checked
 
 _OPTIONS = frozenset({"target", "targets", "output", "scale", "class_names", "memory"})
 
@@ -46,7 +47,7 @@ def start(
     out: str | Path,
     graphs: Sequence[int] | Tensor | None = None,
     method: Method | None = None,
-    engine: Engine | None = None,
+    backend: Backend | None = None,
     seed: int = 0,
     retry_failed: bool = False,
     part: int = 256,
@@ -80,26 +81,26 @@ def start(
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
-    kind, asked = _questions(data, nodes, graphs)
+    kind, queries = _questions(data, nodes, graphs)
     part = checked(part, Count, "part")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     chosen = {"method": method, **options}
     job = Job(model, data, kind, {**chosen, "seed": checked(seed, Seed, "seed")})
     # Wrong options would fail for each query; say so once instead.
-    first = {"node": int(asked[0])} if kind == "node" else {"graph": True}
-    ask(model, data if kind == "node" else data[int(asked[0])], **first, **options)
-    who = _identity(job, asked, chosen, part)
-    folder = Folder(Path(out))
+    first = {"node": int(queries[0])} if kind == "node" else {"graph": True}
+    build_query(model, data if kind == "node" else data[int(queries[0])], **first, **options)
+    who = _identity(job, queries, chosen, part)
+    folder = RunFolder(Path(out))
     folder.must_be_free()
     with folder.locked():
         if folder.exists():
             _same_run(folder, who)
-            folder.write_queries(asked)  # in case they were damaged
+            folder.write_queries(queries)  # in case they were damaged
         else:
-            folder.create({"identity": who}, asked)
-        ledger = read_ledger(folder, asked, part, retry_failed)
-        with _display(ledger, progress, command) as meter:
-            _work(job, engine or Local(), ledger, meter)
+            folder.create({"identity": who}, queries)
+        run_progress = read_progress(folder, queries, part, retry_failed)
+        with _display(run_progress, progress, command) as meter:
+            _work(job, backend or Local(), run_progress, meter)
     return open_run(folder.path)
 
 
@@ -109,47 +110,47 @@ def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
         raise InputError("a list of graphs is explained as whole graphs; use graphs=, not nodes=")
     if not several and chosen is not None:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
-    count = len(data) if several else graphs.check(data).num_nodes
+    count = len(data) if several else graphs.check_graph(data).num_nodes
     what = "graphs" if several else "nodes"
     given = chosen if several else nodes
-    asked = np.sort(
+    queries = np.sort(
         np.arange(count) if given is None
-        else np.array([whole_number(one, f"each of {what}") for one in given], dtype=np.int64)
+        else np.array([as_int(item, f"each of {what}") for item in given], dtype=np.int64)
     )  # fmt: skip
-    if not len(asked):
+    if not len(queries):
         raise InputError(f"{what} must name at least one, got none")
-    if asked[0] < 0 or asked[-1] >= count:
-        wrong = asked[0] if asked[0] < 0 else asked[-1]
+    if queries[0] < 0 or queries[-1] >= count:
+        wrong = queries[0] if queries[0] < 0 else queries[-1]
         raise InputError(f"{what} must be from 0 to {count - 1}, got {wrong}")
-    if (asked[1:] == asked[:-1]).any():
-        twice = int(asked[1:][asked[1:] == asked[:-1]][0])
+    if (queries[1:] == queries[:-1]).any():
+        twice = int(queries[1:][queries[1:] == queries[:-1]][0])
         raise InputError(f"{what} must name each one once, got {twice} twice")
-    return ("graph" if several else "node"), asked
+    return ("graph" if several else "node"), queries
 
 
-def _identity(job: Job, asked: Ids, chosen: dict[str, Any], part: int) -> dict[str, Any]:
+def _identity(job: Job, queries: Ids, chosen: dict[str, Any], part: int) -> dict[str, Any]:
     several = list(job.data) if job.kind == "graph" else [job.data]
     return {
         "model": identity.of_model(job.model),
         "graph": {
             "sha256": identity.of_graphs(several),
             "graphs": len(several),
-            "nodes": sum(one.x.shape[0] for one in several),
-            "edges": sum(one.edge_index.shape[1] for one in several),
+            "nodes": sum(graph.x.shape[0] for graph in several),
+            "edges": sum(graph.edge_index.shape[1] for graph in several),
         },
         "setting": identity.settings(chosen),
         "seed": job.options["seed"],
         "queries": {
             "kind": job.kind,
-            "count": len(asked),
-            "sha256": identity.of_queries(asked),
+            "count": len(queries),
+            "sha256": identity.of_queries(queries),
         },
         "part": part,
         "version": identity.versions(),
     }
 
 
-def _same_run(folder: Folder, who: dict[str, Any]) -> None:
+def _same_run(folder: RunFolder, who: dict[str, Any]) -> None:
     there = folder.read_manifest().get("identity", {})
     differ = identity.differences(there, who)
     if differ:
@@ -162,15 +163,17 @@ def _same_run(folder: Folder, who: dict[str, Any]) -> None:
 class _Meter:
     """Counts for the bar and for other terminals."""
 
-    def __init__(self, ledger: Ledger, bar: Progress, task: TaskID, command: str | None) -> None:
-        self._ledger, self._bar, self._task, self._command = ledger, bar, task, command
+    def __init__(
+        self, progress: RunProgress, bar: Progress, task: TaskID, command: str | None
+    ) -> None:
+        self._ledger, self._bar, self._task, self._command = progress, bar, task, command
         self._begun, self._told, self._answered = time.monotonic(), 0.0, 0
-        self._failed = int((ledger.failed & ledger.done).sum())
+        self._failed = int((progress.failed & progress.done).sum())
         self._tell()
 
     def count(self, answer: Answer) -> None:
         self._answered += len(answer.queries)
-        self._failed += int(columns.failed(answer.rows).sum())
+        self._failed += int(arrow_schema.failed(answer.rows).sum())
         self._bar.update(
             self._task, advance=len(answer.queries), failed=self._failed, rate=f"{self.rate:.1f}"
         )
@@ -191,7 +194,9 @@ class _Meter:
 
 
 @contextmanager
-def _display(ledger: Ledger, progress: bool | None, command: str | None) -> Iterator[_Meter]:
+def _display(
+    run_progress: RunProgress, progress: bool | None, command: str | None
+) -> Iterator[_Meter]:
     shown = sys.stderr.isatty() if progress is None else progress
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -200,36 +205,36 @@ def _display(ledger: Ledger, progress: bool | None, command: str | None) -> Iter
         console=Console(stderr=True, highlight=False), transient=True, disable=not shown,
     )  # fmt: skip
     with bar:
-        done = int(ledger.done.sum())
+        done = int(run_progress.done.sum())
         task = bar.add_task(
-            "explaining", total=len(ledger.asked), completed=done, rate="-",
-            failed=int((ledger.failed & ledger.done).sum()),
+            "explaining", total=len(run_progress.queries), completed=done, rate="-",
+            failed=int((run_progress.failed & run_progress.done).sum()),
         )  # fmt: skip
-        meter = _Meter(ledger, bar, task, command)
-        for damaged in ledger.damaged:
+        meter = _Meter(run_progress, bar, task, command)
+        for damaged in run_progress.damaged:
             meter.say(f"{damaged}; its queries are answered anew")
         yield meter
 
 
-def _work(job: Job, engine: Engine, ledger: Ledger, meter: _Meter) -> None:
-    if ledger.done.all():
+def _work(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> None:
+    if progress.done.all():
         return
-    portions, shelf = Portions(ledger), Shelf(ledger)
+    scheduler, buffer = Scheduler(progress), WriteBuffer(progress)
     try:
-        with closing(engine.answers(job, portions.take)) as answers:  # type: ignore[type-var]  # generators
-            for one in answers:
-                if isinstance(one, Lost):
-                    given_up = portions.put_back(one.queries)
+        with closing(backend.answers(job, scheduler.take)) as answers:  # type: ignore[type-var]  # generators
+            for result in answers:
+                if isinstance(result, LostChunk):
+                    given_up = scheduler.put_back(result.queries)
                     if not given_up:
                         continue
                     reason = ModelError(f"its worker was lost {TRIES} times; too little memory?")
-                    rows = columns.to_table(given_up, [Failure(q, reason) for q in given_up])
+                    rows = arrow_schema.to_table(given_up, [Failure(q, reason) for q in given_up])
                     answer = Answer(tuple(given_up), rows, 0.0)
                 else:
-                    answer = one
-                    portions.learn(answer)
-                shelf.add(answer)
+                    answer = result
+                    scheduler.learn(answer)
+                buffer.add(answer)
                 meter.count(answer)
     finally:
         # Also after Ctrl-C: what was answered is kept.
-        shelf.flush()
+        buffer.flush()

@@ -28,10 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from graphsvx.core.arrays import Ids
 from graphsvx.errors import DataError
-from graphsvx.files import written_whole
-from graphsvx.graph import Ids
-from graphsvx.runs import columns
+from graphsvx.runs import arrow_schema
+from graphsvx.utils.files import atomic_write
 
 try:
     import fcntl
@@ -43,7 +43,7 @@ _NAME = re.compile(r"(\d{5,})-([0-9a-f]{16})\.parquet")
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredFile:
     """A file with rows of one block."""
 
     path: Path
@@ -61,7 +61,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Folder:
+class RunFolder:
     """Where a run is kept."""
 
     path: Path
@@ -77,9 +77,9 @@ class Folder:
 
     def must_be_free(self) -> None:
         """A folder with anything else in it is somebody's."""
-        strange = sorted(one.name for one in self.path.iterdir()) if self.path.is_dir() else []
+        strange = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         ours = {"run.json", "queries.parquet", "parts", "pieces", "progress.json", "lock"}
-        strange = [one for one in strange if one not in ours and not one.startswith(".part-")]
+        strange = [name for name in strange if name not in ours and not name.startswith(".part-")]
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; choose a folder")
         if strange and not self.exists():
@@ -88,11 +88,11 @@ class Folder:
                 f"choose another folder"
             )
 
-    def create(self, manifest: Mapping[str, Any], asked: Ids) -> None:
+    def create(self, manifest: Mapping[str, Any], queries: Ids) -> None:
         """Begin a run."""
         for name in ("parts", "pieces"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
-        self.write_queries(asked)
+        self.write_queries(queries)
         text = json.dumps({"format": FORMAT, "version": VERSION, **manifest}, indent=2)
         _write(self.manifest, text.encode())
 
@@ -113,9 +113,9 @@ class Folder:
             )
         return record
 
-    def write_queries(self, asked: Ids) -> None:
+    def write_queries(self, queries: Ids) -> None:
         """Keep what is asked."""
-        _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(asked)})))
+        _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(queries)})))
 
     def read_queries(self) -> Ids:
         """What is asked, in order."""
@@ -125,24 +125,24 @@ class Folder:
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{path} cannot be read: {error}") from error
 
-    def files(self, block: int | None = None) -> list[Kept]:
+    def files(self, block: int | None = None) -> list[StoredFile]:
         """All files with rows, or those of one block; finished blocks first."""
         start = "" if block is None else f"{block:05d}-"
-        found = []
+        files = []
         for name in ("parts", "pieces"):
             for path in sorted((self.path / name).glob(f"{start}*.parquet")):
                 match = _NAME.fullmatch(path.name)
                 if match:
-                    found.append(Kept(path, int(match[1])))
-        return found
+                    files.append(StoredFile(path, int(match[1])))
+        return files
 
-    def keep(self, block: int, rows: pa.Table, finished: bool) -> Kept:
+    def keep(self, block: int, rows: pa.Table, finished: bool) -> StoredFile:
         """Write rows of a block; on return they survive whatever happens."""
-        content = _parquet(rows.cast(columns.SCHEMA))
+        content = _parquet(rows.cast(arrow_schema.SCHEMA))
         place = "parts" if finished else "pieces"
         path = self.path / place / f"{block:05d}-{_digest(content)}.parquet"
         _write(path, content)
-        return Kept(path, block)
+        return StoredFile(path, block)
 
     def sweep(self) -> None:
         """Remove what writers left that were killed."""
@@ -153,7 +153,7 @@ class Folder:
     def note(self, progress: Mapping[str, Any]) -> None:
         """Tell other terminals; a disk that is full must not stop a run for this."""
         try:
-            with written_whole(self.path / "progress.json") as part:
+            with atomic_write(self.path / "progress.json") as part:
                 part.write_text(json.dumps(progress), encoding="utf-8")
         except OSError:
             return
@@ -161,10 +161,10 @@ class Folder:
     def read_note(self) -> dict[str, Any]:
         """The last thing that was told, or nothing."""
         try:
-            found = json.loads((self.path / "progress.json").read_text(encoding="utf-8"))
+            note = json.loads((self.path / "progress.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return note if isinstance(note, dict) else {}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -226,7 +226,7 @@ def _parquet(rows: pa.Table) -> bytes:
 def _write(path: Path, content: bytes) -> None:
     """Whole, and on the disk itself before the name is there: power may fail too."""
     try:
-        with written_whole(path) as part, part.open("wb") as file:
+        with atomic_write(path) as part, part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -243,7 +243,7 @@ def _write(path: Path, content: bytes) -> None:
         ) from error
 
 
-def merge(kept: list[Kept], rows: pa.Table) -> pa.Table:
+def merge(stored: list[StoredFile], rows: pa.Table) -> pa.Table:
     """The rows of one block, from its files and new ones."""
     # New ones first: of two failures the newer one is kept.
-    return columns.merged([rows, *(one.read() for one in kept)])
+    return arrow_schema.merged([rows, *(stored.read() for stored in stored)])

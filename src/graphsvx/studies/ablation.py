@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphsvx import graph as graphs
-from graphsvx import metrics, players
-from graphsvx.baselines import Random
-from graphsvx.explain.regression import WLR, WLS, Fit, Regression, surrogate
-from graphsvx.explain.selective import Lasso
+from graphsvx import metrics
+from graphsvx.core import graph as graphs
+from graphsvx.core import players
+from graphsvx.estimators.lasso import Lasso
+from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit, surrogate
 from graphsvx.masks import Masks, Paired
-from graphsvx.methods import GraphSVX
+from graphsvx.methods import Random
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, is_close, is_positive, pivots, reaches
@@ -45,14 +46,14 @@ FEATURE_METHODS = {
 
 def dropped_features(trained: Trained, node: int) -> list[int]:
     """Columns in which the node lies inside mu +- lambda sigma."""
-    graph = graphs.check(trained.dataset.graph)
+    graph = graphs.check_graph(trained.dataset.graph)
     kept = players.choose_features(graph, torch.tensor([node]).numpy(), LAMBDA)
     return sorted(set(range(graph.num_features)) - set(kept.tolist()))
 
 
 def left_out(answer: Answer) -> dict[str, float]:
     """Credit of the players that a rule leaves out, in an explanation in which they played."""
-    e, field = answer.explanation, answer.explanation.neighbourhood
+    e, field = answer.explanation, answer.explanation.field
     distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     if answer.method == ALL_FEATURES:
         columns = dropped_features(answer.trained, answer.question)
@@ -119,7 +120,7 @@ class NoEnds:
 
 
 ENDS, NO_ENDS = "WLS, ends exact", "WLS, without the ends"
-FITS: dict[str, Regression] = {ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Lasso": Lasso()}
+FITS: dict[str, Estimator] = {ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Lasso": Lasso()}
 
 
 def fits(dataset: str) -> dict[str, Setting]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.console import Console
 
-from graphsvx import data, runs, zoo
+from graphsvx import datasets, runs, zoo
 from graphsvx.errors import DataError
-from graphsvx.explanation import Explanation
-from graphsvx.methods import Method
+from graphsvx.methods.base import Method
+from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.zoo import Settings, Trained
 from graphsvx.zoo.progress import training_bar
@@ -63,7 +63,7 @@ class StudyContext:
     def missing(self, dataset: str) -> str | None:
         """Why a data set cannot be loaded (its raw files are not there), or None."""
         try:
-            data.load(dataset, 0)
+            datasets.load(dataset, 0)
         except DataError as error:
             return str(error)
         return None
@@ -87,7 +87,7 @@ class StudyContext:
             nodes=ids if dataset.task == "node" else None,
             graphs=ids if dataset.task == "graph" else None,
             out=self.folder(trained, name, method, ids, seed, options),
-            method=method, engine=runs.Local(self.workers), seed=seed,
+            method=method, backend=runs.Local(self.workers), seed=seed,
             class_names=dataset.class_names, command=self.command, retry_failed=True, **options,
         )  # fmt: skip
         for query, reason in run.failures().items():

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphsvx.errors import DataError, InputError
-from graphsvx.files import written_whole
 from graphsvx.studies.statistics import Estimate, PairedTest, Statistic, paired_tests
 from graphsvx.studies.titles import data_title
+from graphsvx.utils.files import atomic_write
 
 NO_QUESTION = -1
 """The question of a measurement that is about a model and not about one prediction."""
@@ -148,7 +148,7 @@ class Measurements:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
         schema = SCHEMA.with_metadata({"graphsvx": json.dumps(self.facts)})
         try:
-            with written_whole(path) as part:
+            with atomic_write(path) as part:
                 pq.write_table(pa.table(arrays, schema), part, compression="zstd")
         except OSError as error:
             raise DataError(f"{path} cannot be written ({error}); choose another --out") from error

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from graphsvx import metrics
-from graphsvx.data.base import generator
-from graphsvx.explanation import Explanation, Ranking
+from graphsvx.datasets.base import generator
 from graphsvx.metrics.select import top_keys
+from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.study import Answer, Case, MakeModel, Measure, Questions, Value, of_model
 from graphsvx.zoo import Trained
 
@@ -244,7 +244,7 @@ def credit_shares(answer: Answer) -> dict[str, float]:
     """
     if not answer.scored_by("strict"):
         return {}
-    explanation, field = answer.explanation, answer.explanation.neighbourhood
+    explanation, field = answer.explanation, answer.explanation.field
     motif = true_nodes(answer.trained, answer.question)
     planted = answer.trained.dataset.node_truth.motif_of >= 0
     distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))

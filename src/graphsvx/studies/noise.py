@@ -22,10 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.nn import GATConv
 
-from graphsvx.baselines import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Random
-from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
+from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
-from graphsvx.methods import GraphSVX
+from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Random
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
@@ -107,7 +107,7 @@ def counted(answer: Answer) -> dict[str, float]:
         value = answer.trained.dataset.graph.x[answer.question].tolist()
         fewer = [column for column in ours.features if value[column] != 0]
     else:
-        field = ours.neighbourhood
+        field = ours.field
         distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
         fewer = [node for node in ours.nodes if distance[node] == 1]
     credit, shares = getattr(answer.explanation, kind), dict[str, float]()
@@ -209,7 +209,7 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
         return known[2] if known and measure == "test accuracy" else None
 
     def draw() -> Any:
-        from graphsvx.plot.study import noise_panels  # noqa: PLC0415  (needs matplotlib, an extra)
+        from graphsvx.views.plot.study import noise_panels  # noqa: PLC0415  (needs matplotlib, an extra)
 
         panels: dict[str, dict[str, list[float]]] = {title: {} for title in titles}
         for key in results.keys(measure=f"number, {names[0]}", data=titles):

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from graphsvx.errors import DataError
-from graphsvx.files import written_whole
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, number
 from graphsvx.studies.titles import data_title
+from graphsvx.utils.files import atomic_write
 
 QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
@@ -176,7 +176,7 @@ def dots(
         return {label: estimate.band for label, estimate in estimates.items() if estimate.seeds}
 
     def draw() -> Any:
-        from graphsvx.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
+        from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
         panels = {line: {t: bands(m, t) for t in results.names("data", measure=m, **where)}
                   for line, m in lines.items()}  # fmt: skip
@@ -240,9 +240,9 @@ class Page:
         page = folder / f"{results.study}.md"
         try:
             for path, figure in figures.items():
-                with written_whole(path) as file:
+                with atomic_write(path) as file:
                     figure.draw().savefig(file, dpi=160, format="png", metadata={"Software": None})
-            with written_whole(page) as file:
+            with atomic_write(page) as file:
                 file.write_text(self.markdown(results))
         except OSError as error:
             raise DataError(

@@ -11,13 +11,13 @@ import torch
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from graphsvx.baselines import GNNExplainer, Random
-from graphsvx.data.base import generator
-from graphsvx.explain.regression import WLS, Fit
-from graphsvx.explanation import Credit, Explanation
+from graphsvx.datasets.base import generator
+from graphsvx.estimators.least_squares import WLS, Fit
 from graphsvx.masks import Masks, Paired
-from graphsvx.methods import GraphSVX
+from graphsvx.methods import GNNExplainer, Random
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.metrics.select import Level, top_keys
+from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, is_close, pivots, reaches

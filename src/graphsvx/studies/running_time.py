@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from graphsvx.api import explain
-from graphsvx.baselines import GNNExplainer
-from graphsvx.engine.threads import one_thread
-from graphsvx.explain import WLS
-from graphsvx.methods import GraphSVX
+from graphsvx.estimators import WLS
+from graphsvx.methods import GNNExplainer
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.metrics import PAPER_PROTOCOLS
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
@@ -23,6 +22,7 @@ from graphsvx.studies.page import Claim, Page, Table, WithPaper, dots, from_pape
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import Case, Grid, Study, Value
 from graphsvx.studies.titles import NODE_SETS
+from graphsvx.utils.threads import single_thread
 
 OURS, PAPERS, GNN, FLOOR = "ours", "paper's method", "GNNExplainer", "Random explainer"
 HOPS = (3, 2)
@@ -69,7 +69,7 @@ def seconds(case: Case) -> Iterator[Value]:
         case.context.say(f"{trained.card.name}: timing node {node}")
         ask = partial(explain, trained.model, trained.dataset.graph, node=node)
         ask()  # indexes the graph, before the clock runs
-        with one_thread():
+        with single_thread():
             taken = take_turns({k: partial(ask, method=m) for k, m in timed.items()}, repeats)
         yield from ((name, node, "seconds", value) for name, value in taken.items())
 

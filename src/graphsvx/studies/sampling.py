@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.explanation import Explanation
+from graphsvx.games.base import Game
 from graphsvx.masks import Auto, Mask, Masks, Random, Smart, SmarterSeparate, SmartSeparate
-from graphsvx.masks.base import Game
-from graphsvx.methods import GraphSVX
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.results.explanation import Explanation
 from graphsvx.studies import motifs, page, settings
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, dots, from_paper, is_close, pivots, reaches
@@ -237,7 +237,7 @@ def budget_page(results: Measurements) -> Page:
         return results.paired((after, "paper"), (before, "paper"), data=title)
 
     def draw() -> Any:
-        from graphsvx.plot.study import curves  # noqa: PLC0415  (needs matplotlib, an extra)
+        from graphsvx.views.plot.study import curves  # noqa: PLC0415  (needs matplotlib, an extra)
 
         def points(measure: str, name: str, title: str) -> dict[float, Any]:
             estimates = {n: results.estimate(measure, method=label(name, n), data=title)

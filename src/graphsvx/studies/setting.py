@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from graphsvx.baselines import LIME, SHAP, GNNExplainer, PGExplainer, PGMExplainer, Random
-from graphsvx.data.base import generator
-from graphsvx.explain.direct import edges_to_nodes
-from graphsvx.explanation import Credit, Explanation, Ranking
-from graphsvx.methods import GraphSVX, Method
-from graphsvx.model import Scale
+from graphsvx.core.model import Scale
+from graphsvx.datasets.base import generator
+from graphsvx.estimators.direct import edges_to_nodes
+from graphsvx.methods import LIME, SHAP, GNNExplainer, PGExplainer, PGMExplainer, Random
+from graphsvx.methods.base import Method
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.results.explanation import Credit, Explanation, Ranking
 from graphsvx.studies.context import StudyContext
 from graphsvx.zoo import Trained
 
@@ -125,7 +126,7 @@ def both_directions(explanation: Explanation) -> Explanation:
 
 def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
     """Node credit from that of edges; unchanged if edges have none."""
-    edges, ids = explanation.edge_credit, explanation.neighbourhood.ids
+    edges, ids = explanation.edge_credit, explanation.field.ids
     if not edges.players:
         return explanation
     ids = ids[~torch.isin(ids, torch.tensor(explanation.centres, dtype=torch.long))]

@@ -12,12 +12,12 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from graphsvx.baselines import GNNExplainer, PGExplainer, PGMExplainer
+from graphsvx.core.model import Scale
 from graphsvx.errors import InputError
-from graphsvx.explanation import Ranking
 from graphsvx.masks import SmarterSeparate
-from graphsvx.methods import GraphSVX
-from graphsvx.model import Scale
+from graphsvx.methods import GNNExplainer, PGExplainer, PGMExplainer
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.results.explanation import Ranking
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, pivot

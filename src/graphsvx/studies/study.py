@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from graphsvx.errors import DataError
-from graphsvx.explanation import Explanation
-from graphsvx.files import written_whole
+from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.studies.context import StudyContext, digest
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, markdown_table
 from graphsvx.studies.setting import Setting, settings_words
 from graphsvx.studies.titles import data_title
+from graphsvx.utils.files import atomic_write
 from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -261,7 +261,7 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
     ]
     path = folder / "README.md"
     try:
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text("\n\n".join(filter(None, text)) + "\n")
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error}); choose another --out") from error

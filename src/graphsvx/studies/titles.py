@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
+from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 
 TRUTH_TITLES = {
     "ba-shapes": "BA-Shapes", "ba-community": "BA-Community", "tree-cycles": "Tree-Cycles",

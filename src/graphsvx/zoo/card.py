@@ -11,8 +11,8 @@ import numpy
 import torch
 import torch_geometric
 
-from graphsvx.constraints import Checked, Range, Seed, Share, shown
 from graphsvx.errors import DataError, InputError
+from graphsvx.utils.constraints import Checked, Range, Seed, Share, shown
 from graphsvx.zoo.settings import Settings, Width
 
 FORMAT = 1

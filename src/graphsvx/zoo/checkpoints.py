@@ -9,11 +9,11 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
-from graphsvx import data
-from graphsvx.data import DataSet, models_dir
-from graphsvx.data.registry import checked_name, checked_seed
+from graphsvx import datasets
+from graphsvx.datasets import DataSet, models_dir
+from graphsvx.datasets.registry import checked_name, checked_seed
 from graphsvx.errors import DataError
-from graphsvx.files import written_whole
+from graphsvx.utils.files import atomic_write
 from graphsvx.zoo.card import Card
 from graphsvx.zoo.settings import Settings, checked_model, settings_for
 from graphsvx.zoo.training import Progress, Trained, build, train
@@ -39,7 +39,7 @@ def save(trained: Trained, path: str | Path | None = None, root: str | Path | No
         raise DataError(f"a checkpoint must end in {ENDING}, got {target}")
     state = {name: tensor.contiguous() for name, tensor in trained.model.state_dict().items()}
     try:
-        with written_whole(target) as weights, written_whole(_card_path(target)) as card:
+        with atomic_write(target) as weights, atomic_write(_card_path(target)) as card:
             safetensors.torch.save_file(state, weights)
             digest = hashlib.sha256(weights.read_bytes()).hexdigest()
             card.write_text(trained.card.with_weights(digest).to_json())
@@ -65,7 +65,7 @@ def load(
     checkpoint) or the path of a `.safetensors` file. The data set is made again from the card,
     unless it is given, and must be the one that the model was trained on, bit for bit.
     """
-    named = str(name_or_path) in data.names()
+    named = str(name_or_path) in datasets.names()
     if named:
         path = checkpoint_path(str(name_or_path), model, seed, root)
     else:
@@ -76,7 +76,7 @@ def load(
     if named:
         _belongs(path, card, str(name_or_path), model, seed)
     net = _read_weights(path, card)
-    found = dataset or data.load(card.dataset, card.data_seed)
+    found = dataset or datasets.load(card.dataset, card.data_seed)
     if (found.name, found.fingerprint) != (card.dataset, card.fingerprint):
         raise DataError(
             f"{path} was trained on other data: its card says {card.dataset!r} with fingerprint "
@@ -113,7 +113,7 @@ def ensure(
         kept = load(dataset, model, seed, root)
         if kept.card.settings == wanted:
             return kept
-    trained = train(data.load(dataset, seed), model, seed, progress, settings=wanted)
+    trained = train(datasets.load(dataset, seed), model, seed, progress, settings=wanted)
     save(trained, root=root)
     return load(dataset, model, seed, root, dataset=trained.dataset)
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from graphsvx.constraints import Checked, Count, NotNegative, OneOf, Range, Rate, Share
-from graphsvx.data import DataSet
-from graphsvx.data.noise import FEATURES_SUFFIX, NODES_SUFFIX
+from graphsvx.datasets import DataSet
+from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import DataError, InputError
+from graphsvx.utils.constraints import Checked, Count, NotNegative, OneOf, Range, Rate, Share
 
 Family = Literal["blocks", "citation"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat")

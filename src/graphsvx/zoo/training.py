@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from graphsvx.data import DataSet
-from graphsvx.data.base import generator
-from graphsvx.data.registry import checked_seed
+from graphsvx.datasets import DataSet
+from graphsvx.datasets.base import generator
+from graphsvx.datasets.registry import checked_seed
 from graphsvx.errors import InputError
 from graphsvx.zoo.card import Card, versions
 from graphsvx.zoo.models import Blocks, CitationGAT, CitationGCN, GraphClassifier, NodeClassifier

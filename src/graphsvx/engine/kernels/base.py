@@ -14,9 +14,9 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, embedding_sum
-from graphsvx.engine.lazy import Lazy, plain
-from graphsvx.engine.prefix import PrefixRows, first
-from graphsvx.engine.rows import SharedRows
+from graphsvx.engine.lazy.base import Lazy, plain
+from graphsvx.engine.lazy.prefix import PrefixRows, first
+from graphsvx.engine.lazy.rows import SharedRows
 
 Forward = Callable[[Any, Any, BatchEdges, int], Any]
 """(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed."""
@@ -56,7 +56,7 @@ def project(
     if type(lin) is not Linear or has_hooks(lin):
         return None
     mode = "mean" if mean else "sum"
-    # The bias comes last: a product that also adds to something takes twice as long.
+    # The bias is added last: a fused addmm takes twice as long.
     if not isinstance(x, SharedRows) and lin.out_channels >= lin.in_channels:
         out = functional.linear(segments.add(x, weight, mode), lin.weight)
     else:

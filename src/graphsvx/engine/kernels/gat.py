@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv
 from graphsvx.engine.kernels.base import Heads, LayerKernel, add_projection, merge_heads
 from graphsvx.engine.kernels.segments import BatchEdges, embedding_sum
 
-# exp() of less than minus this may vanish in single precision.
+# exp(-x) may underflow in single precision for larger x.
 _STEEP = 50.0
 
 

@@ -18,9 +18,9 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     if not layer.normalize:
         return None
     if layer.add_self_loops and edges.loops and edges.weight is not None:
-        return None  # loops keep their weight
+        return None  # PyG keeps the weights of existing self-loops
     x = layer.lin(x)
-    # `improved` makes loops weigh 2, but PyG forgets it where edges have no weight.
+    # `improved` gives self-loops weight 2; PyG ignores it for edges without weights.
     heavy = layer.improved and edges.weight is not None
     fill = (2.0 if heavy else 1.0) if layer.add_self_loops else 0.0
     segments = edges.segments_with_self_loops(rows) if fill else edges.segments(rows)

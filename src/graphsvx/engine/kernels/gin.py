@@ -10,8 +10,8 @@ from torch_geometric.nn import GINConv
 
 from graphsvx.engine.kernels.base import LayerKernel, has_hooks
 from graphsvx.engine.kernels.segments import BatchEdges
-from graphsvx.engine.lazy import plain
-from graphsvx.engine.prefix import first
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.prefix import first
 
 # Rows wider than this are projected before they are added up.
 _WIDE = 64

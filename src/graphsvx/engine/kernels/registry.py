@@ -21,9 +21,9 @@ from graphsvx.engine.kernels import (
 )
 from graphsvx.engine.kernels.base import Forward, LayerKernel
 from graphsvx.engine.kernels.segments import BatchEdges
-from graphsvx.engine.lazy import Lazy
-from graphsvx.engine.prefix import PrefixRows
-from graphsvx.engine.rows import SharedRows
+from graphsvx.engine.lazy.base import Lazy
+from graphsvx.engine.lazy.prefix import PrefixRows
+from graphsvx.engine.lazy.rows import SharedRows
 from graphsvx.engine.structure import aggregates_locally
 
 _KERNELS: dict[type, LayerKernel] = {}
@@ -92,7 +92,7 @@ class ModelLayers:
     layers: tuple[tuple[int, Forward | None], ...]
     """Their positions among the modules, with their fast forward where there is one."""
     widest: int
-    """Numbers that a node may have after the widest layer."""
+    """Largest number of output features of any layer."""
     degrees_suffice: bool
     """Whether all layers are fast and edges beyond the last round only count in GCN's degrees."""
 

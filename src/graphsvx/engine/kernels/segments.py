@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.engine.lazy import plain
-from graphsvx.engine.prefix import PrefixRows
-from graphsvx.engine.rows import SharedRows
-from graphsvx.graph import Ids
+from graphsvx.core.arrays import Ids
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.prefix import PrefixRows
+from graphsvx.engine.lazy.rows import SharedRows
 
 
 @dataclass(eq=False)

@@ -10,8 +10,8 @@ from torch_geometric.nn import TransformerConv
 
 from graphsvx.engine.kernels.base import Heads, LayerKernel, attend, merge_heads
 from graphsvx.engine.kernels.segments import BatchEdges
-from graphsvx.engine.lazy import plain
-from graphsvx.engine.prefix import first
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.prefix import first
 
 
 def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:

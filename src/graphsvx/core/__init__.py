@@ -1,0 +1,1 @@
+"""Vocabulary: graph, model, query, players, receptive field and perturbed graphs."""

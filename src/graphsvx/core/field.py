@@ -1,0 +1,165 @@
+"""The receptive field of a query: the part of the graph that can influence its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from graphsvx.core.arrays import Ids, run_starts, setdiff_sorted
+from graphsvx.core.graph import Graph, out_edges
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Nodes that can reach the centres, and every edge that ends in one of them.
+
+    Local ids: centres first, then the other nodes by hops, then the *boundary*: nodes outside
+    the field with an edge into it. Their messages never reach a centre, but degree-normalising
+    layers count their edges, so these are kept; a batch has one copy of the boundary.
+    """
+
+    ids: Ids
+    """Node ids in the user's graph: the field, then its boundary."""
+    hops: Ids
+    """Distance to the nearest centre, for field nodes."""
+    centres: int
+    source: Ids
+    target: Ids
+    edges: Ids
+    """Position of each edge in the user's edge_index."""
+
+    @property
+    def size(self) -> int:
+        """Number of nodes in the field, without the boundary."""
+        return len(self.hops)
+
+    @property
+    def boundary(self) -> int:
+        """Number of nodes outside the field with an edge into it."""
+        return len(self.ids) - len(self.hops)
+
+    @cached_property
+    def inner_edges(self) -> Ids:
+        """Edges that start inside the field."""
+        return np.flatnonzero(self.source < self.size)
+
+    @cached_property
+    def by_target(self) -> Ids:
+        """All edges, sorted by target."""
+        if (self.target[1:] >= self.target[:-1]).all():
+            return np.arange(len(self.target))
+        return np.argsort(self.target, kind="stable")
+
+    @cached_property
+    def by_source(self) -> tuple[Ids, Ids, Ids]:
+        """Inner edges sorted by source, the distinct sources, and the start of each."""
+        edges = self.inner_edges[self.source[self.inner_edges].argsort(kind="stable")]
+        source = self.source[edges]
+        starts = np.flatnonzero(run_starts(source))
+        return edges, source[starts], starts
+
+    @cached_property
+    def has_loops(self) -> bool:
+        """Whether there is a self-loop."""
+        return bool((self.source == self.target).any())
+
+
+def in_neighbourhood(graph: Graph, centres: Ids, depth: int | None) -> Field:
+    """Receptive field of `depth` hops against the edges (None: all nodes that reach a centre)."""
+    sources = graph.edge_index.cpu().numpy()[0]
+    rings = [centres]
+    visited = np.sort(centres) if len(centres) > 1 else centres
+    edges, in_degrees = [], []
+    while True:
+        into_ring, lengths = graph.index.edges_by_node(rings[-1])
+        edges.append(into_ring)
+        in_degrees.append(lengths)
+        new = setdiff_sorted(sources[into_ring], visited)
+        if not len(rings[-1]) or len(rings) - 1 == depth:
+            break
+        rings.append(new)
+        visited = np.concatenate([visited, new])
+        visited.sort()
+    all_edges = np.concatenate(edges)
+    ids = np.concatenate([*rings, new])
+    order = ids.argsort()
+    count = np.concatenate(in_degrees)
+    return Field(
+        ids=ids,
+        hops=np.arange(len(rings)).repeat([len(ring) for ring in rings]),
+        centres=len(centres),
+        source=order[ids[order].searchsorted(sources[all_edges])],
+        target=np.arange(len(count)).repeat(count),
+        edges=all_edges,
+    )
+
+
+def undirected_neighbourhood(graph: Graph, centres: Ids, depth: int | None) -> Field:
+    """Field of `depth` hops along edges in both directions.
+
+    For models whose layers may pass messages against the edges.
+    """
+    sources = graph.edge_index[0].cpu().numpy()
+    targets = graph.edge_index[1].cpu().numpy()
+    out = out_edges(graph)
+    rings = [centres]
+    visited = np.sort(centres)
+    while len(rings[-1]) and (depth is None or len(rings) <= depth):
+        ring = rings[-1]
+        neighbours = np.concatenate(
+            [sources[graph.index.edges_into(ring)], targets[out.edges_into(ring)]]
+        )
+        new = setdiff_sorted(neighbours, visited)
+        visited = np.sort(np.concatenate([visited, new]))
+        rings.append(new)
+    inside = np.concatenate(rings)
+    edges = graph.index.edges_into(inside)
+    ids = np.concatenate([inside, setdiff_sorted(sources[edges], visited)])
+    order = np.argsort(ids)
+    return Field(
+        ids=ids,
+        hops=np.repeat(np.arange(len(rings)), [len(ring) for ring in rings]),
+        centres=len(centres),
+        source=order[np.searchsorted(ids, sources[edges], sorter=order)],
+        target=order[np.searchsorted(ids, targets[edges], sorter=order)],
+        edges=edges,
+    )
+
+
+def restrict(field: Field, keep: Ids) -> Field:
+    """Restrict a field to the nodes `keep` (local ids, centres included) and the edges between.
+
+    Edges from the boundary are kept, because the boundary is always active.
+    """
+    new = np.full(len(field.ids), -1)
+    new[keep] = np.arange(len(keep))
+    inside = new >= 0
+    remaining = np.flatnonzero(
+        inside[field.target] & (inside[field.source] | (field.source >= field.size))
+    )
+    sources = field.source[remaining]
+    boundary = setdiff_sorted(sources[sources >= field.size], sources[:0])
+    new[boundary] = len(keep) + np.arange(len(boundary))
+    return Field(
+        ids=np.concatenate([field.ids[keep], field.ids[boundary]]),
+        hops=field.hops[keep],
+        centres=field.centres,
+        source=new[field.source[remaining]],
+        target=new[field.target[remaining]],
+        edges=field.edges[remaining],
+    )
+
+
+def whole_graph(graph: Graph) -> Field:
+    """The whole graph as a field without centres, for graph-level queries."""
+    ids = np.arange(graph.num_nodes)
+    return Field(
+        ids=ids,
+        hops=np.zeros(graph.num_nodes, dtype=np.int64),
+        centres=0,
+        source=graph.edge_index[0].cpu().numpy(),
+        target=graph.edge_index[1].cpu().numpy(),
+        edges=np.arange(graph.num_edges),
+    )

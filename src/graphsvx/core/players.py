@@ -1,0 +1,328 @@
+"""Players: the nodes, features or edges that get credit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsvx.core.arrays import Ids
+from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.errors import BudgetError, InputError
+from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
+
+FeatureChoice = NotNegative | Literal["all", "nonzero"]
+Hops = Annotated[int | None, Range(0)]
+Samples = Annotated[int, Range(2, MOST, error=BudgetError)]
+Sides = Literal["both", "nodes", "features", "edges"]
+Directions = Literal["together", "apart"]
+Groups = tuple[tuple[str, tuple[Any, ...]], ...]
+"""((name, members), ...): a hashable form of a mapping from names to members."""
+
+
+def _none() -> Ids:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Players:
+    """The B features, D nodes or E edges that can be switched on and off.
+
+    A player may own several nodes (features, edges) that switch together: `node_members` are
+    local ids in the field and `node_owner[i]` is the player that member i belongs to.
+    """
+
+    feature_members: Ids
+    feature_owner: Ids
+    node_members: Ids
+    node_owner: Ids
+    edge_members: Ids = field(default_factory=_none)
+    """Positions among the edges of the field."""
+    edge_owner: Ids = field(default_factory=_none)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """"features", "nodes" or "edges": the name of each player, where groups were given."""
+
+    @cached_property
+    def features(self) -> int:
+        """B."""
+        return int(self.feature_owner.max(initial=-1)) + 1
+
+    @cached_property
+    def nodes(self) -> int:
+        """D."""
+        return int(self.node_owner.max(initial=-1)) + 1
+
+    def active_nodes(self, size: int, nodes_on: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Active nodes of the field for coalitions of node players, [coalitions, size].
+
+        Nodes that are not players are always active.
+        """
+        on = np.ones((len(nodes_on), size), dtype=bool)
+        members = self.node_members
+        if not len(members):
+            return on
+        first, last = int(members[0]), int(members[-1])
+        if "nodes" not in self.names and last - first + 1 == len(members):
+            # Consecutive ungrouped nodes: a slice is copied ten times as fast.
+            on[:, first : last + 1] = nodes_on
+        else:
+            on[:, members] = nodes_on[:, self.node_owner]
+        return on
+
+    @cached_property
+    def edges(self) -> int:
+        """E."""
+        return int(self.edge_owner.max(initial=-1)) + 1
+
+
+def ungrouped_players(features: Ids, nodes: Ids) -> Players:
+    """Players without groups: each feature and each node is one player."""
+    return Players(features, np.arange(len(features)), nodes, np.arange(len(nodes)))
+
+
+def find_players(
+    graph: Graph,
+    field: Field,
+    hops: int | None,
+    features: FeatureChoice,
+    sides: Sides,
+    *,
+    feature_nodes: int | None = None,
+    reference: Tensor | None = None,
+    groups: Groups = (),
+    feature_groups: Groups = (),
+) -> Players:
+    """Node players within `hops` of a centre (None: the whole field) and feature players.
+
+    `feature_nodes`: the features of how many of the field's first nodes play (None: the centres').
+    `reference`: what a switched-off feature becomes, if not the mean.
+    """
+    count = field.centres if feature_nodes is None else feature_nodes
+    columns, nodes = _none(), _none()
+    if sides in ("both", "features"):
+        columns = choose_features(graph, field.ids[:count], features, reference)
+    if sides in ("both", "nodes"):
+        nodes = np.flatnonzero(within_hops(field, hops)[field.centres :]) + field.centres
+    if not groups and not feature_groups:
+        return ungrouped_players(columns, nodes)
+    names: dict[str, tuple[str, ...]] = {}
+    feature_owner, node_owner = np.arange(len(columns)), np.arange(len(nodes))
+    if feature_groups and sides in ("both", "features"):
+        # Columns named by the user are players whatever their values are.
+        named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in feature_groups])
+        columns = np.union1d(columns, named)
+        feature_owner, names["features"] = _owners(columns, feature_groups, "feature")
+        columns, feature_owner = _by_owner(columns, feature_owner)
+    if groups and sides in ("both", "nodes"):
+        node_owner, names["nodes"] = _owners(field.ids[nodes], groups, "node")
+        nodes, node_owner = _by_owner(nodes, node_owner)
+    return Players(columns, feature_owner, nodes, node_owner, names=names)
+
+
+def find_edge_players(
+    graph: Graph,
+    field: Field,
+    hops: int | None,
+    directions: Directions,
+    groups: Groups = (),
+) -> Players:
+    """Edge players: edges that carry messages to the centres within `hops` rounds (None: all).
+
+    With `directions="together"` an edge and its reverse (and parallel ones) are one player.
+    """
+    inner = field.inner_edges
+    source, target = field.ids[field.source[inner]], field.ids[field.target[inner]]
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    first, second = (low, high) if directions == "together" else (source, target)
+    code = first * graph.num_nodes + second
+    carries = np.ones(len(inner), dtype=bool)
+    if hops is not None and field.centres:
+        carries = field.hops[field.target[inner]] < hops
+    plays = np.isin(code, code[carries])
+    inner, code, source, target = inner[plays], code[plays], source[plays], target[plays]
+    names: dict[str, tuple[str, ...]] = {}
+    if groups:
+        wanted = [
+            (label, edge_positions(graph, label, members, directions)) for label, members in groups
+        ]
+        ends = np.stack([source, target], 1)
+        owner, names["edges"] = _edge_owners(field.edges[inner], code, ends, wanted)
+    else:
+        _, owner = np.unique(code, return_inverse=True)
+    return Players(_none(), _none(), _none(), _none(), inner, owner.reshape(-1), names)
+
+
+def within_hops(field: Field, hops: int | None) -> np.ndarray:
+    """Mask of the field's nodes within `hops` of a centre; these come first in the field."""
+    if hops is None or not field.centres:
+        return np.ones(field.size, dtype=bool)
+    return field.hops <= hops
+
+
+def choose_features(
+    graph: Graph, nodes: Ids, choice: FeatureChoice, reference: Tensor | None = None
+) -> Ids:
+    """Columns in which at least one of `nodes` has a value that differs from the reference.
+
+    A number is lambda: values outside mu +- lambda sigma. "nonzero": values that are not 0.
+    "all": every column. With a `reference`, values are compared with it in place of mu (and of
+    0: a value that only the reference has counts too).
+    """
+    at = torch.from_numpy(nodes).to(graph.x.device)
+    rows = graph.x.index_select(0, at).double().cpu().numpy()
+    other = None if reference is None else reference.cpu().numpy()
+    if choice == "all":
+        return np.arange(rows.shape[1])
+    if choice == "nonzero":
+        differs = (rows != 0).any(0)
+        if other is not None:
+            differs |= other != 0
+    elif isinstance(choice, (int, float)) and not isinstance(choice, bool) and choice >= 0:
+        std = graph.statistics.std.cpu().numpy()
+        centre = graph.statistics.mean.cpu().numpy() if other is None else other
+        # A constant column must stay inside its own mean, whatever the last bit of the sum says.
+        slack = 1e-7 * np.abs(centre)
+        differs = (np.abs(rows - centre) > choice * std + slack).any(0)
+    else:
+        raise InputError(
+            f'features must be a lambda of at least 0, "all" or "nonzero", got {choice!r}'
+        )
+    return np.flatnonzero(differs)
+
+
+# --- groups that switch on and off together ------------------------------------------------
+
+
+def freeze_groups(given: Any, name: str) -> Groups:
+    """A mapping of names to members as sorted tuples; members are integers or pairs of them."""
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, (list, tuple)):
+        raise InputError(f"{name} must be a mapping of names to members, got {shown(given)}")
+    groups: list[tuple[str, tuple[Any, ...]]] = []
+    seen: dict[Any, str] = {}
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise InputError(f"{name} must be a mapping of names to members, got {shown(given)}")
+        label, members = pair
+        if isinstance(members, (str, bytes)) or not isinstance(members, (Iterable, Tensor)):
+            raise InputError(f"group {label!r} must be a list of members, got {shown(members)}")
+        plain = members.tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
+        if not plain:
+            raise InputError(f"group {label!r} must have at least one member, got none")
+        if label in (other for other, _ in groups):
+            raise InputError(f"{name} must have different names, got {label!r} twice")
+        frozen = tuple(_member(member, label) for member in plain)
+        for member in frozen:
+            if member in seen:
+                where = (
+                    f"in {seen[member]!r} and {label!r}"
+                    if seen[member] != label
+                    else "in " + repr(label)
+                )
+                raise InputError(f"a player can be in one group only, got {member} twice, {where}")
+            seen[member] = label
+        groups.append((label, frozen))
+    return tuple(groups)
+
+
+GroupsSetting = Annotated[Groups, Converted(freeze_groups)]
+"""Groups as a field of settings."""
+
+
+def _member(member: Any, label: str) -> Any:
+    if isinstance(member, (tuple, list)) and len(member) == 2:
+        return (_member(member[0], label), _member(member[1], label))
+    return as_int(member, f"each member of group {label!r}")
+
+
+def check_groups(groups: Groups, count: int, what: str) -> None:
+    """Every member must be one of the graph's `count` nodes (features)."""
+    for label, members in groups:
+        for member in members:
+            if isinstance(member, tuple):
+                raise InputError(
+                    f"group {label!r} names the edge {member}, but {what}s play; "
+                    f'use players="edges" for groups of edges'
+                )
+            if not 0 <= member < count:
+                raise InputError(
+                    f"group {label!r} names {what} {member}; {what}s go from 0 to {count - 1}"
+                )
+
+
+def _owners(ids: Ids, groups: Groups, what: str) -> tuple[Ids, tuple[str, ...]]:
+    """The player of each id: its group, or a player of its own; empty groups are dropped."""
+    owner = np.full(len(ids), -1)
+    names: list[str] = []
+    for label, members in groups:
+        mine = np.isin(ids, np.asarray(members, dtype=np.int64))
+        if mine.any():
+            owner[mine] = len(names)
+            names.append(label)
+    alone = np.flatnonzero(owner < 0)
+    owner[alone] = len(names) + np.arange(len(alone))
+    names += [f"{what} {member}" for member in ids[alone].tolist()]
+    return owner, tuple(names)
+
+
+def _by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
+    """Members sorted by their owner (stable)."""
+    order = np.argsort(owner, kind="stable")
+    return members[order], owner[order]
+
+
+def _edge_owners(
+    positions: Ids, code: Ids, ends: Ids, groups: list[tuple[str, Ids]]
+) -> tuple[Ids, tuple[str, ...]]:
+    """The player of each edge: its group's, or that of its own ends (`code`)."""
+    owner = np.full(len(positions), -1)
+    names: list[str] = []
+    for label, wanted in groups:
+        mine = np.isin(positions, wanted)
+        if (owner[mine] >= 0).any():
+            raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
+        if mine.any():
+            owner[mine] = len(names)
+            names.append(label)
+    alone = owner < 0
+    _, example, which = np.unique(code[alone], return_index=True, return_inverse=True)
+    owner[alone] = len(names) + which.reshape(-1)
+    names += [f"edge {u}–{v}" for u, v in ends[alone][example].tolist()]
+    return owner, tuple(names)
+
+
+def edge_positions(
+    graph: Graph, label: str, members: tuple[Any, ...], directions: Directions
+) -> Ids:
+    """Where the members of a group are in edge_index; each of them must be there.
+
+    An integer is a position; a pair (u, v) is every edge from u to v and, with the directions
+    together, from v to u.
+    """
+    positions = []
+    sources = graph.edge_index[0].cpu().numpy()
+    for member in members:
+        if not isinstance(member, tuple):
+            if not 0 <= member < graph.num_edges:
+                raise InputError(
+                    f"group {label!r} names edge {member}; edges go from 0 to {graph.num_edges - 1}"
+                )
+            positions.append(np.asarray([member]))
+            continue
+        ends = [member] if directions == "apart" else [member, member[::-1]]
+        matching = _none()
+        for u, v in ends:
+            if 0 <= u < graph.num_nodes and 0 <= v < graph.num_nodes:
+                into = graph.index.edges_into(np.asarray([v]))
+                matching = np.union1d(matching, into[sources[into] == u])
+        if not len(matching):
+            raise InputError(f"group {label!r} names the edge {member}, which does not exist")
+        positions.append(matching)
+    return np.concatenate(positions)

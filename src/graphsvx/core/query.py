@@ -1,0 +1,209 @@
+"""The query: which prediction of which model on which graph is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core import graph as graphs
+from graphsvx.core import model as models
+from graphsvx.core.arrays import Ids
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Model, Output, Scale
+from graphsvx.errors import InputError, ModelError, TargetError
+from graphsvx.utils.constraints import as_int
+
+Target = int | None
+Decoder = Callable[[Tensor, Tensor], Tensor]
+"""Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A prediction to be explained: the score of a node, several nodes, a link or a graph."""
+
+    model: Model
+    graph: Graph
+    kind: Kind
+    centres: Ids
+    """The explained nodes U; the two ends of a link; empty for a graph."""
+    target: Target = None
+    """The explained output; None: the predicted one."""
+    all_outputs: bool = False
+    class_names: tuple[str, ...] | None = None
+    memory: int = 512 * 2**20
+    """Bytes that a batch of perturbed graphs may take."""
+    decoder: Decoder | None = None
+    """Links: what turns the embeddings of the two ends into a score."""
+
+    def scores(self, out: Tensor) -> Tensor:
+        """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
+
+        For a group U the score is the average over its nodes, for a link the decoder's.
+        """
+        if self.decoder is None:
+            scores = self.model.scores(out)
+            return scores[:, 0] if scores.shape[1] == 1 else scores.mean(1)
+        return self.model.scores(decode(self.decoder, out))
+
+    def choose_outputs(self, prediction: Tensor) -> tuple[tuple[int, ...], int]:
+        """The explained outputs and the target, given the full prediction, [outputs]."""
+        outputs = prediction.shape[0]
+        if self.class_names is not None and len(self.class_names) != outputs:
+            raise InputError(
+                f"class_names must name each of the {outputs} outputs, got "
+                f"{len(self.class_names)}: {', '.join(self.class_names)}"
+            )
+        target = self.target
+        if target is None:
+            if self.model.scale != "value":
+                target = int(prediction.argmax())
+            elif outputs == 1 or self.all_outputs:
+                target = 0
+            else:
+                raise TargetError(
+                    f"the model has {outputs} outputs; say which one to explain with "
+                    f'target=0..{outputs - 1}, or ask for targets="all"'
+                )
+        if not 0 <= target < outputs:
+            raise TargetError(f"target must be from 0 to {outputs - 1}, got {target}")
+        return (tuple(range(outputs)) if self.all_outputs else (target,)), target
+
+
+def build_query(
+    model: Callable[..., Any],
+    data: Any,
+    *,
+    node: int | None = None,
+    nodes: Sequence[int] | Tensor | None = None,
+    graph: bool = False,
+    edge: tuple[int, int] | None = None,
+    decoder: Decoder | None = None,
+    target: int | None = None,
+    targets: Literal["all"] | None = None,
+    output: Output = "raw",
+    scale: Scale = "probability",
+    class_names: Sequence[str] | None = None,
+    memory: int = 512 * 2**20,
+) -> Query:
+    """Validate all arguments and build the query."""
+    checked = graphs.check_graph(data)
+    given = {"node": node is not None, "nodes": nodes is not None, "graph": graph,
+             "edge": edge is not None}  # fmt: skip
+    kinds = [name for name, is_so in given.items() if is_so]
+    if len(kinds) != 1:
+        got = " and ".join(kinds) or "none of them"
+        raise InputError(
+            f"say what to explain by one of node=, nodes=, edge= or graph=True, got {got}"
+        )
+    parts = getattr(data, "batch", None)
+    if graph and isinstance(parts, Tensor) and parts.numel() and int(parts.max()) > 0:
+        raise InputError(
+            f"graph=True explains one graph, got a batch of {int(parts.max()) + 1}; "
+            "use explain_many(model, batch.to_data_list())"
+        )
+    if decoder is not None and edge is None:
+        raise InputError("decoder= scores a link; say which one with edge=(u, v)")
+    if targets not in (None, "all"):
+        raise TargetError(f'targets must be "all" or left out, got {targets!r}')
+    if memory < 1:
+        raise InputError(f"memory must be a positive number of bytes, got {memory}")
+    kind: Kind = "graph" if graph else "edge" if edge is not None else (
+        "node" if node is not None else "nodes")  # fmt: skip
+    if decoder is not None and not callable(decoder):
+        raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
+    called = models.check_model(
+        model,
+        checked,
+        output,
+        scale,
+        whole_graphs=graph,
+        links=edge is not None and decoder is None,
+    )
+    if kind == "edge" and decoder is None and not called.scores_pairs:
+        decoder = inner_product
+        if class_names is None and scale != "value":
+            class_names = ("no link", "link")
+    return Query(
+        model=called,
+        graph=checked,
+        kind=kind,
+        centres=_centres(node, nodes if edge is None else _ends(edge), checked.num_nodes),
+        target=None if target is None else as_int(target, "target"),
+        all_outputs=targets == "all",
+        class_names=None if class_names is None else tuple(class_names),
+        memory=memory,
+        decoder=decoder,
+    )
+
+
+def inner_product(source: Tensor, target: Tensor) -> Tensor:
+    """Inner product z_u . z_v, the logit of a link: the usual decoder of graph autoencoders."""
+    return (source * target).sum(-1)
+
+
+def decode(decoder: Decoder, out: Tensor) -> Tensor:
+    """Embeddings of the two ends [batch, 2, width] to scores [batch, outputs]."""
+    try:
+        scores = decoder(out[:, 0], out[:, 1])
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise ModelError(f"the decoder failed: {type(error).__name__}: {error}") from error
+    count = out.shape[0]
+    if isinstance(scores, Tensor) and scores.dim() == 1:
+        scores = scores[:, None]
+    if not isinstance(scores, Tensor) or scores.dim() != 2 or scores.shape[0] != count:
+        got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ModelError(
+            f"the decoder must return one score (or one row of scores) a pair, [{count}] or "
+            f"[{count}, outputs], got {got}"
+        )
+    return scores
+
+
+def node_list(nodes: Any, count: int) -> Any:
+    """Node ids; a boolean mask over all nodes is converted to ids."""
+    mask = isinstance(nodes, (Tensor, np.ndarray)) and nodes.dtype in (torch.bool, np.bool_)
+    if not mask:
+        return nodes
+    if tuple(nodes.shape) != (count,):
+        raise InputError(f"a mask of nodes must have {count} entries, got {list(nodes.shape)}")
+    return np.flatnonzero(np.asarray(nodes))
+
+
+def _ends(edge: Any) -> list[Any]:
+    try:
+        ends = list(edge)
+    except TypeError:
+        ends = []
+    if len(ends) != 2:
+        raise InputError(f"edge must be a pair of nodes (u, v), got {edge!r}")
+    if as_int(ends[0], "each end of edge") == as_int(ends[1], "each end of edge"):
+        raise InputError(f"edge must join two different nodes, got {edge!r}")
+    return ends
+
+
+def _centres(node: Any, nodes: Any, count: int) -> Ids:
+    if node is not None:
+        chosen = [as_int(node, "node")]
+    elif nodes is not None:
+        chosen = [as_int(node_id, "each of nodes") for node_id in node_list(nodes, count)]
+        if not chosen:
+            raise InputError("nodes must name at least one node, got none")
+        if len(set(chosen)) < len(chosen):
+            raise InputError("nodes must name each node once, got a node twice")
+    else:
+        chosen = []
+    for node_id in chosen:
+        if not 0 <= node_id < count:
+            raise InputError(f"node must be from 0 to {count - 1}, got {node_id}")
+    return np.asarray(chosen, dtype=np.int64)
+
+
+Kind = Literal["node", "nodes", "graph", "edge", "model"]

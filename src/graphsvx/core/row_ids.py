@@ -1,0 +1,92 @@
+"""Integer ids for rows of arrays: equal rows get equal ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsvx.core.arrays import Ids, run_starts
+
+PackedWords = NDArray[np.uint64]
+
+
+def _bytes(parts: tuple[NDArray[Any], ...]) -> NDArray[np.uint8]:
+    packed = [
+        np.packbits(part, axis=1)
+        if part.dtype == bool
+        else np.ascontiguousarray(part).view(np.uint8)
+        for part in parts
+    ]
+    return packed[0] if len(packed) == 1 else np.concatenate(packed, axis=1)
+
+
+def row_keys(*parts: NDArray[Any]) -> list[bytes]:
+    """One hashable key per row; equal rows have equal keys."""
+    joined = np.ascontiguousarray(_bytes(parts))
+    width = joined.shape[1]
+    if width == 0:
+        return [b""] * len(joined)
+    return joined.view(np.dtype((np.void, width)))[:, 0].tolist()
+
+
+def packed_words(*parts: NDArray[Any]) -> PackedWords:
+    """Rows packed into 64-bit words, [rows, words]; booleans take one bit each."""
+    joined = _bytes(parts)
+    width = joined.shape[1]
+    padded = np.zeros((len(joined), max(1, -(-width // 8)) * 8), dtype=np.uint8)
+    padded[:, :width] = joined
+    return padded.view(np.uint64)
+
+
+class RowIds:
+    """Assigns ids 0, 1, ... to distinct rows in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self._rows: PackedWords | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._rows is None else len(self._rows)
+
+    def add(self, *parts: NDArray[Any]) -> tuple[Ids, Ids]:
+        """The id of each row, and the positions of rows that were new."""
+        start, rows = len(self), packed_words(*parts)
+        if self._rows is not None:
+            rows = np.concatenate([self._rows, rows])
+        first = _first(_hash(rows))
+        # Hash collisions are practically impossible, but must not merge different rows.
+        if rows.shape[1] > 1 and not np.array_equal(rows[first], rows):
+            _, first_index, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+            first = first_index[which.reshape(-1)]
+        is_new = np.zeros(len(rows), dtype=bool)
+        is_new[first] = True
+        number = is_new.cumsum() - 1
+        new = np.flatnonzero(is_new)
+        self._rows = rows[new]
+        return number[first[start:]], new[start:] - start
+
+
+def _first(hashes: PackedWords) -> Ids:
+    """Position of the first occurrence of each value."""
+    order = hashes.argsort()
+    ordered = hashes[order]
+    new = run_starts(ordered)
+    first = np.empty(len(order), dtype=np.int64)
+    if len(order):
+        first[order] = np.minimum.reduceat(order, np.flatnonzero(new))[new.cumsum() - 1]
+    return first
+
+
+def _hash(rows: PackedWords) -> PackedWords:
+    if rows.shape[1] == 1:
+        return rows[:, 0]
+    hashes = np.zeros(len(rows), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in rows.T:
+            hashes ^= column
+            hashes *= np.uint64(0x9E3779B97F4A7C15)
+            hashes ^= hashes >> np.uint64(29)
+            hashes *= np.uint64(0xBF58476D1CE4E5B9)
+            hashes ^= hashes >> np.uint64(32)
+    return hashes

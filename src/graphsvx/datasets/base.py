@@ -1,0 +1,164 @@
+"""The record of a data set: graphs, classes, split, ground truth, noise."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphsvx.datasets.truth import GraphTruth, NodeTruth, Truth
+from graphsvx.errors import DataError
+
+Task = Literal["node", "graph"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Indices (of nodes or of graphs) for training, validation and test; 80/10/10."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    def parts(self) -> dict[str, Tensor]:
+        """The three parts by name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+    def masks(self, size: int) -> dict[str, Tensor]:
+        """The three parts as masks over `size` items."""
+        masks = {}
+        for name, index in self.parts().items():
+            masks[name] = torch.zeros(size, dtype=torch.bool)
+            masks[name][index] = True
+        return masks
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """What was added and means nothing: feature columns and nodes, by id."""
+
+    features: Tensor
+    nodes: Tensor
+
+    @classmethod
+    def none(cls) -> Noise:
+        """No noise."""
+        nothing = torch.empty(0, dtype=torch.long)
+        return cls(features=nothing, nodes=nothing)
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """One data set of the paper, whole.
+
+    name, seed: `data.load(name, seed)` makes the same bits again.
+    graphs: one graph for node sets, many for graph sets; `x`, `edge_index`, `y`.
+    task: "node" or "graph": what has a class.
+    class_names, feature_names: in the order of the labels and of the columns.
+    split: 80/10/10, each class in proportion.
+    truth: what the right explanations are, None where nobody knows.
+    noise: what was added on purpose, None in a clean set.
+    """
+
+    name: str
+    seed: int
+    graphs: tuple[Data, ...]
+    task: Task
+    class_names: tuple[str, ...]
+    split: Split
+    feature_names: tuple[str, ...] | None = None
+    truth: Truth | None = None
+    noise: Noise | None = None
+
+    @property
+    def graph(self) -> Data:
+        """The only graph; an error if there are several."""
+        if len(self.graphs) != 1:
+            raise DataError(
+                f"data set {self.name!r} has {len(self.graphs)} graphs; choose one from `.graphs`"
+            )
+        return self.graphs[0]
+
+    @property
+    def features(self) -> int:
+        """Number of feature columns."""
+        return int(self.graphs[0].x.shape[1])
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """The class of every node (node sets; -1 for noisy nodes) or of every graph."""
+        if self.task == "node":
+            labels: Tensor = self.graph.y
+            return labels
+        return torch.cat([graph.y for graph in self.graphs])
+
+    @property
+    def node_truth(self) -> NodeTruth:
+        """The truth of a node set; an error if there is none."""
+        if not isinstance(self.truth, NodeTruth):
+            raise DataError(f"data set {self.name!r} has no ground truth on nodes")
+        return self.truth
+
+    @property
+    def graph_truth(self) -> GraphTruth:
+        """The truth of a graph set; an error if there is none."""
+        if not isinstance(self.truth, GraphTruth):
+            raise DataError(f"data set {self.name!r} has no ground truth on graphs")
+        return self.truth
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over features, edges, labels and split: ties a checkpoint to its data."""
+        digest = hashlib.sha256()
+        for graph in self.graphs:
+            for tensor in (graph.x, graph.edge_index, graph.y):
+                _update(digest, tensor)
+        for index in self.split.parts().values():
+            _update(digest, index)
+        return digest.hexdigest()
+
+
+def _update(digest: hashlib._Hash, tensor: Tensor) -> None:
+    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+    digest.update(tensor.contiguous().numpy().tobytes())
+
+
+def generator(seed: int, *purpose: str) -> torch.Generator:
+    """A random stream for one purpose, unrelated to the streams of other purposes and seeds."""
+    text = "/".join((*purpose, str(seed)))
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    return torch.Generator().manual_seed(number)
+
+
+def stratified_split(labels: Tensor, rng: torch.Generator) -> Split:
+    """80/10/10 of all items in total, and of every class to within one item.
+
+    Every item gets its random rank within its class as a fraction of the class; sorted by this
+    fraction, any stretch of the order holds all classes in proportion.
+    """
+    position = torch.empty(labels.numel(), dtype=torch.double)
+    for label in sorted(set(labels.tolist())):
+        members = (labels == label).nonzero().flatten()
+        rank = torch.randperm(members.numel(), generator=rng).double()
+        # A common random shift decides ties between classes without touching the ranks.
+        shift = torch.rand(1, generator=rng, dtype=torch.double)
+        position[members] = (rank + shift) / members.numel()
+    order = position.argsort(stable=True)
+    size = labels.numel()
+    held_out = round(0.1 * size)
+    train = size - 2 * held_out
+    return Split(
+        train=order[:train].sort().values,
+        val=order[train : train + held_out].sort().values,
+        test=order[train + held_out :].sort().values,
+    )

@@ -1,0 +1,304 @@
+"""Batched evaluation: many perturbed receptive fields as one disconnected graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
+
+from graphsvx.core.arrays import Ids, as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Model
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
+from graphsvx.engine.kernels import BatchEdges, ModelLayers
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.patched import PatchedRows
+from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.trim import trimmed
+from graphsvx.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Shortcuts:
+    """Which shortcuts a batched evaluation takes."""
+
+    reach: int | None
+    """Hops within which nodes of a perturbed graph have influence; None: unlimited."""
+    rounds: int | None = None
+    """Message-passing rounds, each trimmed to the nodes that still matter; None: no trimming."""
+    shared_rows: bool = True
+    """Store equal feature rows once, and use the fast layer kernels."""
+    keep_all_nodes: bool = False
+    """Keep all nodes, for models that pool over them (graph-level queries)."""
+    degrees_only: bool = False
+    """Replace edges that only add to a degree by the degree, where all layers have kernels."""
+
+
+# Larger batches are not faster: they do not fit into the caches of a CPU core.
+_CACHE_ITEMS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class BatchEvaluator:
+    """Evaluates perturbed graphs in as few model calls as memory allows.
+
+    A batch holds only the nodes of each graph that can influence a centre. With
+    `keep_all_nodes` (graph-level queries) it holds all of them, because pooling reads them.
+    """
+
+    model: Model
+    graph: Graph
+    field: Field
+    memory: int
+    shortcuts: Shortcuts
+    layers: ModelLayers
+    lazy_from: int = 1 << 12
+    """Batches with fewer nodes use dense rows: lazy ones would cost more than they save."""
+
+    def __call__(self, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph).
+
+        `hops` are hop counts in the perturbed graphs, UNREACHABLE for nodes without influence.
+        """
+        if not self.shortcuts.shared_rows:
+            perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
+        if not self._counts_degrees_only(perturbations):
+            return self._evaluate(perturbations, hops, None, self.shortcuts.reach)
+        rounds = self.shortcuts.rounds or 0
+        within_rounds = unreachable_unless(hops, hops <= rounds)
+        try:
+            return self._evaluate(perturbations, within_rounds, self._degrees(hops), rounds)
+        except ModelError:
+            # A layer needs all edges.
+            return self._evaluate(perturbations, hops, None, self.shortcuts.reach)
+
+    def _evaluate(
+        self,
+        perturbations: Perturbations,
+        hops: HopCounts,
+        degrees: NDArray[np.float32] | None,
+        reach: int | None,
+    ) -> Tensor:
+        edges = self._edges(perturbations, reach)
+        levels = self._levels(perturbations, hops, edges, reach)
+        if levels.size + hops.size <= self._limit():
+            return self._chunk(perturbations, hops, levels, edges, degrees)
+        items = (levels < UNREACHABLE).sum(1) + (hops < UNREACHABLE).sum(1)
+        outputs = [
+            self._chunk(
+                perturbations.take(part), hops[part], levels[part], edges,
+                None if degrees is None else degrees[part],
+            )
+            for part in self._chunks(items)
+        ]  # fmt: skip
+        return torch.cat(outputs)
+
+    def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
+        """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""
+        shortcuts = self.shortcuts
+        if (
+            not shortcuts.degrees_only
+            or shortcuts.rounds is None
+            or shortcuts.reach != shortcuts.rounds + 1
+        ):
+            return False
+        if self.field.has_loops or "edge_weight" in self.model.takes:
+            return False
+        if perturbations.added_edges is not None or perturbations.removed_edges is not None:
+            return False
+        return isinstance(self.model.call, nn.Module) and self.layers.degrees_suffice
+
+    def _degrees(self, hops: HopCounts) -> NDArray[np.float32]:
+        """In-degrees in each perturbed graph, [graphs, nodes], boundary edges included."""
+        field = self.field
+        inner = field.inner_edges
+        beyond = field.source >= field.size
+        from_rim = np.bincount(field.target[beyond], minlength=field.size).astype(np.float32)
+        live = (hops < UNREACHABLE).astype(np.float32)
+        source, target = field.source[inner], field.target[inner]
+        if field.size <= 512:
+            dense = np.zeros((field.size, field.size), dtype=np.float32)
+            np.add.at(dense, (source, target), 1)
+            return live @ dense + from_rim
+        ones = np.ones(len(inner), dtype=np.float32)
+        matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
+        return np.ascontiguousarray((matrix @ live.T).T) + from_rim
+
+    def _edges(self, perturbations: Perturbations, reach: int | None) -> Ids:
+        """Edges of the field with influence in any perturbed graph, sorted by target."""
+        field, edges = self.field, self.field.by_target
+        if reach is None or perturbations.added_edges is not None:
+            return edges
+        # Hop counts in a perturbed graph are at least those in the full graph.
+        return edges[field.hops[field.target[edges]] < reach]
+
+    def _levels(
+        self, perturbations: Perturbations, hops: HopCounts, edges: Ids, reach: int | None
+    ) -> HopCounts:
+        """Hop count of each edge's target, [graphs, edges]; UNREACHABLE: the edge is left out."""
+        field = self.field
+        source, target = self.field.source[edges], self.field.target[edges]
+        if self.shortcuts.keep_all_nodes:
+            return perturbations.active_edges(field)[:, edges].view(np.uint8) - np.uint8(1)
+        # Gathering rows is several times faster than columns. The boundary is always active.
+        across = np.ascontiguousarray(hops.T)
+        live = np.ones((len(field.ids), len(hops)), dtype=bool)
+        np.less(across, UNREACHABLE, out=live[: field.size])
+        matters = live[source]
+        by_edge = across[target]
+        matters &= by_edge < (UNREACHABLE if reach is None else reach)
+        levels = np.ascontiguousarray(unreachable_unless(by_edge, matters).T)
+        if perturbations.added_edges is not None or perturbations.removed_edges is not None:
+            levels = unreachable_unless(levels, perturbations.active_edges(field)[:, edges])
+        return levels
+
+    def _chunks(self, items: Ids) -> list[slice]:
+        """Slices of the batch whose nodes and edges stay below the limit."""
+        limit = self._limit()
+        run = np.cumsum(items)
+        parts, first, spent = [], 0, 0
+        while first < len(items):
+            last = max(first + 1, int(np.searchsorted(run, spent + limit, side="right")))
+            parts.append(slice(first, last))
+            first, spent = last, int(run[last - 1])
+        return parts
+
+    def _eager_limit(self, features: int) -> int:
+        """Number of rows up to which dense rows are faster; fewer for wide feature vectors."""
+        return self.lazy_from * features // max(features, self.graph.num_features)
+
+    def _limit(self) -> int:
+        """Largest number of nodes and edges of a batch."""
+        # Width of the widest layer.
+        width = max(
+            self.layers.widest, 0 if self.shortcuts.shared_rows else self.graph.num_features, 16
+        )
+        return max(1, min(_CACHE_ITEMS, self.memory // (4 * width * 4)))
+
+    def _chunk(
+        self, perturbations: Perturbations, hops: HopCounts, levels: HopCounts, edges: Ids,
+        degrees: NDArray[np.float32] | None,
+    ) -> Tensor:  # fmt: skip
+        field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
+        device = self.graph.x.device
+        place = _BatchRows.by_state(hops) if shortcuts.keep_all_nodes else _BatchRows.by_hops(hops)
+        # Sorted by hops, graph and node like the batch's nodes, so edges are sorted by target.
+        flat, _ = _by_level(levels)
+        graph_of = flat // max(1, len(edges))
+        edge = edges[flat - graph_of * len(edges)]
+        # Batch rows: the nodes of all graphs, then one shared copy of the boundary.
+        first = graph_of * field.size
+        ends = np.empty((2, len(edge)), dtype=np.int64)
+        source = field.source[edge]
+        ends[1] = place.row_of[first + field.target[edge]]
+        beyond = source >= field.size
+        boundary = field.boundary if beyond.any() else 0
+        if boundary:
+            inside = place.row_of[np.where(beyond, 0, first + source)]
+            ends[0] = np.where(beyond, source + (place.count - field.size), inside)
+        else:
+            ends[0] = place.row_of[first + source]
+        table = perturbations.feature_table
+        rows = np.empty(place.count + boundary, dtype=np.int64)
+        if perturbations.feature_row is not None:
+            rows[: place.count] = perturbations.feature_row.reshape(-1)[place.nodes]
+        else:
+            rows[: place.count] = place.nodes - place.nodes // field.size * field.size
+        if boundary:  # needed only by layers that read the degrees of the outermost nodes
+            rows[place.count :] = table.shape[0] + np.arange(boundary)
+            beyond_it = as_tensor(field.ids[field.size :], device)
+            table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
+        index = as_tensor(rows, device)
+        x = (
+            SharedRows(table, index)
+            if shortcuts.shared_rows
+            and (
+                isinstance(table, PatchedRows)
+                or len(rows) > (max(self._eager_limit(16), table.shape[0]) if self.lazy_from else 0)
+            )
+            else table.index_select(0, index)
+        )
+        weight, attr = self.graph.edge_weight, self.graph.edge_attr
+        positions = (
+            None if weight is None and attr is None else as_tensor(field.edges[edge], device)
+        )
+        batch = None
+        if shortcuts.keep_all_nodes:
+            batch = torch.arange(count, device=device).repeat_interleave(field.size)
+        pairs = None
+        if self.model.scores_pairs:
+            # The two ends are the centres of a graph, which come first.
+            pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
+        rounds = shortcuts.rounds if len(rows) > self._eager_limit(1) else None
+        edge_index = as_tensor(ends, device)
+        weights = None if weight is None else weight[positions]
+        batch_edges = None
+        if shortcuts.shared_rows:
+            starts = np.zeros(len(rows) + 1, dtype=np.int64)
+            np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
+            batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
+            if degrees is not None:
+                batch_edges.degree = as_tensor(degrees.reshape(-1)[place.nodes], device)
+        with trimmed(self.model.submodules, self.layers, place.within(rounds), batch_edges):
+            out = self.model(
+                x, edge_index, weights, None if attr is None else attr[positions], batch, pairs
+            )
+        if shortcuts.keep_all_nodes or pairs is not None:
+            return plain(out)[:, None, :]
+        # Centres have hop count 0, so they come first, graph by graph.
+        return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class _BatchRows:
+    """Order of the perturbed graphs' nodes in a batch."""
+
+    nodes: Ids
+    """Nodes of the batch, as positions in the flattened [graphs, nodes]."""
+    row_of: Ids
+    """Inverse of `nodes`; undefined for nodes that are not in the batch."""
+    per_hop: list[int] | None
+    """Number of nodes at 0, 1, ... hops; None if nodes are not sorted by hops."""
+
+    @property
+    def count(self) -> int:
+        return len(self.nodes)
+
+    @staticmethod
+    def by_state(hops: HopCounts) -> _BatchRows:
+        every = np.arange(hops.size)
+        return _BatchRows(every, every, None)
+
+    @staticmethod
+    def by_hops(hops: HopCounts) -> _BatchRows:
+        nodes, at = _by_level(hops)
+        of = np.empty(hops.size, dtype=np.int64)
+        of[nodes] = np.arange(len(nodes))
+        return _BatchRows(nodes, of, at)
+
+    def within(self, rounds: int | None) -> list[int] | None:
+        """Number of nodes within 0, 1, ... `rounds` hops."""
+        if rounds is None or self.per_hop is None:
+            return None
+        return [sum(self.per_hop[: hop + 1]) for hop in range(rounds + 1)]
+
+
+def _by_level(levels: HopCounts) -> tuple[Ids, list[int]]:
+    """Stable argsort of small integers below UNREACHABLE, and the count of each value.
+
+    Several times faster than sorting, because there are few distinct values.
+    """
+    flat = levels.reshape(-1)
+    positions: list[Ids] = []
+    left = np.count_nonzero(flat < UNREACHABLE)
+    while left:
+        positions.append(np.flatnonzero(flat == len(positions)))
+        left -= len(positions[-1])
+    return (np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)), [
+        *map(len, positions)
+    ]

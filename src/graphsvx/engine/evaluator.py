@@ -1,0 +1,441 @@
+"""Choose how perturbed graphs are evaluated: the fastest way that passes run-time checks.
+
+Many perturbed copies of the receptive field are evaluated in one batched call. That is wrong for
+models with a larger receptive field than counted, models that mix the nodes of a batch (batch
+statistics, pooling, virtual nodes) and models that are random. Each evaluator is therefore checked
+twice: before the first batch against plain calls on a wider part of the graph, and after the games
+by evaluating some coalitions again (`graphsvx.methods.replay`). On a mismatch the next slower
+evaluator is used, and the certificate records it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from graphsvx.core import arrays
+from graphsvx.core import field as fields
+from graphsvx.core import graph as graphs
+from graphsvx.core.field import Field
+from graphsvx.core.model import Model, message_passing_depth
+from graphsvx.core.perturbation import HopCounts, Perturbations, distances
+from graphsvx.core.query import Query
+from graphsvx.engine.batches import BatchEvaluator, Shortcuts
+from graphsvx.engine.checks import (
+    batch_equals_single_calls,
+    copies_equal_single_calls,
+    equals_plain_calls,
+    field_is_undirected,
+    node_perturbations,
+    probe_perturbations,
+    require_deterministic,
+)
+from graphsvx.engine.kernels import ModelLayers, is_known, kernel_of
+from graphsvx.engine.plain import (
+    ReferenceGraph,
+    evaluate_copies,
+    evaluate_one_by_one,
+    full_reference,
+    undirected_reference,
+    wider_reference,
+)
+from graphsvx.engine.profile import (
+    ModelProfile,
+    fits_one_call,
+    invalidate,
+    profile_for,
+    sample_neighbourhood,
+)
+from graphsvx.engine.rounding import allclose
+from graphsvx.engine.structure import read_structure
+from graphsvx.errors import ModelError
+
+Evaluate = Callable[[Field, Perturbations, HopCounts], Tensor]
+
+_CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
+# Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
+# on a graph; of others always, as many as take about as long as this many numbers.
+_REPLAYS_KNOWN = 2
+_REPLAYS_UNKNOWN = (4, 64)
+_REPLAYED_NUMBERS = 1 << 26
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """The receptive field of a query, and a function that evaluates perturbed graphs over it."""
+
+    field: Field
+    depth: int | None
+    reach: int | None
+    """Hops within which a node of a perturbed graph can influence a centre; None: unlimited."""
+    evaluate: Evaluate
+    """Perturbed graphs over the field (or a restriction) to outputs, [graphs, centres, outputs]."""
+    checks: tuple[str, ...]
+    fallback: str | None = None
+    local: bool = True
+    """Nodes that cannot reach a centre have no influence. False: any node may (pooling)."""
+    expected_output: Tensor | None = None
+    """Output of the unperturbed graph, [centres, outputs], which the caller compares with that of
+    the full coalition (`matches_expected`); None: the checks are complete."""
+    outputs: Tensor | None = None
+    """Outputs of many nodes, [nodes, outputs], which set the scale of rounding errors."""
+    replays: int = 0
+    """Number of coalitions of each game that must be evaluated again by plain calls."""
+
+    def matches_expected(self, full: Tensor | None) -> bool:
+        """Whether the output of the full coalition equals `expected_output`."""
+        if self.expected_output is None:
+            return True
+        if full is None or full.shape != self.expected_output.shape:
+            return False
+        return allclose(full, self.expected_output, self.outputs)
+
+    def hop_counts(self, field: Field, perturbations: Perturbations) -> HopCounts:
+        """Hops from each node to a centre in each perturbed graph; UNREACHABLE: no influence."""
+        if not self.local:
+            return np.zeros((len(perturbations), field.size), dtype=np.uint8)
+        return distances(perturbations, field, self.reach)
+
+
+def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
+    """Evaluators, fastest first; the caller takes the next one where a check fails."""
+    first = cached_evaluator(query)
+    if first is not None:
+        yield first
+        invalidate(query.model)
+    yield from _checked_evaluators(query, hops, seed)
+
+
+def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
+    """Raw outputs of perturbed graphs over the evaluator's field, some of them verified.
+
+    Where a replayed one differs, all are played by plain calls on the whole graph.
+    """
+    field = evaluator.field
+    out = evaluator.evaluate(field, perturbations, evaluator.hop_counts(field, perturbations))
+    if not evaluator.replays:
+        return out
+    chosen = np.unique(
+        np.linspace(0, len(perturbations) - 1, evaluator.replays + 1).astype(np.int64)
+    )
+    reference_graph = reference_graph_for(query, field, np.random.default_rng(0))
+    whole = query.kind == "graph"
+    some = perturbations.take(chosen)
+    alone = evaluate_one_by_one(query.model, query.graph, field, reference_graph, some, whole)
+    if equals_plain_calls(
+        query, field, reference_graph, some, alone, out[arrays.as_tensor(chosen, out.device)], out
+    ):
+        return out
+    return evaluate_one_by_one(
+        query.model, query.graph, field, full_reference(query.graph, field), perturbations, whole
+    )
+
+
+def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
+    """The fastest evaluator that passes the checks before the first batch.
+
+    `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
+    """
+    return next(_checked_evaluators(query, hops, seed))
+
+
+def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
+    """Evaluators that pass their checks; the last makes one plain call per coalition."""
+    profile = profile_for(query.model, query.graph)
+    if _depth_changed(query, profile):  # what is kept is of what the model was before
+        invalidate(query.model)
+        profile = profile_for(query.model, query.graph)
+    replays = _required_replays(query, profile)
+    if query.kind == "graph":
+        yield from _whole_graph_evaluators(query, seed, replays)
+        return
+    depth = profile.depth
+    in_edges_only = depth is None or _reads_in_edges_only(query.model)
+    if in_edges_only:
+        depth = hops if depth is None else depth
+        yield from _field_evaluators(query, depth, seed, replays)
+    if depth is not None:
+        yield from _undirected_evaluators(query, depth, seed, replays)
+    yield _plain_evaluator(query)
+
+
+def _depth_changed(query: Query, profile: ModelProfile) -> bool:
+    try:
+        return message_passing_depth(query.model, query.graph) != profile.depth
+    except ModelError:
+        return False
+
+
+def _field_evaluators(
+    query: Query, depth: int | None, seed: int, replays: int
+) -> Iterator[Evaluator]:  # fmt: skip
+    copied = "feature rows copied, sharing them changed the output"
+    far = f"all nodes that can reach the explained one, {depth} hops are not enough"
+    ways: list[tuple[Shortcuts, str | None]] = [
+        (Shortcuts(None), None),
+        (Shortcuts(None, shared_rows=False), copied),
+    ]
+    if depth is not None:
+        ways = [
+            *_shortcut_candidates(query.model, depth),
+            (Shortcuts(depth + 1, shared_rows=False), copied),
+            (Shortcuts(None), far),
+        ]
+    for tried, (shortcuts, reason) in enumerate(ways):
+        field = fields.in_neighbourhood(
+            query.graph, query.centres, None if shortcuts.reach is None else depth
+        )
+        rng = np.random.default_rng(seed)
+        reference_graph = reference_graph_for(query, field, rng)
+        if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
+            fast = _batched(query, shortcuts, ModelLayers.of(query.model.submodules))
+            deep = None if shortcuts.reach is None else depth
+            yield Evaluator(field, deep, shortcuts.reach, fast, _CHECKS, reason, replays=replays)
+        elif not tried:
+            require_deterministic(query, field, reference_graph)
+
+
+def _shortcut_candidates(model: Model, depth: int) -> list[tuple[Shortcuts, str | None]]:
+    """Combinations of shortcuts, fastest first."""
+    if not _reads_degrees(model):
+        return [(Shortcuts(depth, depth), None)]
+    return [
+        (Shortcuts(depth + 1, depth, degrees_only=True), None),
+        (Shortcuts(depth + 1, depth), None),
+    ]
+
+
+def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:
+    """The graph on which plain calls are made: the whole graph, or a wider part of it.
+
+    The latter for large graphs, if the model's structure is known: others may read any node.
+    """
+    structure = profile_for(query.model, query.graph).structure
+    if fits_one_call(query.graph) or structure is None or not structure.known:
+        return full_reference(query.graph, field)
+    return wider_reference(query.graph, field, rng)
+
+
+def _required_replays(query: Query, profile: ModelProfile) -> int:
+    """Number of coalitions of each game that must be evaluated again by plain calls."""
+    if profile.structure is None:
+        try:
+            small = graphs.subgraph(
+                query.graph, sample_neighbourhood(query.graph, np.random.default_rng(0))
+            )
+            profile.structure = read_structure(query.model, small, is_known)
+        except ModelError:  # too small a graph for the model
+            return _REPLAYS_UNKNOWN[1]
+    profile.explained += 1
+    if profile.structure.known:
+        now = profile.explained
+        return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
+    graph = query.graph
+    numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
+    return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
+
+
+def cached_evaluator(query: Query) -> Evaluator | None:
+    """Evaluator built from cached checks; None if there is none for this model and graph.
+
+    For models of known structure that have shown, on samples of this graph, that a batch with all
+    shortcuts gives what single calls give. That and the prediction on the whole graph are found
+    out once. None: look more carefully.
+    """
+    if query.kind == "graph" or query.model.scores_pairs:
+        return None
+    profile = profile_for(query.model, query.graph)
+    depth = profile.depth
+    if profile.in_edges_only is None:
+        profile.in_edges_only = _reads_in_edges_only(query.model)
+    if depth is None or not profile.in_edges_only:
+        return None
+    replays = _required_replays(query, profile)
+    if profile.structure is None or not profile.structure.known:
+        profile.explained -= 1  # counted by the careful way
+        return None
+    if not profile.checked:
+        _check_model(query, profile, depth)
+    shortcuts = profile.shortcuts
+    if shortcuts is None:
+        return None
+    field = fields.in_neighbourhood(query.graph, query.centres, depth)
+    if not profile.is_undirected and not field_is_undirected(field):
+        return None  # directed graphs get the full checks
+    if profile.full_output is not None:
+        expected = profile.full_output.index_select(
+            0, arrays.as_tensor(query.centres, query.graph.x.device)
+        )
+    else:
+        rng = np.random.default_rng(0)
+        reference_graph = wider_reference(query.graph, field, rng)
+        full = node_perturbations(query, field, np.ones((1, field.size), dtype=bool))
+        expected = evaluate_one_by_one(
+            query.model, query.graph, field, reference_graph, full, False
+        )[0]
+    profile.layers = profile.layers or ModelLayers.of(query.model.submodules)
+    evaluate = _batched(query, shortcuts, profile.layers)
+    return Evaluator(
+        field,
+        depth,
+        shortcuts.reach,
+        evaluate,
+        _CHECKS,
+        expected_output=expected,
+        outputs=profile.full_output,
+        replays=replays,
+    )
+
+
+def _check_model(query: Query, profile: ModelProfile, depth: int) -> None:
+    """Compare batches with single calls on samples of the graph; cache the full-graph output."""
+    graph, model = query.graph, query.model
+    profile.checked = True
+    try:
+        for shortcuts, _ in _shortcut_candidates(model, depth):
+            if all(_shortcuts_hold(query, shortcuts, depth, seed) for seed in range(2)):
+                if fits_one_call(graph):
+                    parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
+                    profile.full_output = model(*parts)
+                    source, target = graph.edge_index.cpu().numpy()
+                    profile.is_undirected = graphs.is_undirected(source, target, graph.num_nodes)
+                profile.shortcuts = shortcuts
+                return
+    except ModelError:
+        return  # too small for the model, or its own fault: the careful way will tell
+
+
+def _shortcuts_hold(query: Query, shortcuts: Shortcuts, depth: int, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    few = replace(
+        query,
+        graph=graphs.subgraph(query.graph, sample_neighbourhood(query.graph, rng)),
+        kind="node",
+        centres=np.zeros(1, dtype=np.int64),
+        memory=1 << 29,
+    )
+    field = fields.in_neighbourhood(few.graph, few.centres, depth)
+    return batch_equals_single_calls(few, field, shortcuts, full_reference(few.graph, field), rng)
+
+
+def _message_layers(model: Model) -> list[Any]:
+    return [part for part in model.submodules if isinstance(part, MessagePassing)]
+
+
+def _reads_in_edges_only(model: Model) -> bool:
+    """Whether all layers are known to pass messages along the edges."""
+    return all(kernel_of(layer) is not None for layer in _message_layers(model))
+
+
+def _undirected_evaluators(
+    query: Query, depth: int, seed: int, replays: int
+) -> Iterator[Evaluator]:
+    """Evaluator on the undirected neighbourhood, without shortcuts.
+
+    Correct for every model with `depth` rounds of message passing. Copies are batched where that
+    gives the outputs of single calls; otherwise there is one call per coalition.
+    """
+    graph, centres = query.graph, query.centres
+    field = fields.undirected_neighbourhood(graph, centres, depth)
+    near, far = (
+        undirected_reference(
+            graph, field, fields.undirected_neighbourhood(graph, centres, depth + more)
+        )
+        for more in (0, 1)
+    )
+    perturbations = probe_perturbations(query, field, np.random.default_rng(seed))
+    try:
+        alone, *others = (
+            evaluate_one_by_one(query.model, graph, field, reference_graph, perturbations, False)
+            for reference_graph in (near, far, full_reference(graph, field))
+        )
+    except ModelError:
+        return  # the model takes the whole graph only (a table with a row for each node)
+    require_deterministic(query, field, near)
+    if not all(
+        equals_plain_calls(query, field, near, perturbations, alone, other) for other in others
+    ):
+        return
+
+    def in_copies(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        return evaluate_copies(query.model, graph, field, near, perturbations, query.memory)
+
+    def one_at_a_time(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        return evaluate_one_by_one(query.model, graph, field, near, perturbations, False)
+
+    why = (
+        "the neighbourhood: the model has layers that are not known to pass messages "
+        "along the edges only"
+    )
+    checks = ("neighbourhood = wider graph", "deterministic")
+    if copies_equal_single_calls(query, field, near, perturbations, alone):
+        batched = (checks[0], "batch = single calls", checks[1])
+        yield Evaluator(
+            field,
+            depth,
+            None,
+            in_copies,
+            batched,
+            f"whole copies of {why}",
+            local=False,
+            replays=replays,
+        )
+    yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {why}",
+                 local=False, replays=replays)  # fmt: skip
+
+
+def _reads_degrees(model: Model) -> bool:
+    """Whether messages may depend on degrees: then edges one hop further out count."""
+    kernels = [kernel_of(layer) for layer in _message_layers(model)]
+    return not kernels or any(kernel is None or kernel.reads_degrees for kernel in kernels)
+
+
+def _batched(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Evaluate:
+    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        return BatchEvaluator(query.model, query.graph, field, query.memory, shortcuts, layers)(
+            perturbations, hops
+        )
+
+    return evaluate
+
+
+def _plain_evaluator(query: Query) -> Evaluator:
+    """Evaluator with one plain call per coalition on the whole graph: correct for every model."""
+    graph_level = query.kind == "graph"
+    field = (
+        fields.whole_graph(query.graph)
+        if graph_level
+        else fields.undirected_neighbourhood(query.graph, query.centres, None)
+    )
+    reference_graph = full_reference(query.graph, field)
+
+    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        reference = replace(reference_graph, position=field.ids[: field.size])
+        return evaluate_one_by_one(
+            query.model, query.graph, field, reference, perturbations, graph_level
+        )
+
+    require_deterministic(query, field, reference_graph)
+    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
+    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+
+
+def _whole_graph_evaluators(query: Query, seed: int, replays: int) -> Iterator[Evaluator]:
+    field = fields.whole_graph(query.graph)
+    rng = np.random.default_rng(seed)
+    reference_graph = full_reference(query.graph, field)
+    checks = ("batch = single calls", "deterministic")
+    copied = "feature rows copied, sharing them changed the output"
+    for shortcuts, reason in (
+        (Shortcuts(None, keep_all_nodes=True), None),
+        (Shortcuts(None, shared_rows=False, keep_all_nodes=True), copied),
+    ):
+        if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
+            fast = _batched(query, shortcuts, ModelLayers.of(query.model.submodules))
+            yield Evaluator(field, None, None, fast, checks, reason, local=False, replays=replays)
+    yield _plain_evaluator(query)

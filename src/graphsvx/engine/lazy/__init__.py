@@ -1,0 +1,1 @@
+"""Tensors of rows that are stored once, changed in few columns, or not needed."""

@@ -1,0 +1,146 @@
+"""Cached facts about (model, graph) pairs, valid until either changes.
+
+Depth, layer types, the results of the run-time checks and the predictions on the full graph do
+not depend on the query. They are cached with a fingerprint of the model and the graph. Weights
+that were modified without torch are still safe: each explanation compares its full-coalition
+output with the cached prediction, and on a mismatch the profile is invalidated.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+
+from graphsvx.core.arrays import Ids
+from graphsvx.core.graph import Graph, out_edges
+from graphsvx.core.model import Model, message_passing_depth
+from graphsvx.engine.fingerprint import Fingerprint
+from graphsvx.engine.structure import Structure
+from graphsvx.errors import ModelError
+
+# Larger graphs are not evaluated in one call.
+_MOST_ITEMS = 1 << 24
+_PROFILES_PER_MODEL = 4
+
+
+@dataclass(eq=False)
+class ModelProfile:
+    """Cached facts about one (model, graph) pair, valid until either changes."""
+
+    graph: tuple[Any, ...]
+    """Weak references to the graph's tensors, with their versions."""
+    depth: int | None
+    takes: frozenset[str] = frozenset()
+    """The optional arguments that the model takes."""
+    checked: bool = False
+    """Whether `shortcuts` and `full_output` have been computed."""
+    in_edges_only: bool | None = None
+    """Whether all layers read in-degrees only; None: not computed yet."""
+    shortcuts: Any = None
+    """The fastest `Shortcuts` that passed the checks on samples of the graph, if any."""
+    full_output: Tensor | None = None
+    """Raw outputs on the whole graph, [nodes, outputs]; None too for large graphs."""
+    layers: Any = None
+    """The model's `ModelLayers`; None: not read yet."""
+    is_undirected: bool = False
+    """Whether each edge has its reverse; False for large graphs, where it is not computed."""
+    structure: Structure | None = None
+    """What one call showed of the model's structure; None: not read yet."""
+    explained: int = 0
+    """Explanations so far: replays become rarer with their number."""
+
+
+_PROFILES: weakref.WeakKeyDictionary[nn.Module, tuple[Fingerprint, list[ModelProfile]]]
+_PROFILES = weakref.WeakKeyDictionary()
+
+
+def profile_for(model: Model, graph: Graph) -> ModelProfile:
+    """The cached profile of a model and a graph; a new one if either has changed."""
+    module = model.call
+    if not isinstance(module, nn.Module):
+        return ModelProfile((), None, model.takes, structure=Structure(False, "it is no module"))
+    if not graph.stamps:  # a part of the user's graph: nothing is kept of it
+        return _new_profile(model, graph)
+    fingerprint, profiles = _PROFILES.get(module, (None, []))
+    if fingerprint is None or not fingerprint.matches(model.submodules):
+        # The model has changed: its profiles are outdated.
+        profiles = []
+        _PROFILES[module] = Fingerprint.of(model.submodules), profiles
+    for profile in profiles:
+        if profile.takes == model.takes and _same(profile.graph, graph):
+            return profile
+    new = _new_profile(model, graph)
+    profiles[:] = [new, *profiles][:_PROFILES_PER_MODEL]
+    return new
+
+
+def _new_profile(model: Model, graph: Graph) -> ModelProfile:
+    try:
+        return ModelProfile(
+            _graph_fingerprint(graph), message_passing_depth(model, graph), model.takes
+        )
+    except ModelError:
+        guess = sum(isinstance(part, MessagePassing) for part in model.submodules)
+        unknown = Structure(False, "its rounds of message passing could not be counted")
+        return ModelProfile(_graph_fingerprint(graph), guess, model.takes, structure=unknown)
+
+
+def invalidate(model: Model) -> None:
+    """Drop the cached profiles of a model."""
+    if isinstance(model.call, nn.Module):
+        _PROFILES.pop(model.call, None)
+
+
+def _tensors(graph: Graph) -> tuple[Tensor | None, ...]:
+    return graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr
+
+
+def _graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
+    tensors = (None if part is None else weakref.ref(part) for part in _tensors(graph))
+    return (graph.stamps, *tensors)
+
+
+def _same(cached: tuple[Any, ...], graph: Graph) -> bool:
+    stamps, *tensors = cached
+    return stamps == graph.stamps and all(
+        (None if was is None else was()) is now
+        for was, now in zip(tensors, _tensors(graph), strict=True)
+    )
+
+
+def fits_one_call(graph: Graph) -> bool:
+    """Whether the graph is small enough to be evaluated in one call."""
+    return graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges) <= _MOST_ITEMS
+
+
+def sample_neighbourhood(
+    graph: Graph, rng: np.random.Generator, most: int = 40, each: int = 12
+) -> Ids:
+    """Nodes around a random node with an in-edge, along edges in both directions."""
+    starts = rng.integers(0, graph.num_nodes, 32)
+    in_degrees = graph.index.start[starts + 1] - graph.index.start[starts]
+    nodes = [int(starts[np.argmax(in_degrees > 0)])]
+    out = out_edges(graph)
+    sources, targets = (end.cpu().numpy() for end in graph.edge_index)
+    seen = set(nodes)
+    at = 0
+    while at < len(nodes) < most:
+        node = np.asarray(nodes[at : at + 1])
+        neighbours = np.concatenate(
+            [
+                sources[graph.index.edges_into(node)[:each]],
+                targets[out.edges_into(node)[:each]],
+            ]
+        )
+        new = [
+            neighbour for neighbour in dict.fromkeys(neighbours.tolist()) if neighbour not in seen
+        ]
+        nodes += new[: most - len(nodes)]
+        seen.update(new)
+        at += 1
+    return np.asarray(nodes, dtype=np.int64)

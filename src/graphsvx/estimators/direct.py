@@ -1,0 +1,89 @@
+"""EXPL of methods whose mask is the explanation, and conversions between edge and node scores.
+
+    node score  =  the score of largest magnitude among the node's edges, in or out
+    edge score  =  the mean of the scores of its ends; an end without a score does not count
+
+A node is as important as its most important edge: a mean would penalise nodes that connect a
+motif to the rest, a sum would favour hubs. Signs are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from graphsvx.results.explanation import Credit, Explanation
+
+
+def mask_as_credit(ids: Tensor, rows: Sequence[Tensor]) -> Credit:
+    """A mask as credit: one row of values per output, without standard errors."""
+    values = torch.stack([row.detach().double().cpu() for row in rows])
+    return Credit(ids.cpu(), values, torch.full_like(values, torch.nan))
+
+
+def edges_to_nodes(ends: Tensor, values: Tensor, nodes: Tensor) -> Tensor:
+    """Scores [outputs, nodes] from scores [outputs, edges] of edges with these `ends` [2, edges].
+
+    A node without edges gets 0. Of two edges with equal magnitude and opposite sign the positive
+    one counts.
+    """
+    order = torch.argsort(nodes)
+    result = values.new_zeros(values.shape[0], len(nodes))
+    if ends.numel() == 0 or len(nodes) == 0:
+        return result
+    for end in ends:
+        place = torch.searchsorted(nodes[order], end).clamp(max=len(nodes) - 1)
+        known = nodes[order][place] == end
+        where = order[place[known]].expand(values.shape[0], -1)
+        high = torch.zeros_like(result).scatter_reduce(1, where, values[:, known], "amax")
+        low = torch.zeros_like(result).scatter_reduce(1, where, values[:, known], "amin")
+        for candidate in (high, low):
+            better = (candidate.abs() > result.abs()) | (
+                (candidate.abs() == result.abs()) & (candidate > result)
+            )
+            result = torch.where(better, candidate, result)
+    return result
+
+
+def nodes_to_edges(nodes: Tensor, values: Tensor, ends: Tensor) -> Tensor:
+    """Scores [outputs, edges] from scores [outputs, nodes]; edges without scored ends get 0."""
+    result = values.new_zeros(values.shape[0], ends.shape[1])
+    if ends.numel() == 0 or len(nodes) == 0:
+        return result
+    order = torch.argsort(nodes)
+    count = torch.zeros(ends.shape[1], dtype=values.dtype)
+    for end in ends:
+        place = torch.searchsorted(nodes[order], end).clamp(max=len(nodes) - 1)
+        known = nodes[order][place] == end
+        result[:, known] += values[:, order[place[known]]]
+        count += known.to(values)
+    return result / count.clamp(min=1)
+
+
+def as_nodes(explanation: Explanation) -> Explanation:
+    """The explanation with node credit: its own, or by the rule from its edges.
+
+    The explained nodes themselves get none, as everywhere.
+    """
+    if explanation.node_credit.players or not explanation.edge_credit.players:
+        return explanation
+    ids = explanation.field.ids
+    ids = ids[~torch.isin(ids, torch.tensor(explanation.centres, dtype=torch.long))]
+    edges = explanation.edge_credit
+    values = edges_to_nodes(edges.ids, edges.values, ids)
+    return replace(explanation, node_credit=Credit(ids, values, torch.full_like(values, torch.nan)))
+
+
+def as_edges(explanation: Explanation) -> Explanation:
+    """The explanation with edge credit: its own, or by the rule from its nodes."""
+    if explanation.edge_credit.players or not explanation.node_credit.players:
+        return explanation
+    ends = explanation.field.edge_index
+    nodes = explanation.node_credit
+    values = nodes_to_edges(nodes.ids, nodes.values, ends)
+    return replace(
+        explanation, edge_credit=Credit(ends, values, torch.full_like(values, torch.nan))
+    )

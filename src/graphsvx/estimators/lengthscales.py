@@ -1,0 +1,148 @@
+"""What the pairs say of their own covariance: the parts it is mixed of, and who matters.
+
+Both are learnt by marginal likelihood, with the scale of the values profiled out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from scipy.linalg import lapack
+
+from graphsvx.core.arrays import Floats
+from graphsvx.estimators.cholesky import cholesky, diagonal, inverse_from_cholesky, solve_lower
+from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
+
+_GRID: dict[str, tuple[float, ...]] = {
+    "theta": (0.0, 1.0, 3.0, 9.0),
+    "white": (1e-4, 0.03, 0.3),
+    "per_size": (0.0, 0.3, 3.0),
+}
+_START = Mixture(per_size=0.3, theta=3.0, white=0.03)
+_LOWEST, _HIGHEST = -8.0, 4.0  # bounds of log relevance
+_OUTPUTS = 4  # used for the curvature
+_ALIKE = 0.3  # prior precision that keeps unidentified players at the mean of log theta
+_CAUTION = 0.2  # damping added to the curvature
+_FLOOR = 0.05  # nobody matters less: pairs that were not learnt on may say otherwise
+_LONGEST = 1.0  # step in log relevance
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """A relevance of the players, [M], and how likely mixtures are with it."""
+
+    relevance: Floats
+    likelihoods: dict[Mixture, float]
+
+    def best(self, count: int, likely: float) -> list[Mixture]:
+        """The most likely first: so many, and at least that likely, compared with the first."""
+        order = sorted(self.likelihoods, key=lambda mixture: -self.likelihoods[mixture])
+        lowest = self.likelihoods[order[0]] + np.log(likely)
+        return [mixture for mixture in order[:count] if self.likelihoods[mixture] >= lowest]
+
+
+def all_mixtures(coalitions: Coalitions, odd: Floats) -> Learnt:
+    """Nothing learnt of the players: all of them matter alike."""
+    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    every = [Mixture(**dict(zip(_GRID, each, strict=True))) for each in product(*_GRID.values())]
+    return Learnt(kernel.relevance, {each: _likelihood(kernel, each, odd) for each in every})
+
+
+def fit_lengthscales(coalitions: Coalitions, odd: Floats, steps: int = 3) -> Learnt:
+    """Who matters, and with which mixtures, by turns.
+
+    From players that all matter alike, to who has credit in a first fit, to Newton `steps` up the
+    marginal likelihood.
+    """
+    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    kernel = Kernel(coalitions, _with_credit(kernel, _START, odd))
+    mixture, likelihoods = _climbed(kernel, _START, odd)
+    for _ in range(steps):
+        kernel = Kernel(coalitions, _newton(kernel, mixture, odd))
+    if steps:
+        _, likelihoods = _climbed(kernel, mixture, odd)
+    return Learnt((1 - _FLOOR) * kernel.relevance + _FLOOR, likelihoods)
+
+
+def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
+    """The most likely mixture, one variance after the other, and all that were tried."""
+    tried = {mixture: _likelihood(kernel, mixture, odd)}
+    for name, grid in _GRID.items():
+        for value in grid:
+            other = replace(mixture, **{name: value})
+            if other not in tried:
+                tried[other] = _likelihood(kernel, other, odd)
+        mixture = max(tried, key=lambda each: tried[each])
+    return mixture, tried
+
+
+def log_likelihood(factor: Floats, whitened: Floats) -> float:
+    """Of pairs with this factor of their covariance and factor^-1 y; the mean over outputs.
+
+    Every output has a scale of its own, at its most likely value.
+    """
+    energy = np.maximum((whitened**2).sum(0), 1e-300)
+    return float(-np.log(factor.diagonal()).sum() - len(factor) / 2 * np.log(energy).mean())
+
+
+def _likelihood(kernel: Kernel, mixture: Mixture, odd: Floats) -> float:
+    factor = cholesky(kernel.gram(mixture))
+    return log_likelihood(factor, solve_lower(factor, odd))
+
+
+def _with_credit(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
+    """Players matter about as much as they have credit, as far as that is known."""
+    factor = cholesky(kernel.gram(mixture))
+    whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
+    values, shares = whitened[:, : odd.shape[1]], whitened[:, odd.shape[1] :]
+    left = np.maximum(kernel.prior(mixture) - (shares**2).sum(0), 0)
+    scale = np.maximum((values**2).mean(0), 1e-300)
+    square = ((shares.T @ values) ** 2 / scale).mean(1) + left
+    relevance = np.sqrt(square)
+    return 0.95 * relevance / relevance.mean() + 0.05
+
+
+def _newton(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
+    """A more likely relevance: one step of Newton's method in its logarithm."""
+    slope, curvature = _derivatives(kernel, mixture, odd)
+    _, step, _ = lapack.dposv(curvature, slope)
+    logs = np.log(kernel.relevance) - step.clip(-_LONGEST, _LONGEST)
+    relevance = np.exp(logs.clip(_LOWEST, _HIGHEST))
+    return relevance / relevance.mean()
+
+
+def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats, Floats]:
+    """Slope in log w of the negative log likelihood, and about its curvature.
+
+    The derivative of the covariance K by w_i is s_i s_i' B + z_i z_i' C (elementwise), where z are
+    centred members. The curvature is the average of the observed and the expected one, which
+    needs no more than the derivatives times a = K^-1 y. The weak pull makes players alike.
+    """
+    here, w = kernel.coalitions, kernel.relevance
+    signs, centred = here.signs, here.centred
+    common = kernel.common(mixture)
+    falling = mixture.per_size * np.multiply.outer(here.slope, here.slope)
+    factor = cholesky(kernel.gram(mixture))
+    solved, _ = lapack.dpotrs(factor, odd, lower=1)
+    # With each output in units of its own scale.
+    unit = np.sqrt(len(odd) / np.maximum((solved * odd).sum(0), 1e-300))
+    solved *= unit
+    pull = inverse_from_cholesky(factor) - solved @ solved.T / odd.shape[1]
+    slope = 0.5 * np.einsum("ki,ki->i", signs, (pull * common) @ signs)
+    slope += 0.5 * np.einsum("ki,ki->i", centred, (pull * falling) @ centred)
+    curvature = np.zeros((here.players, here.players))
+    chosen = slice(min(_OUTPUTS, odd.shape[1]))
+    for each, own in zip(solved.T[chosen], (odd * unit).T[chosen], strict=True):
+        forces = signs * (common @ (signs * each[:, None]))
+        forces += centred * (falling @ (centred * each[:, None]))
+        sides = solve_lower(factor, np.concatenate([forces, own[:, None]], 1))
+        products = sides.T @ sides
+        along = products[-1, :-1]
+        curvature += (products[:-1, :-1] - np.outer(along, along) / len(odd)) / 2
+    curvature *= w[:, None] * w / chosen.stop
+    curvature -= _ALIKE / here.players
+    diagonal(curvature)[:] += _ALIKE + _CAUTION
+    logs = np.log(w)
+    return slope * w + _ALIKE * (logs - logs.mean()), curvature

@@ -1,0 +1,104 @@
+"""The interface of a cooperative game, and a game given by a function of coalitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.row_ids import row_keys
+
+
+class Game(Protocol):
+    """A cooperative game, as masks and estimators use it.
+
+    Coalitions with the same perturbed graph are one *state*. Each state costs one model call, so
+    budgets count states.
+    """
+
+    @property
+    def players(self) -> int:
+        """M."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """Number of distinct states that have been evaluated."""
+        ...
+
+    def states(self, rows: Bools) -> Ids:
+        """State ids of coalitions [coalitions, M]; nothing is evaluated."""
+        ...
+
+    def values(self, states: Ids) -> Tensor:
+        """Scores of states, [states, outputs], float64."""
+        ...
+
+    def player_edges(self) -> Bools | None:
+        """Edges between players, [M + 1, M]: entry (i, j) is an edge from player j to player i.
+
+        The last row is the explained node. None unless the score depends only on the players
+        that can reach the explained node through active players.
+        """
+        ...
+
+    @property
+    def reach(self) -> int | None:
+        """Steps along `player_edges` within which a player has influence; None: unlimited."""
+        ...
+
+
+@dataclass(eq=False)
+class FunctionGame:
+    """A game given by a function of coalitions [coalitions, M] -> values."""
+
+    function: Callable[[Bools], Tensor]
+    players: int
+    _ids: dict[bytes, int] = field(default_factory=dict)
+    _rows: list[Bools] = field(default_factory=list)
+    _values: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """Number of distinct coalitions that have been evaluated."""
+        return len(self._values)
+
+    def states(self, rows: Bools) -> Ids:
+        """State ids; each distinct coalition is a state."""
+        ids = []
+        for key, row in zip(row_keys(rows), rows, strict=True):
+            if key not in self._ids:
+                self._ids[key] = len(self._rows)
+                self._rows.append(row)
+            ids.append(self._ids[key])
+        return np.asarray(ids, dtype=np.int64)
+
+    def values(self, states: Ids) -> Tensor:
+        """Values of states; the function is called for those not evaluated yet."""
+        new = [int(state) for state in np.unique(states) if int(state) not in self._values]
+        if new:
+            out = self.function(np.stack([self._rows[state] for state in new])).double()
+            out = out[:, None] if out.dim() == 1 else out
+            self._values.update(zip(new, out, strict=True))
+        return torch.stack([self._values[int(state)] for state in states])
+
+    def player_edges(self) -> Bools | None:
+        """None: the structure of the game is unknown."""
+        return None
+
+    @property
+    def reach(self) -> int | None:
+        """None: the structure of the game is unknown."""
+        return None
+
+
+def empty_and_full(players: int) -> Bools:
+    """The empty and the full coalition."""
+    rows = np.zeros((2, players), dtype=bool)
+    rows[1] = True
+    return rows

@@ -1,0 +1,298 @@
+"""The game on a graph: a coalition of active players to the model's score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.field import Field, restrict
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, reachable
+from graphsvx.core.players import Players
+from graphsvx.core.query import Query
+from graphsvx.core.row_ids import RowIds
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.lazy.base import plain
+from graphsvx.games.base import empty_and_full
+from graphsvx.generators.base import GameSetup, Generator
+
+Side = Literal["features", "nodes", "edges", "joint"]
+
+# Bounds the memory of the boolean matrices of one block of coalitions.
+_BLOCK_BYTES = 64 * 2**20
+
+
+@dataclass(eq=False)
+class GraphGame:
+    """Game over features, nodes, both, or edges of a receptive field.
+
+    Coalitions are turned into perturbed graphs by the generator; each distinct one is evaluated
+    once.
+    """
+
+    query: Query
+    evaluator: Evaluator
+    setup: GameSetup
+    generator: Generator
+    side: Side
+    rest_on: bool
+    """Whether the other kind of players is active (relative efficiency) or not."""
+    full_setup: GameSetup | None = None
+    """Features with all nodes off: the scene with the nodes, which `scene` leaves out."""
+    _ids: RowIds = field(default_factory=RowIds)
+    _blocks: list[tuple[int, Perturbations | Bools, HopCounts]] = field(default_factory=list)
+    """(first state id, perturbed graphs or feature coalitions, hop counts) of each block."""
+    _values: Tensor | None = None
+    _raw: Tensor | None = None
+    """Raw outputs of the states, [states, centres, outputs]."""
+    _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    _end_states: Ids | None = None
+    """State ids of the empty and the full coalition."""
+    _recorded_state: int = -1
+    full_output: Tensor | None = None
+    """Raw outputs of the recorded state, [centres, outputs], once it has been evaluated."""
+
+    def record_output_of(self, state: int) -> None:
+        """Keep the raw outputs of this state in `full_output`."""
+        self._recorded_state = state
+
+    @property
+    def players(self) -> int:
+        """M."""
+        players = self.setup.players
+        counts = {"features": players.features, "nodes": players.nodes, "edges": players.edges}
+        return counts.get(self.side, players.features + players.nodes)
+
+    @property
+    def calls(self) -> int:
+        """Number of distinct perturbed graphs that have been evaluated."""
+        return int(self._evaluated.sum())
+
+    def _split(self, rows: Bools, players: Players | None = None) -> tuple[Bools, Bools]:
+        players, count = players or self.setup.players, len(rows)
+        if self.side == "joint":
+            return rows[:, : players.features], rows[:, players.features :]
+        if self.side == "features":
+            return rows, np.full((count, players.nodes), self.rest_on)
+        if self.side == "edges":
+            return np.ones((count, players.features), dtype=bool), rows
+        return np.full((count, players.features), self.rest_on), rows
+
+    def states(self, rows: Bools) -> Ids:
+        """State ids; coalitions that differ only where there is no influence share one."""
+        step = max(
+            1, _BLOCK_BYTES // (16 * self.setup.field.size + 2 * len(self.setup.field.edges))
+        )
+        blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
+        first_time = self._end_states is None
+        if first_time:
+            # Together with the first block: two rows alone would take almost as long.
+            blocks[:1] = [np.concatenate([empty_and_full(self.players), *blocks[:1]])]
+        ids = np.concatenate([np.zeros(0, dtype=np.int64), *map(self._block, blocks)])
+        if first_time:
+            self._end_states, ids = ids[:2], ids[2:]
+        return ids
+
+    def end_states(self) -> Ids:
+        """State ids of the empty and the full coalition."""
+        if self._end_states is None:
+            self.states(np.zeros((0, self.players), dtype=bool))
+        return cast(Ids, self._end_states)
+
+    def _block(self, rows: Bools) -> Ids:
+        if self.side == "features":
+            # The graph is the same for all coalitions; feature rows are built when evaluated.
+            return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.uint8))
+        features_on, nodes_on = self._split(rows)
+        perturbations = self.generator(self.setup, features_on, nodes_on)
+        field = self.setup.field
+        hops = self.evaluator.hop_counts(field, perturbations)
+        live = hops < UNREACHABLE
+        # Two coalitions are one state if nothing that can matter differs: nodes, edges, features.
+        changed_edges = (
+            perturbations.added_edges is not None or perturbations.removed_edges is not None
+        )
+        if not self.evaluator.local:
+            parts = [
+                perturbations.active_edges(field)
+                if self.query.kind == "graph"
+                else perturbations.active
+            ]
+            if changed_edges and self.query.kind != "graph":
+                parts.append(perturbations.active_edges(field))
+        else:
+            parts = [live]
+            if changed_edges:
+                parts.append(perturbations.active_edges(field) & live[:, field.target])
+        # A generator that says nothing of its feature rows may have changed them in any way.
+        rows = getattr(self.generator, "feature_rows", "any")
+        if rows == "any":
+            names = _names_of_rows(perturbations.feature_table)
+            parts.append(np.where(live, names[perturbations.feature_rows()], 0))
+        elif rows == "by_mask":
+            parts += [live & (perturbations.feature_rows() >= field.size), features_on]
+        elif self.side == "joint":
+            parts.append(features_on)
+        return self._number(parts, perturbations, hops)
+
+    def _number(self, parts: list[Bools], block: Perturbations | Bools, hops: HopCounts) -> Ids:
+        """State ids by content; new states are stored for evaluation."""
+        start = len(self._ids)
+        ids, new = self._ids.add(*parts)
+        if len(new):
+            all_new = len(new) == len(ids)
+            if isinstance(block, Perturbations):
+                stored: Perturbations | Bools = block if all_new else block.take(new)
+            else:
+                stored = block[new]
+            self._blocks.append((start, stored, hops if all_new else hops[new]))
+            self._evaluated = np.concatenate([self._evaluated, np.zeros(len(new), dtype=bool)])
+        return ids
+
+    def values(self, states: Ids) -> Tensor:
+        """Scores of states; those not evaluated yet are evaluated in few batches."""
+        wanted = np.zeros(len(self._ids), dtype=bool)
+        wanted[states] = True
+        wanted &= ~self._evaluated
+        waiting: tuple[Ids, Perturbations, HopCounts] | None = None
+        features: list[tuple[Ids, Bools]] = []
+        for start, block, hops in self._blocks:
+            chosen = np.flatnonzero(wanted[start : start + len(block)])
+            if not len(chosen):
+                continue
+            numbers = start + chosen
+            if not isinstance(block, Perturbations):
+                features.append((numbers, block[chosen]))
+                continue
+            now = (numbers, block, hops)
+            if len(chosen) < len(block):
+                now = (numbers, block.take(chosen), hops[chosen])
+            # Small blocks are merged with the next: a batch costs much the same for few graphs.
+            merged = waiting[1].concatenated(now[1]) if waiting and len(waiting[0]) < 64 else None
+            if waiting and merged:
+                now = (
+                    np.concatenate([waiting[0], numbers]),
+                    merged,
+                    np.concatenate([waiting[2], now[2]]),
+                )
+            elif waiting:
+                self._play(*waiting)
+            waiting = now
+        if waiting:
+            self._play(*waiting)
+        if features:
+            each, rows = zip(*features, strict=True)
+            self._play_features(np.concatenate(each), np.concatenate(rows))
+        if self._values is None:
+            raise RuntimeError("no state has been asked for yet")
+        return self._values.index_select(0, torch.from_numpy(states))
+
+    def _play(self, numbers: Ids, perturbations: Perturbations, hops: HopCounts) -> None:
+        self._store(numbers, self.evaluator.evaluate(self.setup.field, perturbations, hops))
+
+    def _play_features(self, numbers: Ids, rows: Bools) -> None:
+        """Evaluate coalitions of features in chunks whose rows fit into memory."""
+        field, graph = self.setup.field, self.query.graph
+        row_bytes = self.setup.num_feature_nodes * graph.num_features * graph.x.element_size()
+        step = max(1, self.query.memory // (4 * max(1, row_bytes)))
+        for first in range(0, len(rows), step):
+            part = slice(first, first + step)
+            perturbations = self.generator(self.setup, *self._split(rows[part]))
+            hops = self.evaluator.hop_counts(field, perturbations.take(slice(0, 1)))
+            hops = np.broadcast_to(hops, (len(perturbations), field.size))
+            self._store(numbers[part], self.evaluator.evaluate(field, perturbations, hops))
+
+    def _store(self, states: Ids, out: Tensor) -> None:
+        """Store the scores of `states` (ascending ids)."""
+        at = int(np.searchsorted(states, self._recorded_state))
+        if at < len(states) and states[at] == self._recorded_state:
+            self.full_output = out[at]
+        self._values = self._with(self._values, states, self.query.scores(out).cpu())
+        self._raw = self._with(self._raw, states, out.cpu())
+        self._evaluated[states] = True
+
+    def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
+        """A row for each state, with new ones for some."""
+        count = len(self._ids)
+        if len(states) == count:
+            return new
+        values = new.new_zeros(count, *new.shape[1:])
+        if before is not None:
+            values[: len(before)] = before
+        values[torch.from_numpy(states)] = new
+        return values
+
+    def raw(self, states: Ids) -> Tensor:
+        """Raw outputs of states that have been played, [states, centres, outputs]."""
+        self.values(states)
+        return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))
+
+    def played(self) -> Tensor:
+        """Raw outputs of all states that have been played."""
+        return cast(Tensor, self._raw)[
+            torch.from_numpy(self._evaluated[: len(cast(Tensor, self._raw))])
+        ]
+
+    def perturbed(self, rows: Bools) -> tuple[Field, Perturbations]:
+        """The perturbed graphs of coalitions as the generator makes them, nothing left out."""
+        setup = self.full_setup or self.setup
+        return setup.field, self.generator(setup, *self._split(rows, setup.players))
+
+    def player_edges(self) -> Bools | None:
+        """Edges between players, directly or through nodes that are always active."""
+        players, field = self.setup.players, self.setup.field
+        if (
+            self.side != "nodes"
+            or not getattr(self.generator, "blocks_paths", False)
+            or not self.evaluator.local
+        ):
+            return None
+        if players.nodes != len(players.node_members):
+            return None
+        size = field.size
+        if size > 2048:  # too many connected sets to enumerate
+            return None
+        inner = field.inner_edges
+        sends = np.zeros((size, size), dtype=bool)
+        sends[field.target[inner], field.source[inner]] = True
+        always = np.ones(size, dtype=bool)
+        always[players.node_members] = False
+        always[: field.centres] = False
+        for node in np.flatnonzero(always):  # contract the node
+            sends |= sends[:, node : node + 1] & sends[node]
+        to_players = sends[players.node_members][:, players.node_members]
+        to_centre = np.asarray(sends[: field.centres][:, players.node_members].any(0))
+        return np.concatenate([to_players, to_centre[None]])
+
+    @property
+    def reach(self) -> int | None:
+        """Hops of the evaluator; None where nodes that are always active shorten paths."""
+        players, field = self.setup.players, self.setup.field
+        if len(players.node_members) + field.centres < field.size:
+            return None
+        return self.evaluator.reach
+
+
+def _names_of_rows(table: Tensor) -> Ids:
+    """A number for each row of a table, the same for equal rows, in this table or another one."""
+    rows = plain(table).detach().cpu().contiguous()
+    return np.fromiter((hash(row.tobytes()) for row in rows.numpy()), np.int64, len(rows))
+
+
+def feature_setup(setup: GameSetup, evaluator: Evaluator) -> GameSetup:
+    """Setup of a feature game with all node players off: the nodes that still reach a centre."""
+    if not evaluator.local:
+        return setup
+    field = setup.field
+    on = np.ones((1, field.size), dtype=bool)
+    on[:, setup.players.node_members] = False
+    live = reachable(Perturbations(on, None, setup.graph.x[:0]), field, evaluator.depth)[0]
+    left = restrict(field, np.flatnonzero(live))
+    none = np.zeros(0, dtype=np.int64)
+    all_players = setup.players
+    players = type(all_players)(all_players.feature_members, all_players.feature_owner, none, none)
+    return GameSetup(setup.graph, left, players, setup.reference, setup.feature_nodes)

@@ -1,0 +1,116 @@
+"""The tables of docs/framework.md, made from what the methods say about themselves.
+
+python -m graphsvx.methods.framework docs/framework.md     writes them anew
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from graphsvx.errors import InputError
+from graphsvx.methods import registry
+from graphsvx.methods.base import Block, Properties
+from graphsvx.utils.files import atomic_write
+
+# Decomposable, global, robust, meaningful and (of social, contrastive, selective) how many: the
+# paper's table of explainers.
+_PAPER: dict[str, tuple[bool, bool, bool, bool, int]] = {
+    "graphsvx": (True, True, True, True, 3),
+    "graphsvx-paper": (True, True, True, True, 3),
+    "gnnexplainer": (False, True, False, False, 1),
+    "pgexplainer": (False, True, False, False, 1),
+    "graphlime": (False, False, False, True, 1),
+    "pgm-explainer": (False, False, False, False, 2),
+    "xgnn": (False, True, False, False, 1),
+}
+
+
+def blocks_table(root: str = "../src") -> str:
+    """MASK, GEN and EXPL of each method, with links to the code from `docs`."""
+    lines = [_line("method", "MASK", "GEN", "EXPL", "explains", "of", "inside")]
+    lines.append(_line(*["---"] * 7))
+    for name in registry.names():
+        blocks = registry.blocks(name)
+        title = f"{blocks.title} (`{name}`)" + (f", {blocks.source}" if blocks.source else "")
+        parts = [_block(block, root) for block in (blocks.mask, blocks.gen, blocks.expl)]
+        package = f"`{blocks.package}`" if blocks.package else ""
+        lines.append(
+            _line(title, *parts, ", ".join(blocks.explains), ", ".join(blocks.tasks), package)
+        )
+    return "\n".join(lines)
+
+
+def properties_table() -> str:
+    """What was measured for each method; in brackets the paper's table where it differs."""
+    head = ("decomposable", "global", "robust", "meaningful", "selective", "contrastive")
+    lines = [_line("method", *head, "note"), _line(*["---"] * 8)]
+    for name in registry.names():
+        blocks = registry.blocks(name)
+        lines.append(_line(f"`{name}`", *_marks(blocks.properties, _PAPER.get(name)), blocks.notes))
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {"blocks": blocks_table, "properties": properties_table}
+
+
+def with_tables(text: str) -> str:
+    """A page with the tables between its markers made anew."""
+    for name, make in TABLES.items():
+        first, last = (
+            f"<!-- {name}: made by graphsvx.methods.framework -->",
+            f"<!-- end of {name} -->",
+        )
+        if first not in text or last not in text:
+            raise InputError(f"the page must have the markers {first!r} and {last!r}")
+        before, rest = text.split(first, 1)
+        after = rest.split(last, 1)[1]
+        text = f"{before}{first}\n\n{make()}\n\n{last}{after}"
+    return text
+
+
+def main(path: str | Path) -> None:
+    """Renew a page in place."""
+    text = with_tables(Path(path).read_text(encoding="utf-8"))
+    with atomic_write(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _block(block: Block, root: str) -> str:
+    code: Any = block.code
+    home = Path(__file__).parents[2]
+    where = Path(inspect.getsourcefile(inspect.unwrap(code)) or "").relative_to(home).as_posix()
+    return f"{block.does} ([`{code.__qualname__}`]({root}/{where}))"
+
+
+def _marks(properties: Properties, paper: tuple[bool, bool, bool, bool, int] | None) -> list[str]:
+    measured = [
+        properties.decomposable,
+        properties.general,
+        properties.robust,
+        properties.meaningful,
+    ]
+    marks = []
+    for i, holds in enumerate(measured):
+        mark = "yes" if holds else "no"
+        if paper is not None and paper[i] != holds:
+            mark += f" ({'yes' if paper[i] else 'no'})"
+        marks.append(mark)
+    return [
+        *marks,
+        *(
+            "yes" if holds_too else "no"
+            for holds_too in (properties.selective, properties.contrastive)
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

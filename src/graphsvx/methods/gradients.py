@@ -1,0 +1,46 @@
+"""The gradient family, through captum: what most users try first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.methods.local_graph import (
+    LocalGraph,
+)
+from graphsvx.results.explanation import Credit
+
+SHARED_BLOCKS = {
+    "explains": ("nodes", "features"),
+    "tasks": ("node", "nodes", "graph"),
+    "package": "captum",
+}
+
+
+def attributions_to_credit(
+    local_graph: LocalGraph, attributions: list[Tensor]
+) -> tuple[Credit, Credit]:
+    """EXPL: attributions [N, F] an output to credit of features and nodes, nothing twice.
+
+    The explained nodes' rows are credit of features, the sum of each other row is credit of
+    its node. A graph has no explained node, so all credit is the nodes'.
+    """
+    others = local_graph.others
+    columns = torch.arange(local_graph.x.shape[1] if len(local_graph.centres) else 0)
+    features = [matrix[local_graph.centres][:, columns].sum(0) for matrix in attributions]
+    nodes = [matrix.sum(1)[others.to(matrix.device)] for matrix in attributions]
+    return mask_as_credit(columns, features), mask_as_credit(
+        torch.from_numpy(local_graph.ids)[others], nodes
+    )
+
+
+def score_function(local_graph: LocalGraph, output: int) -> Any:
+    """What captum differentiates: batches [steps, N, F] of features to scores [steps]."""
+
+    def scores(batch: Tensor) -> Tensor:
+        return torch.stack([local_graph.scores(x)[output] for x in batch])
+
+    return scores

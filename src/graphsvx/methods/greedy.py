@@ -1,0 +1,140 @@
+"""Greedy: take away what hurts most, again and again, until the prediction changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core import players as choosing
+from graphsvx.core.arrays import Bools
+from graphsvx.core.players import FeatureChoice, Hops
+from graphsvx.core.query import Query
+from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.generators import GameSetup, Isolate
+from graphsvx.methods.base import Block, Blocks, Properties
+from graphsvx.methods.local_graph import build_explanation, game_report, refuse_unless
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import Checked, Range
+
+
+def one_less(on: Bools) -> tuple[Bools, np.ndarray]:
+    """MASK: every way of switching one more player off, and who that is in each row."""
+    left = np.flatnonzero(on)
+    rows = np.tile(on, (len(left), 1))
+    rows[np.arange(len(left)), left] = False
+    return rows, left
+
+
+@dataclass(frozen=True)
+class Greedy(Checked):
+    """Removes the most contributory feature or node until the prediction changes.
+
+    A value is what the score lost when its player went; players that were still there at the end
+    have 0. The losses add up to prediction - base, where base is the score at the end.
+    """
+
+    players: Literal["both", "nodes", "features"] = "both"
+    features: FeatureChoice = 0.25
+    hops: Hops = None
+    rounds: Annotated[int | None, Range(1)] = None
+    """At most so many removals; None: until the prediction changes."""
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="Greedy",
+        mask=Block("M_N, M_F with one more player off in each round", one_less),
+        gen=Block("Eq. 1-2: features to their mean, nodes without edges", Isolate),
+        expl=Block("the loss of score at each removal", mask_as_credit),
+        explains=("nodes", "features"),
+        tasks=("node", "nodes", "graph"),
+        properties=Properties(
+            decomposable=True,
+            general=True,
+            robust=True,
+            meaningful=True,
+            selective=True,
+            contrastive=False,
+        ),
+    )
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        """Remove and look."""
+        refuse_unless(query, self, "node", "nodes", "graph")
+        evaluator = choose_evaluator(query, self.hops, seed)
+        players = choosing.find_players(
+            query.graph, evaluator.field, self.hops, self.features, self.players
+        )
+        setup = GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
+        game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
+        ends = np.zeros((2, game.players), dtype=bool)
+        ends[1] = True
+        empty, full = game.values(game.states(ends))
+        outputs, target = query.choose_outputs(full)
+        rows, bases, removed = [], [], []
+        for output in outputs:
+            values, base, order = self._remove(query, game, full, empty, output)
+            rows.append(values)
+            bases.append(base)
+            removed.append(order)
+        b = players.features
+        names = [
+            *(f"feature {i}" for i in players.feature_members.tolist()),
+            *(f"node {i}" for i in evaluator.field.ids[players.node_members].tolist()),
+        ]
+        return build_explanation(
+            query,
+            evaluator,
+            self,
+            seed,
+            outputs=outputs,
+            target=target,
+            predictions=full,
+            bases=torch.tensor(bases, dtype=torch.float64),
+            features=mask_as_credit(
+                torch.from_numpy(players.feature_members), [row[:b] for row in rows]
+            ),
+            nodes=mask_as_credit(
+                torch.from_numpy(evaluator.field.ids[players.node_members]),
+                [row[b:] for row in rows],
+            ),
+            meaning=(
+                "the score lost when the player was taken away, in the order of extra['removed']; "
+                "0 for players that were still there when the prediction had changed"
+            ),
+            games=(game_report("joint", game.players, game.calls, "one_less"),),
+            extra={"removed": [[names[i] for i in order] for order in removed]},
+        )
+
+    def _remove(
+        self, query: Query, game: GraphGame, full: Tensor, empty: Tensor, output: int
+    ) -> tuple[Tensor, float, list[int]]:
+        on: Bools = np.ones(game.players, dtype=bool)
+        values = torch.zeros(game.players, dtype=torch.float64)
+        score = full
+        order: list[int] = []
+        while on.any() and (self.rounds is None or len(order) < self.rounds):
+            rows, who = one_less(on)
+            scores = game.values(game.states(rows))
+            best = int(scores[:, output].argmin())
+            if score[output] <= scores[best, output]:
+                break  # whatever goes now would help the prediction: nobody contributes any more
+            values[who[best]] = score[output] - scores[best, output]
+            on[who[best]] = False
+            order.append(int(who[best]))
+            score = scores[best]
+            if self._changed(query, score, full, empty, output):
+                break
+        return values, float(score[output]), order
+
+    def _changed(
+        self, query: Query, score: Tensor, full: Tensor, empty: Tensor, output: int
+    ) -> bool:
+        if query.model.scale != "value" and len(full) > 1:
+            return int(score.argmax()) != int(full.argmax())
+        # A number never "changes class": stop when most of the way to the empty graph is gone.
+        return bool((score - full)[output].abs() >= 0.9 * (empty - full)[output].abs())

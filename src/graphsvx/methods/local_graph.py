@@ -1,0 +1,273 @@
+"""The receptive field as a small graph for the baselines, and the record that they return.
+
+Cost follows the receptive field: methods that differentiate, fit or sample get the receptive
+field as a graph of its own, never the whole graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+
+from graphsvx.core import arrays
+from graphsvx.core.arrays import Ids
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.query import Kind, Query
+from graphsvx.engine.evaluator import Evaluator, choose_evaluator, evaluate
+from graphsvx.errors import UnsupportedError
+from graphsvx.methods.build_explanation import field_record, no_edges
+from graphsvx.results.certificate import Certificate, GameReport
+from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.utils.exclusive import taking_back
+
+
+@dataclass(frozen=True, eq=False)
+class LocalGraph:
+    """The field of a query as plain tensors, nodes and edges in the order of the user's graph.
+
+    Where the field is the whole graph, a package that is called with these tensors sees exactly
+    what it would see if it were called directly.
+    """
+
+    query: Query
+    evaluator: Evaluator
+    ids: Ids
+    """Node ids in the user's graph, ascending."""
+    edges: Ids
+    """Positions in the user's edge_index, ascending."""
+    x: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    edge_attr: Tensor | None
+    batch: Tensor | None
+    centres: Tensor
+    """Where the explained nodes are among `ids`; empty for a graph."""
+
+    def outputs(self, x: Tensor | None = None) -> Tensor:
+        """The model's raw output for every node of this graph (or for the graph)."""
+        return self.query.model(
+            self.x if x is None else x,
+            self.edge_index,
+            self.edge_weight,
+            self.edge_attr,
+            self.batch,
+        )
+
+    def explained(self, out: Tensor) -> Tensor:
+        """Raw outputs of the explained nodes, [centres, outputs], or of the graph, [1, outputs]."""
+        return out if self.batch is not None else out[self.centres]
+
+    def scores(self, x: Tensor | None = None) -> Tensor:
+        """The explained scores [outputs], float64; differentiable in `x`."""
+        return self.query.scores(self.explained(self.outputs(x))[None])[0]
+
+    @property
+    def others(self) -> Tensor:
+        """Positions of the field's nodes that are not explained themselves."""
+        inside = np.isin(self.ids, self.evaluator.field.ids[: self.evaluator.field.size])
+        inside[self.centres.cpu().numpy()] = False
+        return torch.from_numpy(np.flatnonzero(inside))
+
+    @property
+    def inner_edges(self) -> Tensor:
+        """Positions of the edges between nodes of the field: those that get credit."""
+        return torch.from_numpy(
+            np.flatnonzero(
+                np.isin(self.edges, self.evaluator.field.edges[self.evaluator.field.inner_edges])
+            )
+        )
+
+    def edge_ids(self) -> Tensor:
+        """Ends of the inner edges, [2, players], by the user's node ids."""
+        ends = self.edge_index[:, self.inner_edges.to(self.edge_index.device)].cpu()
+        return torch.from_numpy(self.ids)[ends]
+
+
+def local_graph_of(query: Query, seed: int) -> LocalGraph:
+    """The receptive field of a query as a graph, or the whole graph if that is not enough."""
+    evaluator = choose_evaluator(query, None, seed)
+    graph, device = query.graph, query.graph.x.device
+    if not evaluator.local:
+        ids, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
+        x, edge_index = graph.x, graph.edge_index
+    else:
+        ids, edges = np.sort(evaluator.field.ids), np.sort(evaluator.field.edges)
+        ends = graph.edge_index[:, arrays.as_tensor(edges, device)].cpu().numpy()
+        x = graph.x.index_select(0, arrays.as_tensor(ids, device))
+        edge_index = arrays.as_tensor(np.searchsorted(ids, ends), device)
+    where = arrays.as_tensor(edges, device)
+    return LocalGraph(
+        query=query,
+        evaluator=evaluator,
+        ids=ids,
+        edges=edges,
+        x=x.detach(),
+        edge_index=edge_index,
+        edge_weight=None if graph.edge_weight is None else graph.edge_weight[where],
+        edge_attr=None if graph.edge_attr is None else graph.edge_attr[where],
+        batch=torch.zeros(len(ids), dtype=torch.long, device=device)
+        if query.kind == "graph"
+        else None,
+        centres=arrays.as_tensor(np.searchsorted(ids, query.centres), device),
+    )
+
+
+def perturbed_scores(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
+    """Scores of perturbed graphs, [graphs, outputs], by the query's evaluator."""
+    return query.scores(evaluate(query, evaluator, perturbations)).cpu()
+
+
+# --- what the baselines share -----------------------------------------------------------
+
+
+def refuse_unless(query: Query, method: object, *kinds: Kind) -> None:
+    """Raise an UnsupportedError if the method does not explain this kind of query."""
+    if query.kind not in kinds:
+        known = {
+            "node": "a node",
+            "nodes": "a group of nodes",
+            "graph": "a graph",
+            "edge": "an edge",
+        }
+        can = " or ".join(known[kind] for kind in kinds)
+        raise UnsupportedError(
+            f"{type(method).__name__} explains {can}, got a question about "
+            f"{known.get(query.kind, query.kind)}; choose another method"
+        )
+
+
+def message_passing_module(query: Query, method: object) -> nn.Module:
+    """The model as a module whose messages can be weighed edge by edge, or an error."""
+    module = query.model.call
+    if not isinstance(module, nn.Module) or not any(
+        isinstance(layer, MessagePassing) and layer.explain is not False
+        for layer in module.modules()
+    ):
+        raise UnsupportedError(
+            f"{type(method).__name__} weighs messages, so it needs a torch module with PyG "
+            f"MessagePassing layers, got {type(module).__name__} without any; use GraphSVX, "
+            f"Greedy or PGMExplainer, which only call the model"
+        )
+    return module
+
+
+_MASK_ATTRIBUTES = ("_edge_mask", "_loop_mask", "_apply_sigmoid", "explain")
+
+
+@contextmanager
+def model_restored(module: object) -> Iterator[None]:
+    """Gradients on, the model's parameters out of them, and its layers as found afterwards.
+
+    PyG's algorithms leave a `_edge_mask` entry in each layer and gradients on the parameters.
+    """
+    if not isinstance(module, nn.Module):
+        with torch.enable_grad():
+            yield
+        return
+    parameters = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
+    layers = [layer for layer in module.modules() if isinstance(layer, MessagePassing)]
+    masks_before = [{name: getattr(layer, name) for name in _MASK_ATTRIBUTES} for layer in layers]
+    registered = ["_edge_mask" in layer._parameters for layer in layers]
+
+    def restore() -> None:
+        for one, needed in parameters:
+            one.requires_grad_(needed)
+        for layer, before, was in zip(layers, masks_before, registered, strict=True):
+            if not was:
+                layer._parameters.pop("_edge_mask", None)
+            for name, value in before.items():
+                setattr(layer, name, value)
+
+    with taking_back(restore):
+        for parameter, _ in parameters:
+            parameter.requires_grad_(False)
+        with torch.enable_grad():
+            yield
+
+
+# --- the record -----------------------------------------------------------------------
+
+
+def no_credit(outputs: int) -> Credit:
+    """Credit of a kind of players that a method does not speak of."""
+    return Credit.none(outputs)
+
+
+def game_report(name: str, players: int, calls: int, mask: str, **known: Any) -> GameReport:
+    """A baseline's line in the certificate; R² is 0 where there is no surrogate."""
+    return GameReport(
+        name=name,
+        players=players,
+        exact=known.get("exact", False),
+        budget=known.get("asked", calls),
+        calls=calls,
+        coalitions=known.get("rows", calls),
+        r2=known.get("r2"),
+        mask=mask,
+    )
+
+
+def build_explanation(
+    query: Query,
+    evaluator: Evaluator,
+    method: object,
+    seed: int,
+    *,
+    outputs: tuple[int, ...],
+    target: int,
+    predictions: Tensor,
+    meaning: str,
+    games: tuple[GameReport, ...],
+    bases: Tensor | None = None,
+    nodes: Credit | None = None,
+    features: Credit | None = None,
+    edges: Credit | None = None,
+    extra: dict[str, Any] | None = None,
+    kind: Kind | None = None,
+) -> Explanation:
+    """The explanation record, with the residual that the credit leaves.
+
+    `predictions` are the scores of all outputs. A method that shares nothing out has base 0, and
+    its residual is whatever its values leave: only the Shapley family makes it 0.
+    """
+    count = len(outputs)
+    explained = predictions.detach().double().cpu()[list(outputs)]
+    bases = torch.zeros(count, dtype=torch.float64) if bases is None else bases.double().cpu()
+    parts = [
+        no_credit(count) if nodes is None else nodes,
+        no_credit(count) if features is None else features,
+        no_edges(count) if edges is None else edges,
+    ]
+    total = sum((part.values.sum(1) for part in parts), torch.zeros(count, dtype=torch.float64))
+    return Explanation(
+        kind=kind or query.kind,
+        centres=tuple(query.centres.tolist()),
+        outputs=outputs,
+        target=target,
+        bases=bases,
+        predictions=explained,
+        node_credit=parts[0],
+        feature_credit=parts[1],
+        edge_credit=parts[2],
+        certificate=Certificate(
+            games=games,
+            residual=float((explained - bases - total)[outputs.index(target)]),
+            seed=seed,
+            depth=evaluator.depth,
+            checks=evaluator.checks,
+            fallback=evaluator.fallback,
+        ),
+        field=field_record(query, evaluator),
+        method=repr(method),
+        meaning=meaning,
+        scale=query.model.scale,
+        class_names=query.class_names,
+        extra=extra or {},
+    )

@@ -1,0 +1,311 @@
+"""PGExplainer: one network scores the edges of all questions; trained once, then instant."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from graphsvx.core.model import Output, Scale, evaluation_mode
+from graphsvx.core.query import Query, build_query
+from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError
+from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.generators.replace import SoftEdges
+from graphsvx.masks.learned import EdgeNetwork, Reader, model_config
+from graphsvx.methods.base import Block, Blocks, Properties
+from graphsvx.methods.local_graph import (
+    LocalGraph,
+    build_explanation,
+    game_report,
+    local_graph_of,
+    message_passing_module,
+    model_restored,
+    refuse_unless,
+)
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import Checked, Count, Positive, Rate
+from graphsvx.utils.files import atomic_write
+
+FORMAT = "graphsvx.pgexplainer"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The edge network's weights, and what they were trained for."""
+
+    weights: Mapping[str, Tensor]
+    level: Literal["node", "graph"]
+    questions: int
+
+
+@dataclass(frozen=True)
+class PGExplainer(Checked):
+    """PyG's PGExplainer. `fit` returns a trained copy; only that one explains.
+
+    The network reads the embeddings of an edge's ends (and of the explained node), so it also
+    explains nodes and graphs that it was not trained on.
+    """
+
+    epochs: Count = 30
+    lr: Rate = 0.003
+    size: float = 0.05
+    """Weight of the number of edges kept."""
+    entropy: float = 1.0
+    """Weight of the masks' entropy."""
+    temperature: tuple[Positive, Positive] = (5.0, 2.0)
+    """First and last temperature of the concrete distribution."""
+    trained: Trained | None = field(default=None, repr=False, compare=False)
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="PGExplainer",
+        mask=Block(
+            "M_E = MLP(z_u, z_v, z_centre), trained through f on many questions", EdgeNetwork
+        ),
+        gen=Block("A' = A * rho(M_E), rho a concrete sample while training", SoftEdges),
+        expl=Block("the mask itself", mask_as_credit),
+        explains=("edges",),
+        tasks=("node", "nodes", "graph"),
+        properties=Properties(
+            decomposable=False,
+            general=True,
+            robust=False,
+            meaningful=False,
+            selective=False,
+            contrastive=False,
+        ),
+        source="Luo et al. 2020",
+        package="torch_geometric",
+        notes="inductive; once trained, another seed changes nothing",
+    )
+
+    @property
+    def mask(self) -> EdgeNetwork:
+        """MASK with these settings."""
+        return EdgeNetwork(self.epochs, self.lr, self.size, self.entropy, self.temperature)
+
+    # --- training -----------------------------------------------------------------------
+
+    def fit(
+        self,
+        model: Callable[..., Any],
+        data: Any,
+        *,
+        nodes: Sequence[int] | Tensor | None = None,
+        target: int | None = None,
+        output: Output = "raw",
+        scale: Scale = "probability",
+        seed: int = 0,
+    ) -> PGExplainer:
+        """Train on the predictions for `nodes` of `data`, or for each graph of the list `data`.
+
+        `target`: the class or output to keep; the predicted class of each by default.
+        """
+        options: dict[str, Any] = {"output": output, "scale": scale, "target": target}
+        if nodes is not None:
+            chosen = nodes.tolist() if isinstance(nodes, Tensor) else list(nodes)
+            queries = [build_query(model, data, node=node, **options) for node in chosen]
+        else:
+            graphs = data if isinstance(data, Iterable) and not hasattr(data, "x") else [data]
+            queries = [build_query(model, graph, graph=True, **options) for graph in graphs]
+        if not queries:
+            raise InputError("fit needs at least one node or graph, got none")
+        message_passing_module(queries[0], self)
+        with evaluation_mode(queries[0].model.submodules):
+            questions = [_TrainingQuery.of(query, seed) for query in queries]
+            with model_restored(model):
+                torch.manual_seed(seed)
+                algorithm = self.mask.make(questions[0].config)
+                for epoch in range(self.epochs):
+                    for query in questions:
+                        loss = query.train(algorithm, epoch)
+                        if not np.isfinite(loss):
+                            raise ModelError(
+                                f"training broke down: the loss is {loss} in epoch {epoch}; "
+                                f"lower lr (it is {self.lr})"
+                            )
+        weights = {
+            k: v.detach().clone().contiguous() for k, v in algorithm.mlp.state_dict().items()
+        }
+        level: Literal["node", "graph"] = "node" if nodes is not None else "graph"
+        return replace(self, trained=Trained(weights, level, len(queries)))
+
+    # --- explaining ---------------------------------------------------------------------
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        """Score the edges of the field; for a group, the mean over its nodes."""
+        refuse_unless(query, self, "node", "nodes", "graph")
+        message_passing_module(query, self)
+        trained = self._ready(query)
+        local_graph = local_graph_of(query, seed)
+        predictions = local_graph.scores()
+        outputs, target = query.choose_outputs(predictions)
+        parts = [query]
+        if query.kind == "nodes":
+            parts = [replace(query, kind="node", centres=query.centres[i : i + 1])
+                     for i in range(len(query.centres))]  # fmt: skip
+        with model_restored(query.model.call):
+            rows = [
+                torch.stack([self._mask(local_graph, _TrainingQuery.of(part, seed, output), trained)
+                             for part in parts]).mean(0)
+                for output in outputs
+            ]  # fmt: skip
+        players = rows[0].shape[0]
+        return build_explanation(
+            query, local_graph.evaluator, self, seed,
+            outputs=outputs,
+            target=target,
+            predictions=predictions,
+            edges=mask_as_credit(local_graph.edge_ids(), rows),
+            meaning=(
+                "probability between 0 and 1 that the trained network gives the edge of being "
+                "needed for the prediction"
+            ),
+            games=(game_report("edges", players, len(parts), "EdgeNetwork"),),
+            extra={"questions_trained_on": trained.questions},
+        )  # fmt: skip
+
+    def _ready(self, query: Query) -> Trained:
+        if self.trained is None:
+            raise UnsupportedError(
+                "PGExplainer must be trained before it explains: "
+                "PGExplainer().fit(model, data, nodes=[...]), or fit(model, [graph, ...])"
+            )
+        level = "graph" if query.kind == "graph" else "node"
+        if self.trained.level != level:
+            raise UnsupportedError(
+                f"this PGExplainer was trained on {self.trained.level}s, got a question about a "
+                f"{level}; train another one"
+            )
+        return self.trained
+
+    def _mask(
+        self, local_graph: LocalGraph, wider: _TrainingQuery, trained: Trained
+    ) -> Tensor:  # fmt: skip
+        """The mask of one of the questions, over the edges of the whole field."""
+        algorithm = self.mask.restored(wider.config, trained.weights)
+        try:
+            mask: Tensor = wider.explain(algorithm)
+        except RuntimeError as error:
+            raise InputError(
+                f"this PGExplainer was trained for a model with other embeddings: {error}"
+            ) from error
+        inner = local_graph.edges[local_graph.inner_edges.numpy()]
+        # A group's field is wider than that of one of its nodes: beyond it an edge has 0.
+        place = np.searchsorted(wider.local_graph.edges, inner).clip(
+            max=max(0, len(wider.local_graph.edges) - 1)
+        )
+        if len(wider.local_graph.edges) == 0:
+            return torch.zeros(len(inner))
+        known = wider.local_graph.edges[place] == inner
+        return torch.where(torch.from_numpy(known), mask.detach().cpu()[place], 0.0)
+
+    # --- files --------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write weights and settings to one safetensors file."""
+        if self.trained is None:
+            raise InputError("there is nothing to save before fit()")
+        settings = {k: v for k, v in asdict(replace(self, trained=None)).items() if k != "trained"}
+        card = {
+            "format": FORMAT,
+            "version": VERSION,
+            "level": self.trained.level,
+            "questions": self.trained.questions,
+            "settings": settings,
+        }
+        with atomic_write(path) as part:
+            save_file(dict(self.trained.weights), part, metadata={"card": json.dumps(card)})
+
+    @staticmethod
+    def load(path: str | Path) -> PGExplainer:
+        """Read a file that `save` wrote."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                card = json.loads((file.metadata() or {}).get("card", "{}"))
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+        except FileNotFoundError:
+            raise DataError(f"there is no file {str(path)!r}") from None
+        except (SafetensorError, OSError, json.JSONDecodeError) as error:
+            raise DataError(f"{str(path)!r} is no saved PGExplainer: {error}") from error
+        if card.get("format") != FORMAT or card.get("version") != VERSION:
+            raise DataError(
+                f"{str(path)!r} is no PGExplainer of version {VERSION}: "
+                f"format {card.get('format')!r}, version {card.get('version')!r}"
+            )
+        settings = {**card["settings"], "temperature": tuple(card["settings"]["temperature"])}
+        return PGExplainer(**settings, trained=Trained(weights, card["level"], card["questions"]))
+
+
+@dataclass(frozen=True, eq=False)
+class _TrainingQuery:
+    """One query as PyG's PGExplainer sees it.
+
+    The stage is wider than the field: the network reads the *last* layer's embeddings of all
+    nodes of the field, and those need receptive fields of their own to be right.
+    """
+
+    local_graph: LocalGraph
+    reader: Reader
+    config: Any
+    target: Tensor
+    index: Tensor | None
+
+    @staticmethod
+    def of(query: Query, seed: int, output: int | None = None) -> _TrainingQuery:
+        local_graph = local_graph_of(query, seed)
+        if output is None:
+            output = query.choose_outputs(local_graph.scores())[1]
+        index = None
+        if query.kind != "graph":
+            field = local_graph.evaluator.field
+            wide = replace(query, kind="nodes", centres=np.sort(field.ids[: field.size]))
+            local_graph = local_graph_of(wide, seed)
+            index = torch.from_numpy(np.searchsorted(local_graph.ids, query.centres))
+        regression = query.model.scale == "value"
+
+        def call(x: Tensor, edge_index: Tensor) -> Tensor:
+            return query.model(
+                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch
+            )
+
+        reader = Reader(query.model.call, call, query.model.output, output if regression else None)
+        with torch.no_grad():
+            out = reader(local_graph.x, local_graph.edge_index)
+        target = out if regression else torch.full((len(out),), output, device=out.device)
+        config = model_config(query.model.output, regression, query.kind == "graph")
+        return _TrainingQuery(local_graph, reader, config, target, index)
+
+    def train(self, algorithm: Any, epoch: int) -> float:
+        """One step."""
+        if self.local_graph.edge_index.shape[1] == 0:
+            return 0.0  # nothing to weigh; the mean over no edges would be NaN
+        with warnings.catch_warnings():
+            # PyG turns the loss into a float without detaching it, at the end of the step.
+            warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True")
+            loss: float = algorithm.train(
+                epoch, self.reader, self.local_graph.x, self.local_graph.edge_index,
+                target=self.target, index=self.index,
+            )  # fmt: skip
+        return loss
+
+    def explain(self, algorithm: Any) -> Tensor:
+        """Edge mask of the stage."""
+        result = algorithm(
+            self.reader,
+            self.local_graph.x,
+            self.local_graph.edge_index,
+            target=self.target,
+            index=self.index,
+        )
+        mask: Tensor = result.edge_mask
+        return mask

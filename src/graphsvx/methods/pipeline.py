@@ -1,0 +1,112 @@
+"""Evaluation of the games of an explanation within a shared budget of model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.core.random import derive_rng
+from graphsvx.estimators.lasso import Lasso, PlayedRows
+from graphsvx.estimators.least_squares import Estimator, Fit
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.masks import Mask, Masks
+from graphsvx.masks.paper import split_budget
+from graphsvx.results.certificate import GameReport
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedGame:
+    """A game with its evaluated coalitions; the empty and the full one come first in `values`."""
+
+    game: GraphGame
+    masks: Masks
+    values: Tensor
+    budget: int
+
+    def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
+        """Input of an estimator, for the chosen outputs."""
+        chosen = self.values[:, outputs[0] : outputs[-1] + 1]  # one of them, or all
+        return PlayedRows(self.masks, chosen[2:], chosen[0], chosen[1])
+
+    def report(self, fit: Fit, row: int, mask: str) -> GameReport:
+        """The game's entry in the certificate; `row`: position of the target among the outputs."""
+        return GameReport(
+            name=self.game.side,
+            players=self.game.players,
+            # Exact rows alone do not make Shapley values: a Lasso leaves players out.
+            exact=self.masks.exact and not bool(fit.errors.any()),
+            budget=self.budget,
+            calls=self.game.calls,
+            coalitions=len(self.masks.rows) + 2,
+            r2=float(fit.r2[row]),
+            mask=mask,
+        )
+
+
+def play(game: GraphGame, mask: Mask, budget: int, seed: int) -> PlayedGame:
+    """Choose and evaluate coalitions of one game."""
+    none = np.zeros((0, game.players), dtype=bool)
+    if game.players == 0:
+        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
+    else:
+        masks = mask(game, budget, derive_rng(seed, game.side))
+    ends = game.end_states()
+    game.record_output_of(int(ends[1]))
+    values = game.values(np.concatenate([ends, masks.states]))
+    return PlayedGame(game, masks, values, budget)
+
+
+def play_all(
+    games: list[GraphGame], mask: Mask, samples: int, share: float | None, seed: int
+) -> list[PlayedGame]:
+    """Evaluate each game with its share of the budget; unused calls go to the other game."""
+    if len(games) == 1:
+        return [play(games[0], mask, samples, seed)]
+    features, nodes = games
+    part = split_budget(samples, features.players, nodes.players, share)
+    if features.players < 30 and 1 << features.players <= part:
+        first = play(features, mask, part, seed)
+        return [first, play(nodes, mask, max(2, samples - features.calls), seed)]
+    second = play(nodes, mask, max(2, samples - part), seed)
+    return [play(features, mask, max(2, samples - nodes.calls), seed), second]
+
+
+def fit_all(played: list[PlayedGame], regression: Estimator, outputs: Sequence[int]) -> list[Fit]:
+    """Credit in every game; a Lasso selects players over all games together."""
+    rows = [game.estimator_rows(outputs) for game in played]
+    if isinstance(regression, Lasso):
+        return regression.over(rows)
+    return [regression(*game_rows) for game_rows in rows]
+
+
+def play_until_tolerance(
+    played: list[PlayedGame], fits: list[Fit], *, mask: Mask, regression: Estimator,
+    outputs: Sequence[int], tolerance: float, most: int, seed: int,
+) -> tuple[list[PlayedGame], list[Fit], bool]:  # fmt: skip
+    """Double the budget of each game until its errors are below the tolerance."""
+
+    def sure(fit: Fit) -> bool:
+        return bool((fit.errors <= tolerance).all())  # NaN is not sure
+
+    played, fits = list(played), list(fits)
+    for i, game in enumerate(played):
+        budget = max(game.budget, 4)
+        ceiling = most // len(played)
+        while not sure(fits[i]) and budget < ceiling:
+            budget = min(2 * budget, ceiling)
+            played[i] = play(game.game, mask, budget, seed)
+            fits[i] = fit_all([played[i]], regression, outputs)[0]
+    return played, fits, all(sure(fit) for fit in fits)
+
+
+def score_alone(played: list[PlayedGame], fits: list[Fit], row: int, output: int) -> float:
+    """The model's score with only the players active that have credit."""
+    score = 0.0
+    for i, (game, fit) in enumerate(zip(played, fits, strict=True)):
+        chosen = (fit.values[row] != 0).numpy()[None]
+        value = float(game.game.values(game.game.states(chosen))[0, output])
+        score += value if i == 0 else value - float(game.values[0, output])
+    return score

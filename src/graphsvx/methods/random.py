@@ -1,0 +1,90 @@
+"""Random credit: the floor that every explainer has to beat."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from graphsvx.core import players as choosing
+from graphsvx.core.players import FeatureChoice, Sides
+from graphsvx.core.query import Query
+from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.generators.replace import Unchanged
+from graphsvx.methods.base import Block, Blocks, Properties
+from graphsvx.methods.local_graph import (
+    build_explanation,
+    game_report,
+    local_graph_of,
+    refuse_unless,
+)
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import Checked
+
+
+def uniform(players: int, rng: torch.Generator) -> torch.Tensor:
+    """A mask with every entry uniform in [0, 1]."""
+    return torch.rand(players, generator=rng, dtype=torch.float64)
+
+
+def _derive_rng(query: Query, seed: int) -> torch.Generator:
+    """A stream of its own for every question: with one for all, the players in the same place
+    would be lucky everywhere, and a mean over many questions would be no mean over many draws."""
+    digest = hashlib.sha256(f"{seed} {query.kind} {query.centres.tolist()}".encode())
+    if query.kind == "graph":
+        digest.update(query.graph.edge_index.cpu().numpy().tobytes())
+    return torch.Generator().manual_seed(int.from_bytes(digest.digest()[:7], "little"))
+
+
+@dataclass(frozen=True)
+class Random(Checked):
+    """Uniform numbers in [0, 1] for the same players as GraphSVX's (or for edges)."""
+
+    players: Sides = "both"
+    features: FeatureChoice = 0.25
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="Random",
+        mask=Block("M_N, M_F (or M_E) uniform in [0, 1]", uniform),
+        gen=Block("unchanged", Unchanged),
+        expl=Block("the mask itself", mask_as_credit),
+        explains=("nodes", "features", "edges"),
+        tasks=("node", "nodes", "graph"),
+        properties=Properties(
+            decomposable=False,
+            general=True,
+            robust=False,
+            meaningful=False,
+            selective=False,
+            contrastive=False,
+        ),
+    )
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        """Draw."""
+        refuse_unless(query, self, "node", "nodes", "graph")
+        local_graph = local_graph_of(query, seed)
+        predictions = local_graph.scores()
+        outputs, target = query.choose_outputs(predictions)
+        rng = _derive_rng(query, seed)
+        field = local_graph.evaluator.field
+        players = choosing.find_players(query.graph, field, None, self.features, self.players)
+        node_ids = torch.from_numpy(field.ids[players.node_members])
+        edge_ids = local_graph.edge_ids() if self.players == "edges" else torch.zeros(2, 0).long()
+        drawn = [
+            [uniform(count, rng) for _ in outputs]
+            for count in (len(players.feature_members), len(node_ids), edge_ids.shape[1])
+        ]
+        return build_explanation(
+            query, local_graph.evaluator, self, seed,
+            outputs=outputs,
+            target=target,
+            predictions=predictions,
+            features=mask_as_credit(torch.from_numpy(players.feature_members), drawn[0]),
+            nodes=mask_as_credit(node_ids, drawn[1]),
+            edges=mask_as_credit(edge_ids, drawn[2]),
+            meaning="a random number in [0, 1], which means nothing",
+            games=(game_report("random", sum(len(rows[0]) for rows in drawn), 1, "uniform"),),
+        )  # fmt: skip

@@ -1,0 +1,85 @@
+"""Coalitions that were played, played again by plain calls on the whole graph.
+
+An evaluator takes shortcuts: a cut-out field, many perturbed graphs in one batch, coalitions that
+differ only where it cannot matter counted as one. Each holds or fails by coalition, so what is
+compared is chosen from the coalitions of the game itself: the empty and the full one, those with
+the least and the largest output, and others over all sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Ids
+from graphsvx.engine.checks import equals_plain_calls
+from graphsvx.engine.evaluator import Evaluator, reference_graph_for
+from graphsvx.engine.plain import evaluate_one_by_one
+from graphsvx.errors import ModelError
+from graphsvx.games.base import empty_and_full
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.methods.pipeline import PlayedGame
+
+
+def holds(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
+    """Whether the full coalition gave what was expected and replays give what was played."""
+    if not evaluator.matches_expected(games[-1].game.full_output):
+        return False
+    rng = np.random.default_rng(seed)
+    try:
+        return all(_replayed(played, evaluator.replays, rng) for played in games)
+    except ModelError:
+        return False
+
+
+def _replayed(played: PlayedGame, count: int, rng: np.random.Generator) -> bool:
+    if not count:
+        return True
+    game = played.game
+    coalitions = _chosen(played, count, rng)
+    field, perturbations = game.perturbed(coalitions)
+    reference_graph = reference_graph_for(game.query, field, rng)
+    whole = game.query.kind == "graph"
+    alone = evaluate_one_by_one(
+        game.query.model, game.query.graph, field, reference_graph, perturbations, whole
+    )
+    raw = game.raw(game.states(coalitions))
+    return equals_plain_calls(
+        game.query,
+        field,
+        reference_graph,
+        perturbations,
+        alone,
+        raw.to(alone.device),
+        game.played(),
+    )
+
+
+def _chosen(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
+    """Coalitions of a game: a few, or the ends, the extremes and `count` over all sizes."""
+    game, rows = played.game, played.masks.rows
+    ends = empty_and_full(game.players)
+    if not len(rows):
+        return ends
+    extremes = _extremes(played)
+    if count <= 2:
+        return rows[[extremes[0], rng.integers(len(rows))]]
+    if played.masks.exact:
+        # Exact values speak of all coalitions, those that were not listed one by one too.
+        rows = np.concatenate([rows, _random_coalitions(game, count, rng)])
+    by_size = rows.sum(1).argsort(kind="stable")
+    over_sizes = by_size[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
+    return np.concatenate([ends, rows[np.unique(np.concatenate([over_sizes, extremes]))]])
+
+
+def _extremes(played: PlayedGame) -> Ids:
+    """Rows with the least and the largest value of each of the first outputs."""
+    values: Tensor = played.values[2:, :4]
+    return np.concatenate([values.argmin(0).numpy(), values.argmax(0).numpy()])
+
+
+def _random_coalitions(game: GraphGame, count: int, rng: np.random.Generator) -> Bools:
+    """Coalitions of random sizes."""
+    return rng.random((count, game.players)) < rng.random((count, 1))

@@ -1,0 +1,85 @@
+"""LIME and SHAP over the explained node's features, through their own packages.
+
+Both see the model as a function of one row: X_v is replaced, everything else stays, and the score
+of v is read. They perturb the same columns that GraphSVX lets play.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsvx.core import players as choosing
+from graphsvx.core.players import FeatureChoice
+from graphsvx.core.query import Query
+from graphsvx.engine.evaluator import Evaluator, choose_evaluator
+from graphsvx.generators import GameSetup
+from graphsvx.generators.replace import OwnFeatures
+from graphsvx.methods.local_graph import (
+    perturbed_scores,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class FeatureFunction:
+    """f as a function of the chosen features of the explained node: [rows, B] -> [rows, outputs].
+
+    Rows are evaluated once and cached.
+    """
+
+    query: Query
+    evaluator: Evaluator
+    setup: GameSetup
+    columns: Tensor
+    calls: int = 0
+    _cache: dict[bytes, Floats] = field(default_factory=dict)
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Scores of perturbed rows."""
+        rows = np.ascontiguousarray(np.atleast_2d(rows), dtype=np.float64)
+        keys = [row.tobytes() for row in rows]
+        new = {key: i for i, key in enumerate(keys) if key not in self._cache}
+        if new:
+            where = list(new.values())
+            step = max(1, self.query.memory // (8 * 4 * max(1, self.query.graph.num_features)))
+            for first in range(0, len(where), step):
+                part = where[first : first + step]
+                scores = self._play(rows[part])
+                self._cache.update(zip([keys[i] for i in part], scores, strict=True))
+            self.calls += len(new)
+        return np.stack([self._cache[key] for key in keys])
+
+    def _play(self, rows: Floats) -> Floats:
+        own = self.setup.feature_table[:1]
+        vectors = own.repeat(len(rows), 1)
+        vectors[:, self.columns.to(own.device)] = torch.from_numpy(rows).to(own)
+        perturbations = OwnFeatures()(self.setup, vectors)
+        scores: Floats = perturbed_scores(self.query, self.evaluator, perturbations).numpy()
+        return scores
+
+    @property
+    def values(self) -> Floats:
+        """The chosen features of the explained node."""
+        own = self.setup.feature_table[0, self.columns.to(self.setup.graph.x.device)]
+        values: Floats = own.double().cpu().numpy()
+        return values
+
+    @property
+    def mean(self) -> Floats:
+        """mu of the chosen features."""
+        values: Floats = self.setup.graph.statistics.mean.cpu()[self.columns].numpy()
+        return values
+
+
+def feature_function(query: Query, features: FeatureChoice, seed: int) -> FeatureFunction:
+    """The score as a function of the chosen features of the explained node."""
+    evaluator = choose_evaluator(query, None, seed)
+    players = choosing.find_players(query.graph, evaluator.field, None, features, "features")
+    setup = GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
+    return FeatureFunction(query, evaluator, setup, torch.from_numpy(players.feature_members))

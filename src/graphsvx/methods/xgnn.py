@@ -1,0 +1,385 @@
+"""XGNN: what does the model think a graph of this class looks like? A generator is trained for it.
+
+Model-level: the answer is a generated graph, not credit. It is asked through a graph question,
+which names the model, the class, and with its features the candidate nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphsvx.core.query import Query
+from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.errors import InputError, ModelError, UnsupportedError
+from graphsvx.methods.base import Block, Blocks, Properties
+from graphsvx.methods.local_graph import (
+    build_explanation,
+    game_report,
+    model_restored,
+    refuse_unless,
+)
+from graphsvx.results.explanation import Explanation, FieldRecord
+from graphsvx.utils.constraints import MOST, Checked, Count, Range, Rate
+
+MUTAG_VALENCES = (4, 2, 1, 1, 3, 1, 1, 2, 3, 1, 1, 1, 1, 2)
+"""Bonds of C, O, Cl, H, N, F, Br, S, P, I, Na, K, Li, Ca: the order in MUTAG."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """G_t: the kinds of its nodes (positions among the candidates) and its undirected edges."""
+
+    kinds: tuple[int, ...]
+    edges: frozenset[tuple[int, int]] = frozenset()
+
+    def degree(self, node: int) -> int:
+        """Edges at a node."""
+        return sum(node in edge for edge in self.edges)
+
+    def ends(self) -> Tensor:
+        """edge_index, both directions, in a fixed order."""
+        pairs = sorted(self.edges)
+        directed = pairs + [(v, u) for u, v in pairs]
+        return torch.tensor(directed, dtype=torch.long).reshape(-1, 2).t()
+
+    def joined(self, start: int, end: int) -> Grown:
+        """GEN: one more edge; an `end` beyond the nodes is a new node of kind end - nodes."""
+        if end < len(self.kinds):
+            return replace(self, edges=self.edges | {(min(start, end), max(start, end))})
+        new = len(self.kinds)
+        return Grown((*self.kinds, end - new), self.edges | {(start, new)})
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When an edge may be added: sizes, and valences of the candidates."""
+
+    most_nodes: int
+    valences: tuple[int, ...]
+
+    def allowed(self, graph: Grown) -> Tensor:
+        """[nodes, nodes + candidates]: which (start, end) are valid."""
+        size, kinds = len(graph.kinds), len(self.valences)
+        free = torch.tensor(
+            [graph.degree(i) < self.valences[kind] for i, kind in enumerate(graph.kinds)]
+        )
+        allowed = torch.zeros(size, size + kinds, dtype=torch.bool)
+        allowed[:, :size] = free[:, None] & free[None]
+        allowed[:, :size].fill_diagonal_(False)
+        for u, v in graph.edges:
+            allowed[u, v] = allowed[v, u] = False
+        if size < self.most_nodes:
+            allowed[:, size:] = free[:, None] & (torch.tensor(self.valences) > 0)[None]
+        return allowed
+
+
+class Policy(nn.Module):
+    """MASK: where the next edge starts and ends; a GCN over graph and candidates, two MLPs."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(features + 3, hidden)
+        self.second = nn.Linear(hidden, hidden)
+        self.start = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.end = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+
+    def forward(
+        self, graph: Grown, candidates: Tensor, allowed: Tensor, rng: torch.Generator
+    ) -> tuple[int, int, Tensor]:
+        """A drawn (start, end) among the allowed ones, and its log-probability."""
+        size = len(graph.kinds)
+        x = torch.cat([candidates[list(graph.kinds)], candidates])
+        adjacency = torch.eye(len(x))
+        ends = graph.ends()
+        adjacency[ends[0], ends[1]] = 1.0
+        # Besides its features: the node's degree, if it was added last (M_N), if it is new.
+        place = torch.zeros(len(x), 3)
+        place[:, 0] = adjacency.sum(1) - 1
+        place[size - 1, 1] = 1.0
+        place[size:, 2] = 1.0
+        x = torch.cat([x, place.to(x)], 1)
+        scale = adjacency.sum(1).rsqrt()
+        adjacency = scale[:, None] * adjacency * scale[None]
+        hidden = (adjacency @ self.first(x)).relu()
+        hidden = (adjacency @ self.second(hidden)).relu()
+        start_scores = self.start(hidden[:size])[:, 0].masked_fill(~allowed.any(1), -torch.inf)
+        start, start_log = _draw(start_scores, rng)
+        pairs = torch.cat([hidden, hidden[start].expand_as(hidden)], 1)
+        end_scores = self.end(pairs)[:, 0].masked_fill(~allowed[start], -torch.inf)
+        end, end_log = _draw(end_scores, rng)
+        return start, end, start_log + end_log
+
+
+def _draw(scores: Tensor, rng: torch.Generator) -> tuple[int, Tensor]:
+    log = scores.log_softmax(0)
+    if bool(log.isnan().any()):
+        raise ModelError("training broke down: the policy gives NaN; use a smaller lr")
+    chosen = int(torch.multinomial(log.detach().exp(), 1, generator=rng))
+    return chosen, log[chosen]
+
+
+@dataclass(frozen=True)
+class XGNN(Checked):
+    """A graph that the model gives the class, grown edge by edge by a trained policy."""
+
+    steps: Count = 12
+    """Edges that are added."""
+    nodes: Count = 8
+    """At most so many nodes."""
+    valences: tuple[Annotated[int, Range(0)], ...] | None = None
+    """Most edges at a node of each candidate kind (`MUTAG_VALENCES`); None: `degree` for all."""
+    degree: Count = 4
+    candidates: tuple[tuple[float, ...], ...] | None = None
+    """Feature vectors of the kinds of nodes; None: the distinct rows of data.x."""
+    start: Annotated[int | None, Range(0)] = None
+    """Kind of the first node; None: drawn anew for each episode."""
+    episodes: Count = 100
+    rollouts: Annotated[int, Range(0, MOST)] = 2
+    """Completions from each state whose score is added to the reward; 0: its own episode's end."""
+    lr: Rate = 0.01
+    hidden: Annotated[int, Range(1, 10_000)] = 16
+    tries: Count = 20
+    """Graphs drawn from the trained policy, of which the best is returned."""
+
+    blocks: ClassVar[Blocks] = Blocks(
+        title="XGNN",
+        mask=Block("M_E = A_t, M_N = the node added last: a policy, trained through f", Policy),
+        gen=Block(
+            "G_{t+1} = G_t with one more edge, perhaps to a new candidate node", Grown.joined
+        ),
+        expl=Block("the last graph G_T", Grown),
+        explains=("graph",),
+        tasks=("model",),
+        properties=Properties(
+            decomposable=False,
+            general=True,
+            robust=False,
+            meaningful=False,
+            selective=False,
+            contrastive=False,
+        ),
+        source="Yuan et al. 2020",
+        notes="validity rules are masks on actions, so that no invalid graph is ever made",
+    )
+
+    @staticmethod
+    def molecules(**changes: Any) -> XGNN:
+        """For MUTAG: one-hot atoms with their valences, grown from a carbon."""
+        kinds = len(MUTAG_VALENCES)
+        atoms = tuple(tuple(float(i == j) for j in range(kinds)) for i in range(kinds))
+        given = {"candidates": atoms, "valences": MUTAG_VALENCES, "start": 0, "nodes": 12}
+        return XGNN(**{**given, **changes})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("valences", "candidates"):
+            if getattr(self, name) == ():
+                raise InputError(f"{name} must be one entry for each kind of node, got none")
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        """Train the policy, then let it draw."""
+        refuse_unless(query, self, "graph")
+        if query.all_outputs:
+            raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
+        if "edge_attr" in query.model.takes:
+            raise UnsupportedError(
+                "XGNN grows edges without attributes, got a model that takes edge_attr; wrap it "
+                "in a module that fills them in"
+            )
+        candidates = self._candidates(query)
+        rules = self._rules(len(candidates))
+        evaluator = choose_evaluator(query, None, seed)
+        given = query.scores(query.model(
+            query.graph.x, query.graph.edge_index, query.graph.edge_weight, None,
+            torch.zeros(query.graph.num_nodes, dtype=torch.long, device=query.graph.x.device),
+        )[None])[0]  # fmt: skip
+        outputs, target = query.choose_outputs(given)
+        torch.manual_seed(seed)
+        garden = _Generation(
+            self, query, candidates, rules, target, torch.Generator().manual_seed(seed)
+        )
+        with model_restored(query.model.call):
+            policy = Policy(candidates.shape[1], self.hidden)
+            before = garden.draws(policy, self.tries)
+            history = garden.train(policy)
+            after = garden.draws(policy, self.tries)
+        score, best = max(after, key=lambda scored: (scored[0], -len(scored[1].edges)))
+        scores = garden.all_scores([best])[0]
+        explanation = build_explanation(
+            query,
+            evaluator,
+            self,
+            seed,
+            outputs=outputs,
+            target=target,
+            predictions=scores,
+            meaning=(
+                "no credit: extra['graph'] is a graph that the model gives this class, and the "
+                "prediction is that graph's"
+            ),
+            games=(game_report("growth", len(candidates), garden.calls, "Policy"),),
+            extra={
+                "graph": {
+                    "kinds": list(best.kinds),
+                    "x": candidates[list(best.kinds)].tolist(),
+                    "edge_index": best.ends().tolist(),
+                },
+                "score": score,
+                "mean_score_untrained": float(
+                    np.mean([score_of_graph for score_of_graph, _ in before])
+                ),
+                "mean_score_trained": float(
+                    np.mean([score_of_graph for score_of_graph, _ in after])
+                ),
+                "history": history,
+            },
+            kind="model",
+        )
+        size = len(best.kinds)
+        drawn = FieldRecord(
+            ids=torch.arange(size),
+            hops=torch.zeros(size, dtype=torch.long),
+            edge_index=best.ends(),
+            classes=torch.tensor(best.kinds),
+            num_nodes=size,
+            num_features=candidates.shape[1],
+        )
+        return replace(explanation, field=drawn)
+
+    def _candidates(self, query: Query) -> Tensor:
+        if self.candidates is None:
+            # MUTAG's and BA-2motifs' nodes have few distinct rows; continuous features do not.
+            rows = torch.unique(query.graph.x.detach().cpu(), dim=0)
+            if len(rows) > 64:
+                raise InputError(
+                    f"data.x has {len(rows)} distinct rows, too many kinds of nodes; say which "
+                    f"ones to use: XGNN(candidates=((...), ...))"
+                )
+            # torch.unique sorts rows ascending; one-hot kinds then come last first.
+            return rows.flip(0)
+        rows = torch.tensor(self.candidates, dtype=query.graph.x.dtype)
+        if rows.dim() != 2 or rows.shape[1] != query.graph.num_features:
+            raise InputError(
+                f"candidates must be vectors of {query.graph.num_features} features, "
+                f"got shape {list(rows.shape)}"
+            )
+        return rows
+
+    def _rules(self, kinds: int) -> Rules:
+        valences = self.valences or (self.degree,) * kinds
+        if len(valences) != kinds:
+            raise InputError(
+                f"valences must have one entry for each of {kinds} candidates, got {len(valences)}"
+            )
+        if self.start is not None and not 0 <= self.start < kinds:
+            raise InputError(f"start must be from 0 to {kinds - 1}, got {self.start}")
+        return Rules(self.nodes, valences)
+
+
+@dataclass(eq=False)
+class _Generation:
+    """Where graphs grow: episodes, their scores, and the policy gradient."""
+
+    settings: XGNN
+    query: Query
+    candidates: Tensor
+    rules: Rules
+    target: int
+    rng: torch.Generator
+    calls: int = 0
+
+    def initial_graph(self) -> Grown:
+        start = self.settings.start
+        if start is None:
+            start = int(torch.randint(len(self.candidates), (1,), generator=self.rng))
+        return Grown((start,))
+
+    def grow(self, policy: Policy, graph: Grown, steps: int) -> tuple[list[Grown], list[Tensor]]:
+        """Up to `steps` more edges; fewer where the rules allow no more."""
+        graphs, logs = [], []
+        for _ in range(steps):
+            allowed = self.rules.allowed(graph)
+            if not bool(allowed.any()):
+                break
+            start, end, log = policy(graph, self.candidates.float(), allowed, self.rng)
+            graph = graph.joined(start, end)
+            graphs.append(graph)
+            logs.append(log)
+        return graphs, logs
+
+    def all_scores(self, graphs: list[Grown]) -> Tensor:
+        """Scores [graphs, outputs] in one call."""
+        sizes = torch.tensor([len(graph.kinds) for graph in graphs])
+        offsets = sizes.cumsum(0) - sizes
+        edges = torch.cat([g.ends() + o for g, o in zip(graphs, offsets, strict=True)], 1)
+        kinds = [kind for graph in graphs for kind in graph.kinds]
+        device = self.query.graph.x.device
+        self.calls += len(graphs)
+        with torch.no_grad():
+            out = self.query.model(
+                self.candidates[kinds].to(device),
+                edges.to(device),
+                torch.ones(edges.shape[1], dtype=self.candidates.dtype, device=device),
+                None,
+                torch.arange(len(graphs)).repeat_interleave(sizes).to(device),
+            )
+            return self.query.scores(out[:, None, :]).cpu()
+
+    def scores(self, graphs: list[Grown]) -> Tensor:
+        return self.all_scores(graphs)[:, self.target]
+
+    def draws(self, policy: Policy, count: int) -> list[tuple[float, Grown]]:
+        with torch.no_grad():
+            grown = [
+                self.grow(policy, self.initial_graph(), self.settings.steps)[0]
+                for _ in range(count)
+            ]
+        last = [graphs[-1] if graphs else self.initial_graph() for graphs in grown]
+        return list(zip(self.scores(last).tolist(), last, strict=True))
+
+    def train(self, policy: Policy) -> list[float]:
+        """REINFORCE, rewards against their moving average; the final score of every episode."""
+        optimiser = torch.optim.Adam(policy.parameters(), lr=self.settings.lr)
+        mean, square, history = 0.0, 0.0, []
+        for episode in range(self.settings.episodes):
+            graphs, logs = self.grow(policy, self.initial_graph(), self.settings.steps)
+            if not graphs:
+                continue
+            reward = self.rewards(policy, graphs)
+            history.append(float(self.scores(graphs[-1:])))
+            share = 1.0 if episode == 0 else 0.1
+            mean += share * (float(reward.mean()) - mean)
+            square += share * (float((reward**2).mean()) - square)
+            spread = max(square - mean**2, 0.0) ** 0.5 + 1e-3
+            gain = ((reward - mean) / spread).to(logs[0])
+            loss = -(torch.stack(logs) * gain).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return history
+
+    def worth(self, graphs: list[Grown]) -> Tensor:
+        """What a graph is rewarded for: the log of a probability, any other score as it is.
+
+        Far from the class all probabilities are next to 0, but not their logarithms.
+        """
+        scores = self.scores(graphs)
+        return scores.clamp(min=1e-30).log() if self.query.model.scale == "probability" else scores
+
+    def rewards(self, policy: Policy, graphs: list[Grown]) -> Tensor:
+        """f(G_{t+1}) plus what completions of G_{t+1} come to on average."""
+        if not self.settings.rollouts:
+            return self.worth(graphs) + self.worth(graphs[-1:])
+        ends = []
+        with torch.no_grad():
+            for done, graph in enumerate(graphs, start=1):
+                for _ in range(self.settings.rollouts):
+                    more, _ = self.grow(policy, graph, self.settings.steps - done)
+                    ends.append(more[-1] if more else graph)
+        final = self.worth(ends).reshape(len(graphs), -1).mean(1)
+        return self.worth(graphs) + final

@@ -1,0 +1,101 @@
+"""The certificate: how an explanation was computed, and which checks passed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# Names of the saved format (version 1) where they differ from the attributes.
+_SAVED_AS = {"budget": "asked", "calls": "made", "coalitions": "rows", "depth": "hops"}
+_READ_AS = {saved: name for name, saved in _SAVED_AS.items()}
+
+
+@dataclass(frozen=True)
+class GameReport:
+    """How one game (over features, nodes, edges or jointly) was evaluated."""
+
+    name: str
+    players: int
+    exact: bool
+    """True if the credit is the Shapley value itself, not an estimate of it."""
+    budget: int
+    """Model calls allowed."""
+    calls: int
+    """Model calls made: distinct perturbed graphs that were evaluated."""
+    coalitions: int
+    """Coalitions that were drawn or enumerated; many of them share one perturbed graph."""
+    r2: float | None
+    """R² of the surrogate on the played rows, by their weights (1 for an additive game); where the
+    connected sets were enumerated, each counts once. It can be negative: the surrogate is tied to
+    the model at the empty and at the full row. None: there is no surrogate."""
+    mask: str
+    """The mask generator that chose the rows."""
+
+    def line(self) -> str:
+        """One game in a few words."""
+        how = "exact" if self.exact else "estimated"
+        players = "1 player" if self.players == 1 else f"{self.players} players"
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        return f"{self.name} {how} ({players}, {calls})"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was computed, how far it can be trusted, and what it rests on."""
+
+    games: tuple[GameReport, ...]
+    residual: float
+    """prediction - base - total: what the credit fails to account for."""
+    seed: int
+    depth: int | None
+    """Message-passing depth of the model; None: it could not be found, the whole graph was used."""
+    checks: tuple[str, ...] = ()
+    """Run-time checks that passed."""
+    fallback: str | None = None
+    """The slower way that was taken because a check failed, and which."""
+    tolerance_met: bool | None = None
+    """With `tolerance`: whether every error bar went below it. None: no tolerance was asked."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values under the names of the saved format."""
+        record = asdict(self)
+        record["games"] = [
+            {_SAVED_AS.get(name, name): value for name, value in game.items()}
+            for game in record["games"]
+        ]
+        return {_SAVED_AS.get(name, name): value for name, value in record.items()}
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> Certificate:
+        """The inverse of `to_dict`."""
+
+        def named(values: dict[str, Any]) -> dict[str, Any]:
+            return {_READ_AS.get(name, name): value for name, value in values.items()}
+
+        games = tuple(GameReport(**named(game)) for game in record["games"])
+        given = {**named(record), "games": games, "checks": tuple(record["checks"])}
+        return Certificate(**given)
+
+    @property
+    def exact(self) -> bool:
+        """True if every game was played exactly."""
+        return all(game.exact for game in self.games)
+
+    @property
+    def calls(self) -> int:
+        """Distinct perturbed graphs that went through the model, all games together."""
+        return sum(game.calls for game in self.games)
+
+    def line(self) -> str:
+        """The whole certificate in one line."""
+        parts = [game.line() for game in self.games] or ["no players"]
+        parts.append(f"residual {self.residual:.1e}")
+        parts.append(f"seed {self.seed}")
+        parts.append("whole graph" if self.depth is None else f"{self.depth} hops")
+        if self.checks:
+            parts.append("checked: " + ", ".join(self.checks))
+        if self.fallback:
+            parts.append(f"fallback: {self.fallback}")
+        if self.tolerance_met is not None:
+            parts.append("tolerance met" if self.tolerance_met else "tolerance NOT met")
+        return "; ".join(parts)

@@ -1,0 +1,248 @@
+"""An explanation in words: two or three plain sentences, or the complete account."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import Entry, entries, plain, scale_of, signed
+
+Audience = Literal["everyone", "expert"]
+MOST_NAMED = 3
+
+
+def describe(explanation: Explanation, audience: Audience = "everyone") -> str:
+    """What the explanation says, in sentences for everyone or in full for experts."""
+    if audience == "everyone":
+        return " ".join(_for_everyone(explanation))
+    if audience == "expert":
+        return "\n".join(_for_experts(explanation))
+    raise InputError(f"audience must be 'everyone' or 'expert', got {audience!r}")
+
+
+def adds_up(explanation: Explanation) -> bool:
+    """Whether base and credit make up the prediction, as Shapley values do and masks do not."""
+    size = max(abs(explanation.prediction), abs(explanation.base), abs(explanation.total))
+    gap = explanation.prediction - explanation.base - explanation.total
+    return math.isfinite(gap) and abs(gap) <= 1e-4 * size + 1e-9
+
+
+# --- for everyone ----------------------------------------------------------------------
+
+
+def _for_everyone(explanation: Explanation) -> list[str]:
+    credited = [entry for entry in entries(explanation) if entry.credit != 0]
+    sentences = [_what_it_says(explanation)]
+    if not credited:
+        sentences.append(
+            "There is nothing to share out: no feature, node or edge that could be left out "
+            "changes this answer."
+        )
+        return sentences
+    if not adds_up(explanation):
+        named = _most_important(credited)
+        sentences.append(
+            f"According to {explanation.method.partition('(')[0]}, what matters most "
+            f"{_is_are(named)} "
+            f"{_join_names([entry.name for entry in named])}."
+        )
+        return sentences
+    sentences.append(_without(explanation))
+    sentences.append(_who(explanation, credited))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _what_it_says(explanation: Explanation) -> str:
+    name = _named(explanation, explanation.target)
+    score = explanation.prediction
+    about = _about(explanation)
+    if explanation.rather_than is not None:
+        other = _named(explanation, explanation.rather_than)
+        if explanation.scale == "probability":
+            points = f"{abs(100 * score):.0f} percentage points"
+            side = "more" if score >= 0 else "less"
+            return f"{about}, the model gives {name} {points} {side} than {other}."
+        side = "above" if score >= 0 else "below"
+        return f"{about}, the model's score for {name} is {plain(abs(score))} {side} {other}."
+    if explanation.scale == "probability":
+        if _wins(explanation):
+            return f"{about}, the model says {name} with {_percent(score)}."
+        return f"{about}, the model gives {name} {_percent(score)}."
+    if explanation.scale == "value":
+        which = "" if len(explanation.outputs) == 1 and not explanation.class_names else f" {name}"
+        return f"{about}, the model's value{which} is {plain(score)}."
+    return f"{about}, the model's score for {name} is {plain(score)} ({scale_of(explanation)})."
+
+
+def _about(explanation: Explanation) -> str:
+    match explanation.kind:
+        case "node":
+            return f"For node {explanation.centres[0]}" if explanation.centres else "For this node"
+        case "nodes":
+            return f"For {len(explanation.centres)} nodes together"
+        case "edge":
+            return f"For the edge {'–'.join(map(str, explanation.centres))}"
+        case "graph":
+            return "For this graph"
+        case "model":
+            return "On the whole"
+
+
+def _wins(explanation: Explanation) -> bool:
+    """Whether the target is what the model answers, as far as the record can tell."""
+    if explanation.prediction > 0.5:
+        return True
+    return len(explanation.outputs) > 1 and explanation.prediction >= float(
+        explanation.predictions.max()
+    )
+
+
+def _without(explanation: Explanation) -> str:
+    """What it would say with the players switched off.
+
+    Features and nodes play separate games that meet at the isolated node with all its features
+    (relative efficiency), so base plus features is the answer without any neighbour.
+    """
+    games = {game.name for game in explanation.certificate.games}
+    # Rescaled or selected credit no longer meets at the isolated node.
+    changed = {"balance", "selective"} & explanation.extra.keys()
+    own = explanation.kind == "node" and explanation.node_credit.players > 0 and not changed
+    features = math.fsum(explanation.feature_values.tolist())
+    if own and games <= {"features", "nodes"}:
+        condition, score = "Without its neighbours", explanation.base + features
+        totals = explanation.bases + explanation.feature_credit.values.sum(1)
+    elif explanation.kind == "graph" and explanation.node_credit.players > 0:
+        condition, score = "With all its nodes switched off", explanation.base
+        totals = explanation.bases
+    elif explanation.feature_credit.players and not explanation.node_credit.players:
+        condition, score = "With the features that play switched off", explanation.base
+        totals = explanation.bases
+    else:
+        condition, score = "With every player switched off", explanation.base
+        totals = explanation.bases
+    best = int(totals.argmax())
+    other = explanation.outputs[best]
+    if explanation.rather_than is not None:
+        if explanation.scale == "probability":
+            return f"{condition} the difference would be {signed(100 * score, 0)} points."
+        return f"{condition} the difference would be {signed(score)}."
+    if explanation.scale == "probability":
+        answer = f"{_named(explanation, explanation.target)} {_percent(score)}"
+        if len(explanation.outputs) > 1 and other != explanation.target:
+            name = _named(explanation, other)
+            return (
+                f"{condition} it would say {name} with {_percent(float(totals[best]))} "
+                f"and give {answer}."
+            )
+        return f"{condition} it would give {answer}."
+    return f"{condition} it would be {plain(score)}."
+
+
+def _who(explanation: Explanation, credited: list[Entry]) -> str:
+    moved = math.fsum(abs(entry.credit) for entry in credited)
+    helping = [entry for entry in credited if entry.credit > 0]
+    against = [entry for entry in credited if entry.credit < 0]
+    named = _most_important(helping or against)
+    share = math.fsum(abs(entry.credit) for entry in named) / moved
+    words = _join_names([f"{entry.name} ({signed(entry.credit)})" for entry in named])
+    verb = "accounts" if len(named) == 1 else "account"
+    suffix = "" if helping else ", all of it against this answer"
+    text = f"{_capital(words)} {verb} for {_percent(share)} of all credit{suffix}"
+    if helping and against and abs(against[0].credit) >= 0.1 * moved:
+        text += f"; {against[0].name} speaks most against it ({signed(against[0].credit)})"
+    if not explanation.certificate.exact:
+        unsure = [entry.name for entry in named if not entry.sure]
+        text += "; these are estimates"
+        text += f", and {_join_names(unsure)} may be chance" if unsure else ""
+    return text + "."
+
+
+def _most_important(credited: list[Entry]) -> list[Entry]:
+    """As few as carry half of this side's credit, three at the most."""
+    total = math.fsum(abs(entry.credit) for entry in credited)
+    chosen: list[Entry] = []
+    for entry in credited[:MOST_NAMED]:
+        if math.fsum(abs(e.credit) for e in chosen) >= 0.5 * total:
+            break
+        chosen.append(entry)
+    return chosen
+
+
+def _named(explanation: Explanation, output: int) -> str:
+    return f'"{explanation.class_name(output)}"'
+
+
+def _percent(share: float) -> str:
+    if 0.995 <= share < 1:
+        return "more than 99 %"
+    if 0 < share < 0.005:
+        return "less than 1 %"
+    return f"{100 * share:.0f} %".replace("-", "−")
+
+
+def _join_names(names: list[str]) -> str:
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _is_are(players: list[Entry]) -> str:
+    return "is" if len(players) == 1 else "are"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+# --- for experts -----------------------------------------------------------------------
+
+
+def _for_experts(explanation: Explanation) -> list[str]:
+    certificate = explanation.certificate
+    lines = [
+        f"{explanation.title} ({explanation.method}, {scale_of(explanation)} scale)",
+        explanation.meaning,
+        f"prediction {explanation.prediction:.6g}, base {explanation.base:.6g}, "
+        f"credit in total {explanation.total:+.6g}, residual {certificate.residual:+.1e}"
+        + ("" if adds_up(explanation) else "; the credit does not add up to the prediction"),
+    ]
+    if explanation.rather_than is not None:
+        lines.append(
+            f"Contrast: credit for {explanation.class_name(explanation.target)} minus credit for "
+            f"{explanation.class_name(explanation.rather_than)}; its standard errors are upper "
+            f"bounds (the sum of the two)."
+        )
+    for kind, title in (("features", "Features"), ("nodes", "Nodes"), ("edges", "Edges")):
+        players = entries(explanation, kind)  # type: ignore[arg-type]  # the three names of the tuple
+        if players:
+            lines.append(_account(title, players))
+    lines.extend(
+        f"Game {game.name}: {game.players} players, "
+        f"{'exact' if game.exact else 'estimated'} by {game.mask}, {game.calls} model calls for "
+        f"{game.coalitions} coalitions ({game.budget} allowed), "
+        + ("no surrogate" if game.r2 is None else f"weighted R² {game.r2:.4f}")
+        for game in certificate.games
+    )
+    lines.append(f"Certificate: {certificate.line()}")
+    return lines
+
+
+def _account(title: str, players: list[Entry], most: int = 10) -> str:
+    shown = ", ".join(f"{entry.name} {_with_error(entry)}" for entry in players[:most])
+    rest = players[most:]
+    if rest:
+        shown += f", {len(rest)} more together {math.fsum(e.credit for e in rest):+.4g}"
+    total = math.fsum(entry.credit for entry in players)
+    unsure = sum(not entry.sure for entry in players)
+    note = f"; {unsure} within two standard errors of 0" if unsure else ""
+    return f"{title} ({len(players)}, sum {total:+.4g}{note}): {shown}"
+
+
+def _with_error(entry: Entry) -> str:
+    if math.isnan(entry.error):
+        return f"{entry.credit:+.4g}"
+    if entry.error == 0:
+        return f"{entry.credit:+.4g} (exact)"
+    return f"{entry.credit:+.4g} ± {entry.error:.2g}"

@@ -1,0 +1,394 @@
+"""The explanation: a frozen record of the credit of each player, with standard errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphsvx.core.query import Kind
+from graphsvx.errors import InputError, TargetError
+from graphsvx.results.certificate import Certificate
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.axes import Axes
+    from rich.table import Table
+
+Ranking = Literal["value", "absolute"]
+
+
+_VIEWS: dict[str, Callable[..., Any]] = {}
+
+
+def register_view(
+    name: Literal["table", "plot", "html", "notebook"], view: Callable[..., Any]
+) -> None:
+    """Provide one of the views that `Explanation` has as methods.
+
+    Views are built on explanations, so `graphsvx.views` registers its functions here instead of
+    being imported by this module.
+    """
+    _VIEWS[name] = view
+
+
+def _view(name: str) -> Callable[..., Any]:
+    return _VIEWS[name]
+
+
+class Ranked(NamedTuple):
+    """One player with its credit and standard error."""
+
+    id: int
+    value: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Credit:
+    """Credit of one kind of players, for all explained outputs.
+
+    `ids` are the players' ids in the user's graph; `values` and `errors` are [outputs, players],
+    float64. An error of 0 means exact, NaN means that the method gives no standard error.
+    """
+
+    ids: Tensor
+    values: Tensor
+    errors: Tensor
+    names: tuple[str, ...] | None = None
+
+    @staticmethod
+    def none(outputs: int) -> Credit:
+        """No players of this kind."""
+        empty = torch.zeros(outputs, 0, dtype=torch.float64)
+        return Credit(torch.zeros(0, dtype=torch.long), empty, empty.clone())
+
+    @property
+    def players(self) -> int:
+        """How many players there are."""
+        return self.values.shape[1]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Credit:
+        """The same players with changed values and errors."""
+        return replace(self, values=change(self.values), errors=change(self.errors))
+
+    def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked]:
+        """The first `k` players of one output, best first; ties by id."""
+        if by not in ("value", "absolute"):
+            raise InputError(f"by must be 'value' or 'absolute', got {by!r}")
+        if k is not None and k < 0:
+            raise InputError(f"k must be 0 or more, got {k}")
+        values = self.values[row]
+        order = torch.argsort(
+            values.abs() if by == "absolute" else values, descending=True, stable=True
+        )
+        return [
+            Ranked(
+                int(self.ids[i]) if self.ids.dim() == 1 else i,
+                float(values[i]),
+                float(self.errors[row, i]),
+            )
+            for i in order[:k].tolist()
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class FieldRecord:
+    """The part of the graph that the explanation speaks of, for drawing and export."""
+
+    ids: Tensor
+    """Node ids in the user's graph, the explained ones first."""
+    hops: Tensor
+    """Distance of each node to the explained one(s) along the edges."""
+    edge_index: Tensor
+    """Directed edges between these nodes, by id in the user's graph."""
+    classes: Tensor | None = None
+    """Class (label) of each node, where the data has one."""
+    num_nodes: int = 0
+    num_features: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why the model said that: `base + total == prediction`, shared out among the players.
+
+    The arrays hold every explained output (one row, or one a class with `targets="all"`); the
+    properties speak of the one chosen by `target`.
+    """
+
+    kind: Kind
+    centres: tuple[int, ...]
+    """The explained node(s); the two ends for an edge; empty for a graph."""
+    outputs: tuple[int, ...]
+    """The outputs (classes) that were explained, in the order of the arrays' rows."""
+    target: int
+    """The output that the properties speak of, one of `outputs`."""
+    bases: Tensor
+    predictions: Tensor
+    node_credit: Credit
+    feature_credit: Credit
+    edge_credit: Credit
+    """Credit per edge: `ids` are [2, players] node ids."""
+    certificate: Certificate
+    field: FieldRecord
+    method: str
+    meaning: str
+    """What a value means, in one sentence."""
+    scale: str = "probability"
+    rather_than: int | None = None
+    """Set by `contrast(a, b)`: the values say why `target` rather than this output."""
+    class_names: tuple[str, ...] | None = None
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What a method returns besides credit; JSON-like."""
+
+    # --- the chosen output -------------------------------------------------------------
+
+    @property
+    def _row(self) -> int:
+        return self.outputs.index(self.target)
+
+    @property
+    def base(self) -> float:
+        """The score with no player on: where the sharing starts (phi_0)."""
+        return float(self.bases[self._row])
+
+    @property
+    def prediction(self) -> float:
+        """The model's score for the target with every player on."""
+        return float(self.predictions[self._row])
+
+    @property
+    def total(self) -> float:
+        """Sum of all credit."""
+        return float(self.node_values.sum() + self.feature_values.sum() + self.edge_values.sum())
+
+    @property
+    def node_ids(self) -> Tensor:
+        """Ids of the nodes that play."""
+        return self.node_credit.ids
+
+    @property
+    def node_values(self) -> Tensor:
+        """Signed credit of each node."""
+        return self.node_credit.values[self._row]
+
+    @property
+    def node_errors(self) -> Tensor:
+        """Standard error of each node's credit (0: exact)."""
+        return self.node_credit.errors[self._row]
+
+    @property
+    def feature_ids(self) -> Tensor:
+        """Columns of x that play."""
+        return self.feature_credit.ids
+
+    @property
+    def feature_values(self) -> Tensor:
+        """Signed credit of each feature."""
+        return self.feature_credit.values[self._row]
+
+    @property
+    def feature_errors(self) -> Tensor:
+        """Standard error of each feature's credit (0: exact)."""
+        return self.feature_credit.errors[self._row]
+
+    @property
+    def edge_ids(self) -> Tensor:
+        """The edges that play, [2, players]."""
+        return self.edge_credit.ids
+
+    @property
+    def edge_values(self) -> Tensor:
+        """Signed credit of each edge."""
+        return self.edge_credit.values[self._row]
+
+    @property
+    def edge_errors(self) -> Tensor:
+        """Standard error of each edge's credit (0: exact)."""
+        return self.edge_credit.errors[self._row]
+
+    @property
+    def errors(self) -> Tensor:
+        """Standard errors of all players: features, then nodes, then edges."""
+        return torch.cat([self.feature_errors, self.node_errors, self.edge_errors])
+
+    @property
+    def nodes(self) -> dict[int, float]:
+        """Credit by node id."""
+        return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
+
+    @property
+    def features(self) -> dict[int, float]:
+        """Credit by feature column."""
+        return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
+
+    @property
+    def edges(self) -> dict[tuple[int, int], float]:
+        """Credit by edge (source, destination)."""
+        ends = self.edge_ids.reshape(2, -1).t().tolist()
+        return {
+            (u, v): value for (u, v), value in zip(ends, self.edge_values.tolist(), strict=True)
+        }
+
+    def top_nodes(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
+        """The `k` nodes with the most credit (by signed or absolute value), best first."""
+        return self.node_credit.ranked(self._row, k, by)
+
+    def top_features(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
+        """The `k` features with the most credit (by signed or absolute value), best first."""
+        return self.feature_credit.ranked(self._row, k, by)
+
+    # --- other outputs ---------------------------------------------------------------
+
+    def for_target(self, target: int) -> Explanation:
+        """The same explanation speaking of another explained output."""
+        if target not in self.outputs:
+            raise TargetError(
+                f"output {target} was not explained, only {list(self.outputs)}; "
+                f'explain with targets="all" to have every output'
+            )
+        return replace(self, target=target)
+
+    def contrast(self, a: int, b: int) -> Explanation:
+        """Why `a` rather than `b`: credit for `a` minus credit for `b`.
+
+        The standard error of a difference is at most the sum of the two, and this bound is what
+        the contrast reports: the two estimates come from the same rows, so they are not
+        independent.
+        """
+        if a == b:
+            raise TargetError(f"a contrast needs two different outputs, got {a} twice")
+        first, second = self.for_target(a), self.for_target(b)
+        rows = (first._row, second._row)
+
+        def difference(credit: Credit) -> Credit:
+            return replace(
+                credit,
+                values=(credit.values[rows[0]] - credit.values[rows[1]])[None],
+                errors=(credit.errors[rows[0]] + credit.errors[rows[1]])[None],
+            )
+
+        return replace(
+            self,
+            outputs=(a,),
+            target=a,
+            rather_than=b,
+            bases=(self.bases[rows[0]] - self.bases[rows[1]])[None],
+            predictions=(self.predictions[rows[0]] - self.predictions[rows[1]])[None],
+            node_credit=difference(self.node_credit),
+            feature_credit=difference(self.feature_credit),
+            edge_credit=difference(self.edge_credit),
+        )
+
+    def class_name(self, output: int) -> str:
+        """The name of an output, or its number."""
+        if self.class_names is not None and 0 <= output < len(self.class_names):
+            return self.class_names[output]
+        return f"class {output}"
+
+    @property
+    def title(self) -> str:
+        """What is explained, in a few words."""
+        what = {
+            "node": f"node {self.centres[0]}" if self.centres else "node",
+            "nodes": f"{len(self.centres)} nodes",
+            "graph": "graph",
+            "edge": f"edge {self.centres}",
+            "model": "model",
+        }[self.kind]
+        name = self.class_name(self.target)
+        if self.rather_than is not None:
+            name += f" rather than {self.class_name(self.rather_than)}"
+        return f"{what}: {name}"
+
+    # --- the ways out ------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON; `from_dict` gives the same bits back."""
+        from graphsvx.results import serialize  # noqa: PLC0415  (it imports this module)
+
+        return serialize.to_dict(self)
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> Explanation:
+        """The inverse of `to_dict`."""
+        from graphsvx.results import serialize  # noqa: PLC0415  (it imports this module)
+
+        return serialize.from_dict(record)
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned JSON file."""
+        from graphsvx.results import serialize  # noqa: PLC0415  (it imports this module)
+
+        serialize.save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Explanation:
+        """Read a file written by `save`."""
+        from graphsvx.results import serialize  # noqa: PLC0415  (it imports this module)
+
+        return serialize.load(path)
+
+    def to_networkx(self) -> nx.DiGraph:
+        """The neighbourhood as a directed graph with `credit`, `error` and `hops` on its nodes."""
+        from graphsvx.results.export import to_networkx  # noqa: PLC0415  (it imports this module)
+
+        return to_networkx(self)
+
+    def to_pyg(self) -> Any:
+        """A `torch_geometric.explain.Explanation` with a node mask over the whole graph."""
+        from graphsvx.results.export import to_pyg  # noqa: PLC0415  (it imports this module)
+
+        return to_pyg(self)
+
+    def to_shap(self) -> Any:
+        """A `shap.Explanation`, for shap's own plots (needs shap)."""
+        from graphsvx.results.export import to_shap  # noqa: PLC0415  (it imports this module)
+
+        return to_shap(self)
+
+    def table(self, top: int = 10) -> Table:
+        """A rich table of the players with the most absolute credit."""
+        return _view("table")(self, top)
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw it: the explanation graph where nodes or edges play, bars otherwise."""
+        return _view("plot")(self, ax=ax, **options)
+
+    def describe(self, audience: Literal["everyone", "expert"] = "everyone") -> str:
+        """Two or three plain sentences, or with `audience="expert"` the complete account."""
+        from graphsvx.results.describe import describe  # noqa: PLC0415  (it imports this module)
+
+        return describe(self, audience)
+
+    def to_html(self, path: str | Path, data: Any = None) -> None:
+        """Write a report in one file that opens offline, with everything there is to see.
+
+        With `data` (the graph that was explained) a click on a node shows its features too.
+        """
+        _view("html")([self], path, data=data)
+
+    def _repr_html_(self) -> str:
+        return _view("notebook")(self)
+
+    def __rich__(self) -> Table:
+        return self.table()
+
+    def __repr__(self) -> str:
+        nodes = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_nodes(3, "absolute"))
+        features = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_features(3, "absolute"))
+        parts = [
+            f"Explanation({self.title}",
+            f"prediction={self.prediction:.4f}",
+            f"base={self.base:.4f}",
+            f"nodes({self.node_credit.players})={{{nodes}}}" if nodes else "",
+            f"features({self.feature_credit.players})={{{features}}}" if features else "",
+            f"edges({self.edge_credit.players})" if self.edge_credit.players else "",
+            "exact" if self.certificate.exact else "estimated",
+        ]
+        return ", ".join(part for part in parts if part) + ")"

@@ -1,0 +1,252 @@
+"""Global views: many explanations summed up, by feature, by node, by role or by class.
+
+found = list(explain_many(model, data, nodes))
+features = summary.features(found)
+features.top(5)                      # the features that matter most on the whole
+features.matrix                      # [explanations, features]: ready for a beeswarm
+summary.nodes(found, by=roles)       # how much credit goes to each role
+summary.by_class(found)              # a summary for each explained class
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Credit, Explanation
+
+Key = int | str | tuple[int, int]
+By = Literal["class", "hops"] | Mapping[int, Any] | Sequence[Any] | Tensor | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One player over many explanations."""
+
+    key: Key
+    name: str
+    mean: float
+    mean_absolute: float
+    std: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Credit of the same players over many explanations.
+
+    A player that did not play in an explanation got nothing there: it counts as 0 in means and
+    spreads and is NaN in `matrix`; `count` says how often it played.
+    """
+
+    keys: tuple[Key, ...]
+    """Column, node id, edge, role or class of each player."""
+    names: tuple[str, ...]
+    matrix: NDArray[np.float64]
+    """[explanations, players]: signed credit; NaN where a player did not play."""
+    outputs: tuple[int, ...]
+    """The output that each explanation speaks of."""
+
+    @property
+    def explanations(self) -> int:
+        """How many explanations are summed up."""
+        return len(self.matrix)
+
+    @property
+    def filled(self) -> NDArray[np.float64]:
+        """`matrix` with 0 where a player did not play."""
+        return np.nan_to_num(self.matrix, nan=0.0)
+
+    @property
+    def count(self) -> NDArray[np.int64]:
+        """In how many explanations each player played."""
+        return (~np.isnan(self.matrix)).sum(0)
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean signed credit."""
+        return np.asarray(self.filled.mean(0))
+
+    @property
+    def mean_absolute(self) -> NDArray[np.float64]:
+        """Mean absolute credit: global importance."""
+        return np.asarray(np.abs(self.filled).mean(0))
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        """Standard deviation of the signed credit over explanations (n - 1; 0 for a single one)."""
+        if self.explanations < 2:
+            return np.zeros(len(self.keys))
+        return np.asarray(self.filled.std(0, ddof=1))
+
+    def interval(self, z: float = 1.96) -> NDArray[np.float64]:
+        """mean +- z std / sqrt(n), [2, players]: 95 % of the mean by default."""
+        half = z * self.std / np.sqrt(self.explanations)
+        return np.stack([self.mean - half, self.mean + half])
+
+    def quantiles(self, at: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> NDArray[np.float64]:
+        """Quantiles of the signed credit over explanations, [len(at), players]."""
+        return np.asarray(np.quantile(self.filled, at, axis=0))
+
+    def top(
+        self, k: int | None = None, by: Literal["absolute", "value"] = "absolute"
+    ) -> list[Line]:
+        """The `k` players with the largest mean absolute (or signed mean) credit, best first."""
+        if by not in ("absolute", "value"):
+            raise InputError(f"by must be 'absolute' or 'value', got {by!r}")
+        score = self.mean_absolute if by == "absolute" else self.mean
+        low, high = self.interval()
+        mean, absolute, std, count = self.mean, self.mean_absolute, self.std, self.count
+        return [
+            Line(
+                self.keys[i],
+                self.names[i],
+                mean=float(mean[i]),
+                mean_absolute=float(absolute[i]),
+                std=float(std[i]),
+                low=float(low[i]),
+                high=float(high[i]),
+                count=int(count[i]),
+            )
+            for i in np.argsort(-score, kind="stable")[:k].tolist()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, ready for JSON: one record a player, most important first."""
+        return {
+            "explanations": self.explanations,
+            "players": [asdict(line) for line in self.top()],
+        }
+
+
+def features(explanations: Iterable[Explanation]) -> Summary:
+    """Credit by feature (or group of features)."""
+    return _summary(
+        explanations, lambda explanation: _named(explanation.feature_credit, explanation, "feature")
+    )
+
+
+def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = False) -> Summary:
+    """Credit by node, or summed over the nodes of each role, class or distance.
+
+    `by`: None (each node for itself), "class" (`data.y`), "hops", or the role of each node: a
+    mapping, sequence or tensor by node id. `share=True` divides by prediction - base, so that
+    "these nodes carry 85 % of what there is to explain" can be read off.
+    """
+
+    def credit(explanation: Explanation) -> dict[Key, tuple[str, float]]:
+        named = _named(explanation.node_credit, explanation, "node")
+        if by is not None:
+            named = _summed(named, _labels(explanation, by))
+        if not share:
+            return named
+        gap = explanation.prediction - explanation.base
+        if abs(gap) < 1e-9:
+            raise InputError(
+                f"a share needs something to be shared, but the prediction of {explanation.title} "
+                f"is its base value; leave it out or use share=False"
+            )
+        return {key: (name, value / gap) for key, (name, value) in named.items()}
+
+    return _summary(explanations, credit)
+
+
+def edges(explanations: Iterable[Explanation]) -> Summary:
+    """Credit by edge (or group of edges)."""
+    return _summary(
+        explanations, lambda explanation: _named(explanation.edge_credit, explanation, "edge")
+    )
+
+
+def by_class(
+    explanations: Iterable[Explanation],
+    of: Callable[[Iterable[Explanation]], Summary] = features,
+) -> dict[int, Summary]:
+    """One summary for each explained output: what makes the model say this class?"""
+    parts: dict[int, list[Explanation]] = {}
+    for explanation in explanations:
+        parts.setdefault(explanation.target, []).append(explanation)
+    return {target: of(parts[target]) for target in sorted(parts)}
+
+
+def _named(credit: Credit, explanation: Explanation, what: str) -> dict[Key, tuple[str, float]]:
+    """Players by key; a group of players goes by its name, which is the same everywhere."""
+    values = credit.values[explanation.outputs.index(explanation.target)].tolist()
+    keys: list[Key]
+    if what == "edge":
+        keys = [(u, v) for u, v in credit.ids.reshape(2, -1).t().tolist()]
+    else:
+        keys = list(credit.ids.tolist())
+    names = [f"edge {k[0]}–{k[1]}" if isinstance(k, tuple) else f"{what} {k}" for k in keys]
+    if credit.names is not None:
+        keys = [
+            key if given == plain else given
+            for key, plain, given in zip(keys, names, credit.names, strict=True)
+        ]
+        names = list(credit.names)
+    return {key: (name, value) for key, name, value in zip(keys, names, values, strict=True)}
+
+
+def _summed(
+    named: dict[Key, tuple[str, float]], labels: Callable[[Key], tuple[Key, str]]
+) -> dict[Key, tuple[str, float]]:
+    sums: dict[Key, tuple[str, float]] = {}
+    for node, (_, value) in named.items():
+        key, name = labels(node)
+        sums[key] = (name, sums.get(key, (name, 0.0))[1] + value)
+    return sums
+
+
+def _labels(explanation: Explanation, by: By) -> Callable[[Key], tuple[Key, str]]:
+    field = explanation.field
+    if isinstance(by, str):
+        if by not in ("class", "hops"):
+            raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')
+        column = field.hops if by == "hops" else field.classes
+        if column is None:
+            raise InputError('by="class" needs the class of each node; set data.y')
+        known = dict(zip(field.ids.tolist(), column.tolist(), strict=True))
+        word = by
+    else:
+        plain = by.tolist() if isinstance(by, Tensor) else by
+        known = dict(plain) if isinstance(plain, Mapping) else dict(enumerate(plain or ()))
+        word = "role"
+
+    def label(node: Key) -> tuple[Key, str]:
+        if node not in known:
+            raise InputError(f"by must give the role of every node that plays, got none for {node}")
+        role = known[node]
+        return role, role if isinstance(role, str) else f"{word} {role}"
+
+    return label
+
+
+def _summary(
+    explanations: Iterable[Explanation],
+    credit: Callable[[Explanation], dict[Key, tuple[str, float]]],
+) -> Summary:
+    rows: list[dict[Key, tuple[str, float]]] = []
+    outputs = []
+    names: dict[Key, str] = {}
+    for explanation in explanations:
+        rows.append(credit(explanation))
+        outputs.append(explanation.target)
+        names.update({key: name for key, (name, _) in rows[-1].items()})
+    if not rows:
+        raise InputError("expected at least one explanation, got none")
+    # Ids in order, then named groups.
+    keys = sorted(names, key=lambda key: (isinstance(key, str), isinstance(key, tuple), key))
+    position = {key: i for i, key in enumerate(keys)}
+    matrix = np.full((len(rows), len(keys)), np.nan)
+    for i, row in enumerate(rows):
+        for key, (_, value) in row.items():
+            matrix[i, position[key]] = value
+    return Summary(tuple(keys), tuple(names[key] for key in keys), matrix, tuple(outputs))

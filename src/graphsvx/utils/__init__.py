@@ -1,0 +1,1 @@
+"""Files, processes, threads and optional packages."""

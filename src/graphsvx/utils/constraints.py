@@ -1,0 +1,326 @@
+"""Settings that are checked when they are made: what a field may be stands beside it.
+
+    @dataclass(frozen=True)
+    class Paired(Checked):
+        stretch: Annotated[int, Range(1)] = 4
+
+The annotation is the rule. Checked are int, float (finite), bool, str, Literal, None, tuple, dict,
+classes, and unions of these; `Annotated` adds a range, the shape of a callable, or a conversion.
+Numbers of numpy and tensors of one element become Python's, lists become tuples.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.errors import InputError
+
+MOST = 10_000_000
+"""Samples, epochs, nodes, ...: more than this are a slip, and would not fit in memory."""
+
+
+class Misfit(Exception):  # noqa: N818  (never seen outside)
+    """A value is not what its annotation says."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `least` to `most`, these included unless `inside`."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    inside: bool = False
+    error: type[InputError] = InputError
+    """What is raised for anything else."""
+
+    def allows(self, value: Any) -> bool:
+        """Whether a number is within it."""
+        if self.inside and value in (self.least, self.most):
+            return False
+        return bool(self.least <= value <= self.most)
+
+    def __str__(self) -> str:
+        low, high = (f"{end:,}" if isinstance(end, int) else f"{end:g}"
+                     for end in (self.least, self.most))  # fmt: skip
+        if self.most == math.inf:
+            return f"above {low}" if self.inside else f"of at least {low}"
+        if self.inside:
+            return f"above {low} and below {high}"
+        return f"of at least {low} and at most {high}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """An object, not its class, that can be called with so many arguments."""
+
+    what: str
+    """Such as "a mask, such as Paired()"."""
+    arguments: int
+    attributes: tuple[str, ...] = ()
+    error: type[InputError] = InputError
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value is such an object."""
+        if isinstance(value, type) or not callable(value):
+            return False
+        try:
+            inspect.signature(value).bind(*[None] * self.arguments)
+        except TypeError:
+            return False
+        except ValueError:  # some builtins have no signature
+            pass
+        return all(hasattr(value, name) for name in self.attributes)
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of these names."""
+
+    names: tuple[str, ...]
+    error: type[InputError] = InputError
+
+    def allows(self, value: Any) -> bool:
+        """Whether a name is one of them."""
+        return value in self.names
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.names)}"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a function makes of a value and its name; the function says what is wrong with it."""
+
+    by: Callable[[Any, str], Any]
+
+
+Rule = Range | Block | OneOf
+Count = Annotated[int, Range(1, MOST)]
+Workers = Annotated[int, Range(1, 10_000)]
+Seed = Annotated[int, Range(0, 2**63 - 1)]
+Share = Annotated[float, Range(0, 1)]
+Positive = Annotated[float, Range(0, inside=True)]
+Rate = Annotated[float, Range(0, 1000, inside=True)]
+"""Of learning."""
+NotNegative = Annotated[float, Range(0)]
+
+
+class Checked:
+    """Base of frozen settings: every field is checked, and made plain, when they are made."""
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        for name, hint in _hints(kind):
+            given = getattr(self, name)
+            value = checked(given, hint, name)
+            if value is not given:
+                object.__setattr__(self, name, value)
+
+
+@cache
+def _hints(kind: Any) -> list[tuple[str, Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [(field.name, hints[field.name]) for field in fields(kind)]
+
+
+def checked(value: Any, hint: Any, name: str) -> Any:
+    """The value as `hint` wants it, or an error that says what was expected and what came."""
+    for rule in get_args(hint):
+        if isinstance(rule, Converted):
+            return rule.by(value, name)
+    try:
+        return _fitted(value, hint)
+    except Misfit:
+        error = next((rule.error for rule in _rules(hint)), InputError)
+        raise error(f"{name} must be {expected(hint)}, got {shown(value)}") from None
+
+
+def as_int(value: Any, name: str) -> int:
+    """An integer from Python, numpy or a tensor of one element; nothing else."""
+    return int(checked(value, int, name))
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: one line, and not a long one."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # the value is the user's, and so is its repr
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _rules(hint: Any) -> list[Rule]:
+    return [rule for rule in get_args(hint) if isinstance(rule, Rule)]
+
+
+# --- does a value fit? ---------------------------------------------------------------------
+
+
+def _fitted(value: Any, hint: Any) -> Any:  # noqa: PLR0911  (one line a kind of annotation)
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _ruled(value, hint)
+    if origin in (Union, UnionType):
+        return _one_of(value, get_args(hint))
+    if origin is Literal:
+        return _literal(value, get_args(hint))
+    if origin is tuple:
+        return _tuple(value, get_args(hint))
+    if origin is dict:
+        return _dict(value, get_args(hint))
+    if hint in _PLAIN:
+        return _PLAIN[hint](value)
+    kind = origin or hint
+    if isinstance(kind, type) and not getattr(kind, "_is_protocol", False):
+        return _instance(value, kind)
+    return value
+
+
+def _ruled(value: Any, hint: Any) -> Any:
+    kind = get_args(hint)[0]
+    value = _fitted(value, kind)
+    left_out = value is None and NoneType in get_args(kind)
+    if not left_out and not all(rule.allows(value) for rule in _rules(hint)):
+        raise Misfit
+    return value
+
+
+def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
+    for hint in hints:
+        try:
+            return _fitted(value, hint)
+        except Misfit:
+            continue
+    raise Misfit
+
+
+def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
+    for one in allowed:  # False is not 0
+        if type(one) is type(value) and one == value:
+            return one
+    raise Misfit
+
+
+def _tuple(value: Any, hints: tuple[Any, ...]) -> Any:
+    if isinstance(value, (Tensor, np.ndarray)):
+        value = value.tolist()
+    if not isinstance(value, (tuple, list)):
+        raise Misfit
+    if hints[-1] is Ellipsis:
+        hints = (hints[0],) * len(value)
+    if len(hints) != len(value):
+        raise Misfit
+    found = tuple(_fitted(one, hint) for one, hint in zip(value, hints, strict=True))
+    unchanged = isinstance(value, tuple) and all(map(lambda a, b: a is b, found, value))
+    return value if unchanged else found
+
+
+def _dict(value: Any, hints: tuple[Any, ...]) -> Any:
+    _instance(value, dict)
+    for key, one in value.items():
+        _fitted(key, hints[0])
+        _fitted(one, hints[1])
+    return value
+
+
+def _instance(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise Misfit
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, np.bool_):
+        return bool(value)
+    return bool(_instance(value, bool))
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, (bool, float, str)) or getattr(value, "dtype", None) == torch.bool:
+        raise Misfit
+    try:
+        return value if type(value) is int else int(value.__index__())
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        raise Misfit from None
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (Tensor, np.ndarray)) and math.prod(value.shape) == 1:
+        value = value.item()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Misfit
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond all floats
+        raise Misfit from None
+    if not math.isfinite(number):
+        raise Misfit
+    # Small integers stay as they were written; torch takes no large ones.
+    return value if isinstance(value, float) or abs(value) < 2**31 else number
+
+
+def _none(value: Any) -> None:
+    _instance(value, NoneType)
+
+
+def _str(value: Any) -> str:
+    return str(_instance(value, str))
+
+
+_PLAIN: dict[Any, Callable[[Any], Any]] = {
+    bool: _bool, int: _int, float: _float, str: _str, NoneType: _none, None: _none,
+    Any: lambda value: value,
+}  # fmt: skip
+
+
+# --- what was expected, in words -----------------------------------------------------------
+
+_WORDS: dict[Any, str] = {
+    bool: "True or False", int: "an integer", float: "a number", str: "text",
+    NoneType: "None", None: "None", dict: "a dictionary",
+}  # fmt: skip
+
+
+def expected(hint: Any) -> str:
+    """What an annotation allows, in words."""
+    words = _alternatives(hint)
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _alternatives(hint: Any) -> list[str]:
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _ruled_words(inside[0], _rules(hint))
+    if origin in (Union, UnionType):
+        return [word for one in inside for word in _alternatives(one)]
+    if origin is Literal:
+        return [*map(repr, inside)]
+    if origin is tuple:
+        length = "" if inside[-1] is Ellipsis else f" of {len(inside)}"
+        return [f"a list{length} with entries that are each {expected(inside[0])}"]
+    if origin is dict:
+        return [f"a dictionary with values that are each {expected(inside[1])}"]
+    return [_WORDS.get(hint) or str(getattr(hint, "__name__", hint))]
+
+
+def _ruled_words(hint: Any, rules: list[Rule]) -> list[str]:
+    words = [str(rule) for rule in rules if not isinstance(rule, Range)]
+    ranges = [str(rule) for rule in rules if isinstance(rule, Range)]
+    return words or [
+        one if one == "None" else " ".join([one, *ranges]) for one in _alternatives(hint)
+    ]

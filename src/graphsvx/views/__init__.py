@@ -1,0 +1,23 @@
+"""Explanations as tables, pictures and pages.
+
+Importing this package makes them methods of `Explanation`: `table`, `plot`, `to_html`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphsvx.results.explanation import Explanation, register_view
+from graphsvx.views import html, terminal
+
+
+def _plot(explanation: Explanation, **options: Any) -> Any:
+    from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
+
+    return plot.explanation(explanation, **options)
+
+
+register_view("table", terminal.table)
+register_view("plot", _plot)
+register_view("html", html.write)
+register_view("notebook", html.notebook)

@@ -1,0 +1,213 @@
+"""What the report's script gets to know of an explanation: numbers and names, ready for JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from graphsvx.errors import InputError
+from graphsvx.results.describe import adds_up, describe
+from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.ranking import scale_of
+from graphsvx.views import drawing as scenes
+from graphsvx.views import layout, palette
+from graphsvx.views.drawing import GraphDrawing
+
+MOST_DOTS = 400
+MOST_ROWS = 400
+"""Players listed in a table; those with less credit are summed up in a last row."""
+MOST_FEATURES = 6
+
+
+def page_data(explanation: Explanation, data: Any = None) -> dict[str, Any]:
+    """One explanation, with all its outputs."""
+    views = [explanation.for_target(output) for output in explanation.outputs]
+    return {
+        "kind": explanation.kind,
+        "method": explanation.method,
+        "meaning": explanation.meaning,
+        "scale": scale_of(explanation),
+        "chosen": explanation.outputs.index(explanation.target),
+        "outputs": [_output(view) for view in views],
+        "graph": _graph(explanation, views, data),
+        "tables": _tables(explanation),
+        "certificate": _certificate(explanation),
+    }
+
+
+def _output(view: Explanation) -> dict[str, Any]:
+    return {
+        "id": view.target,
+        "name": view.class_name(view.target),
+        "title": view.title,
+        "base": _number(view.base),
+        "prediction": _number(view.prediction),
+        "total": _number(view.total),
+        "addsUp": adds_up(view),
+        "sentences": describe(view),
+        "account": describe(view, "expert"),
+    }
+
+
+def _graph(explanation: Explanation, views: list[Explanation], data: Any) -> dict[str, Any] | None:
+    every = [scenes.drawing_of(view) for view in views]
+    if not every[0].dots:
+        return None
+    how = scenes.find_groups(_strongest(every), MOST_DOTS, bubbles=12)
+    shown = [scenes.with_groups(drawing, how) for drawing in every]
+    first = shown[explanation.outputs.index(explanation.target)]
+    bold = scenes.important(scenes.with_groups(_strongest(every), how))
+    where = layout.places(first, "force", 0, None, bold)
+    x = None if data is None else _features(data, explanation)
+    names = explanation.feature_credit.names
+    named = dict(zip(explanation.feature_ids.tolist(), names or (), strict=False))
+    return {
+        "dots": [
+            {
+                "id": dot.id,
+                "label": dot.label,
+                "hop": dot.hop,
+                "class": dot.category,
+                "plays": dot.plays,
+                "centre": dot.centre,
+                "count": dot.count,
+                "x": round(float(where[i, 0]), 3),
+                "y": round(float(where[i, 1]), 3),
+                **({"features": _largest(x, dot.id, named)} if x is not None else {}),
+            }
+            for i, dot in enumerate(first.dots)
+        ],
+        "lines": [[line.a, line.b, int(line.one_way), int(line.plays)] for line in first.lines],
+        "credit": [[_number(dot.credit) for dot in drawing.dots] for drawing in shown],
+        "error": [[_number(dot.error) for dot in drawing.dots] for drawing in shown],
+        "lineCredit": [[_number(line.credit) for line in drawing.lines] for drawing in shown],
+        "classes": _classes(explanation),
+    }
+
+
+def _strongest(every: list[GraphDrawing]) -> GraphDrawing:
+    """One drawing with every node's largest credit among the outputs."""
+    dots = tuple(
+        max(same, key=lambda dot: abs(dot.credit))
+        for same in zip(*(drawing.dots for drawing in every), strict=True)
+    )
+    return replace(every[0], dots=dots)
+
+
+def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
+    found = explanation.field.classes
+    if found is None:
+        return {}
+    outputs = explanation.kind in ("node", "nodes")
+    return {
+        str(category): {
+            "name": explanation.class_name(category) if outputs else f"type {category}",
+            "colour": palette.of_class(category),
+        }
+        for category in sorted(set(found.tolist()))
+    }
+
+
+def _features(data: Any, explanation: Explanation) -> Tensor:
+    x = getattr(data, "x", None)
+    ids = explanation.field.ids
+    if not isinstance(x, Tensor) or x.dim() != 2:
+        raise InputError("data must have node features x, a tensor [nodes, features]")
+    if ids.numel() and int(ids.max()) >= len(x):
+        raise InputError(
+            f"data has {len(x)} nodes, but the explanation speaks of node {int(ids.max())}; "
+            f"pass the graph that was explained"
+        )
+    return x
+
+
+def _largest(x: Tensor, node: int, named: dict[int, str]) -> list[list[Any]]:
+    """The node's features that are not 0, the largest first."""
+    if node < 0:
+        return []
+    row = x[node]
+    order = row.abs().argsort(descending=True, stable=True)[:MOST_FEATURES].tolist()
+    return [
+        [named.get(column, f"feature {column}"), _number(float(row[column]))]
+        for column in order
+        if float(row[column]) != 0
+    ]
+
+
+def _tables(explanation: Explanation) -> list[dict[str, Any]]:
+    field = explanation.field
+    hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    classes = {} if field.classes is None else dict(zip(hops, field.classes.tolist(), strict=True))
+    tables = []
+    for kind, credit in (
+        ("node", explanation.node_credit),
+        ("feature", explanation.feature_credit),
+        ("edge", explanation.edge_credit),
+    ):
+        if credit.players:
+            tables.append(_table(kind, credit, hops, classes))
+    return tables
+
+
+def _table(
+    kind: str, credit: Credit, hops: dict[int, int], classes: dict[int, int]
+) -> dict[str, Any]:
+    order = credit.values.abs().amax(0).argsort(descending=True, stable=True)
+    shown, rest = order[:MOST_ROWS], order[MOST_ROWS:]
+    ids = credit.ids.reshape(2, -1).t().tolist() if kind == "edge" else credit.ids.tolist()
+    rows = []
+    for i in shown.tolist():
+        if credit.names is not None:
+            name = credit.names[i]
+        else:
+            name = f"edge {ids[i][0]}–{ids[i][1]}" if kind == "edge" else f"{kind} {ids[i]}"
+        row: dict[str, Any] = {"id": ids[i], "name": name}
+        if kind == "node":
+            row["hop"] = hops.get(ids[i])
+            row["class"] = classes.get(ids[i])
+        rows.append(row)
+    return {
+        "kind": kind,
+        "rows": rows,
+        "credit": [[_number(v) for v in values[shown].tolist()] for values in credit.values],
+        "error": [[_number(v) for v in values[shown].tolist()] for values in credit.errors],
+        "more": {
+            "count": len(rest),
+            "credit": [_number(float(values[rest].sum())) for values in credit.values],
+        },
+    }
+
+
+def _certificate(explanation: Explanation) -> dict[str, Any]:
+    certificate = explanation.certificate
+    return {
+        "exact": certificate.exact and bool(certificate.games),
+        "line": certificate.line(),
+        "games": [
+            {
+                "name": game.name,
+                "players": game.players,
+                "exact": game.exact,
+                "asked": game.budget,
+                "made": game.calls,
+                "rows": game.coalitions,
+                "r2": None if game.r2 is None else _number(game.r2),
+                "mask": game.mask,
+            }
+            for game in certificate.games
+        ],
+        "residual": _number(certificate.residual),
+        "seed": certificate.seed,
+        "hops": certificate.depth,
+        "checks": list(certificate.checks),
+        "fallback": certificate.fallback,
+        "toleranceMet": certificate.tolerance_met,
+    }
+
+
+def _number(value: float) -> float | None:
+    """Seven digits are more than anybody reads; JSON has no NaN."""
+    return float(f"{value:.7g}") if math.isfinite(value) else None

@@ -1,0 +1,285 @@
+"""Node positions of a drawing; deterministic given the drawing and the seed."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import shortest_path
+from scipy.spatial.distance import cdist
+
+from graphsvx.errors import InputError
+from graphsvx.views.drawing import GraphDrawing
+
+Places = NDArray[np.float64]
+Layout = Literal["force", "hops", "molecule"]
+FEW, STARTS = 80, 8
+"""Up to this many dots are laid out from so many starts, and the clearest one is taken."""
+CROWD = 20
+"""From this many dots on, those that matter get more room than those that do not."""
+
+
+def places(
+    drawing: GraphDrawing,
+    layout: Layout = "force",
+    seed: int = 0,
+    bonds: Mapping[tuple[int, int], float] | None = None,
+    bold: Collection[int] = (),
+) -> Places:
+    """Coordinates [dots, 2]; a line is about 1 long, longer between `bold` dots in a crowd.
+
+    `force` brings distances on paper near to distances in the graph (stress majorisation),
+    `hops` puts every hop on a ring of its own around the explained node, `molecule` uses rdkit's
+    drawing rules when it is installed and `force` otherwise.
+    """
+    if layout not in ("force", "hops", "molecule"):
+        raise InputError(f"layout must be 'force', 'hops' or 'molecule', got {layout!r}")
+    count = len(drawing.dots)
+    if count < 2:
+        return np.zeros((count, 2))
+    if layout == "molecule":
+        found = _rdkit_places(drawing, bonds or {})
+        if found is not None:
+            return _lying(_apart(found, np.full(count, 0.2)))
+    rng = np.random.default_rng(seed)
+    rings = _rings(drawing, rng)
+    if layout == "hops":
+        return rings
+    crowded = count > CROWD
+    room = np.array([_room(drawing, i, i in bold, crowded) for i in range(count)])
+    best, least = rings, math.inf
+    for turn in range(STARTS if count <= FEW else 1):
+        start = rings if turn == 0 else rings + rng.normal(0, 0.8, rings.shape)
+        drawn = _apart(_stress(drawing, start, bold if crowded else ()), room)
+        tangle = _tangle(drawing, drawn) if count <= FEW else 0.0
+        if tangle < least:
+            best, least = drawn, tangle
+        if least == 0:
+            break
+    return _lying(best)
+
+
+def _tangle(drawing: GraphDrawing, where: Places) -> float:
+    """What makes a drawing hard to read: lines that cross, and lines that run over dots."""
+    if not drawing.lines:
+        return 0.0
+    ends = np.array([(line.a, line.b) for line in drawing.lines])
+    a, b = where[ends[:, 0]], where[ends[:, 1]]
+    way = b - a
+
+    def left(points: Places) -> NDArray[np.float64]:
+        """On which side of each line (rows) the points (columns) lie."""
+        gap = points[None] - a[:, None]
+        return np.asarray(way[:, None, 0] * gap[..., 1] - way[:, None, 1] * gap[..., 0])
+
+    apart = left(a) * left(b) < -1e-9
+    shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))
+    crossings = int((apart & apart.T & ~shared).sum()) / 2
+    gap = where[None] - a[:, None]
+    length = np.maximum((way**2).sum(1), 1e-9)
+    along = np.clip((gap * way[:, None]).sum(2) / length[:, None], 0, 1)
+    off = np.linalg.norm(gap - along[..., None] * way[:, None], axis=2)
+    off[np.arange(len(ends))[:, None], ends] = np.inf
+    return crossings + 2.0 * float(np.maximum(0.0, 1 - off / 0.3).sum())
+
+
+def _room(drawing: GraphDrawing, i: int, bold: bool, crowded: bool) -> float:
+    """Half the room that a dot wants for itself."""
+    if drawing.dots[i].count > 1:
+        return 0.5
+    if not crowded:
+        return 0.3
+    return 0.48 if bold else 0.24
+
+
+def _roots(drawing: GraphDrawing) -> list[int]:
+    """Where rings are centred: the explained dots, else the best connected one."""
+    centres = [i for i, dot in enumerate(drawing.dots) if dot.centre]
+    if centres:
+        return centres
+    near = drawing.neighbours()
+    return [max(range(len(near)), key=lambda i: (len(near[i]), -i))]
+
+
+def _rings(drawing: GraphDrawing, rng: np.random.Generator) -> Places:
+    """A radial tree: every subtree has a slice as wide as it has leaves."""
+    near = drawing.neighbours()
+    roots = _roots(drawing)
+    children: dict[int, list[int]] = {i: [] for i in range(len(near))}
+    depth = dict.fromkeys(roots, 0)
+    order: list[int] = list(roots)
+    queue = deque(roots)
+    loose = deque(i for i in range(len(near)) if i not in depth)
+    while queue or loose:
+        if not queue:  # another component: hang it on the outside
+            i = loose.popleft()
+            if i in depth:
+                continue
+            depth[i] = max(depth.values()) + 1
+            children[roots[0]].append(i)
+            order.append(i)
+            queue.append(i)
+        here = queue.popleft()
+        for there in sorted(near[here]):
+            if there not in depth:
+                depth[there] = depth[here] + 1
+                children[here].append(there)
+                order.append(there)
+                queue.append(there)
+    leaves = [1.0] * len(near)
+    for i in reversed(order):
+        if children[i]:
+            leaves[i] = sum(leaves[child] for child in children[i])
+    angle = np.zeros(len(near))
+    slices: list[tuple[int, float, float]] = []
+    start = float(rng.uniform(0, 2 * math.pi))
+    whole = sum(leaves[root] for root in roots)
+    for root in roots:
+        width = 2 * math.pi * leaves[root] / whole
+        slices.append((root, start, width))
+        start += width
+    while slices:
+        here, begin, width = slices.pop()
+        angle[here] = begin + width / 2
+        for child in children[here]:
+            part = width * leaves[child] / leaves[here]
+            slices.append((child, begin, part))
+            begin += part
+    return _on_rings(angle, np.array([depth[i] for i in range(len(near))]), len(roots) == 1)
+
+
+def _on_rings(angle: NDArray[np.float64], depth: NDArray[np.int64], one_root: bool) -> Places:
+    """Each depth on a circle with room for all its dots; full circles are filled evenly."""
+    out = np.zeros((len(angle), 2))
+    radius = -1.0 if one_root else -0.5
+    for ring in range(int(depth.max()) + 1):
+        inside = np.flatnonzero(depth == ring)
+        inside = inside[np.argsort(angle[inside], kind="stable")]
+        need = len(inside) * 0.6 / (2 * math.pi)
+        radius = radius + 1.0 if len(inside) == 1 else max(radius + 1.0, need)
+        if radius <= 0:
+            continue
+        even = 2 * math.pi * np.arange(len(inside)) / max(1, len(inside))
+        even += float(np.mean(angle[inside] - even))
+        full = min(1.0, need / radius)
+        turned = (1 - full) * angle[inside] + full * even
+        out[inside] = radius * np.stack([np.cos(turned), np.sin(turned)], axis=1)
+    return out
+
+
+def _distances(drawing: GraphDrawing, bold: Collection[int]) -> Places:
+    count = len(drawing.dots)
+    rows = [line.a for line in drawing.lines]
+    columns = [line.b for line in drawing.lines]
+    long = [2.0 if line.a in bold and line.b in bold else 1.0 for line in drawing.lines]
+    edges = csr_matrix((long, (rows, columns)), shape=(count, count))
+    distance = np.asarray(shortest_path(edges, directed=False))
+    reachable = np.isfinite(distance)
+    distance[~reachable] = distance[reachable].max() + 1.0
+    return distance
+
+
+def _stress(
+    drawing: GraphDrawing, start: Places, bold: Collection[int], rounds: int = 120
+) -> Places:
+    """Stress majorisation: minimise sum over pairs of (|p_i - p_j| - d_ij)^2 / d_ij^2."""
+    distance = _distances(drawing, bold)
+    np.fill_diagonal(distance, 1.0)
+    weight = distance**-2.0
+    np.fill_diagonal(weight, 0.0)
+    np.fill_diagonal(distance, 0.0)
+    laplacian = np.diag(weight.sum(1)) - weight
+    inverse = np.linalg.pinv(laplacian)
+    now = start - start.mean(0)
+    for _ in range(rounds):
+        gap = cdist(now, now)
+        pull = np.divide(weight * distance, gap, out=np.zeros_like(gap), where=gap > 1e-9)
+        step = inverse @ (pull.sum(1)[:, None] * now - pull @ now)
+        moved = float(np.abs(step - now).max())
+        now = step
+        if moved < 1e-4:
+            break
+    return now
+
+
+def _apart(start: Places, room: NDArray[np.float64], rounds: int = 80) -> Places:
+    """Push dots apart whose rooms overlap."""
+    now = start.copy()
+    least = room[:, None] + room[None]
+    for _ in range(rounds):
+        between = now[:, None] - now[None]
+        gap = cdist(now, now)
+        np.fill_diagonal(gap, np.inf)
+        close = gap < least
+        if not close.any():
+            break
+        # Two dots in one place are pushed apart along a direction of their own.
+        turn = np.arange(len(now)) * 2.399963
+        own = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+        way = np.where(
+            gap[..., None] > 1e-6,
+            between / np.maximum(gap, 1e-6)[..., None],
+            own[:, None] - own[None],
+        )
+        push = np.where(close, (least - np.minimum(gap, least)) / 2, 0.0)
+        now = now + (way * push[..., None]).sum(1) * 0.6
+    return now
+
+
+def _lying(start: Places) -> Places:
+    """Turned so that the longest extent is horizontal, as paper and screens are."""
+    middle = start - start.mean(0)
+    _, axes = np.linalg.eigh(middle.T @ middle)
+    turned = middle @ axes[:, ::-1]
+    # eigh leaves the signs open: the heavier half goes left and down.
+    signs = np.where((turned**3).sum(0) < 0, -1.0, 1.0)
+    return np.asarray(turned * signs)
+
+
+def _rdkit_places(drawing: GraphDrawing, bonds: Mapping[tuple[int, int], float]) -> Places | None:
+    try:
+        from rdkit import Chem  # noqa: PLC0415  (an extra)
+        from rdkit.Chem import rdDepictor  # noqa: PLC0415  (an extra)
+    except ImportError:
+        return None
+    molecule = Chem.RWMol()
+    for _ in drawing.dots:
+        # Only the shape matters here: a dummy atom accepts any number of bonds.
+        molecule.AddAtom(Chem.Atom(0))
+    kinds = {1.0: Chem.BondType.SINGLE, 2.0: Chem.BondType.DOUBLE, 3.0: Chem.BondType.TRIPLE}
+    for line in drawing.lines:
+        order = bond_order(bonds, drawing.dots[line.a].id, drawing.dots[line.b].id)
+        molecule.AddBond(line.a, line.b, kinds.get(order, Chem.BondType.SINGLE))
+    rdDepictor.Compute2DCoords(molecule, canonOrient=True)
+    shape = molecule.GetConformer()
+    found = np.array(
+        [[shape.GetAtomPosition(i).x, shape.GetAtomPosition(i).y] for i in range(len(drawing.dots))]
+    )
+    return found / 1.5  # rdkit draws a bond 1.5 long
+
+
+def bond_order(bonds: Mapping[tuple[int, int], float], u: int, v: int) -> float:
+    """The order of the bond between two atoms, given either way round; 1 when not given."""
+    return float(bonds.get((u, v), bonds.get((v, u), 1.0)))
+
+
+def extent(where: Places) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of the dots."""
+    if not len(where):
+        return 0.0, 1.0, 0.0, 1.0
+    low, high = where.min(0), where.max(0)
+    return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+
+
+def nearest_gap(where: Places, default: float = 1.0) -> float:
+    """A robust smallest distance between two dots: a tenth of them are closer."""
+    if len(where) < 2:
+        return default
+    gap = np.linalg.norm(where[:, None] - where[None], axis=2)
+    np.fill_diagonal(gap, np.inf)
+    return float(np.quantile(gap.min(1), 0.1)) or default

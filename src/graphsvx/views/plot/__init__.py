@@ -1,0 +1,31 @@
+"""Pictures of explanations, for paper and notebook (needs the `plot` extra).
+
+Every function draws on the given `ax`, or on a new one, and returns it. Nothing is read from or
+written to global random state; the same seed gives the same picture.
+"""
+
+from __future__ import annotations
+
+from graphsvx.utils.extras import require_extra
+
+require_extra("matplotlib", "plot")
+
+from graphsvx.views.plot.bars import bars, waterfall  # noqa: E402  (after the check that says what is missing)
+from graphsvx.views.plot.choose import explanation, figure, save  # noqa: E402
+from graphsvx.views.plot.graph import graph  # noqa: E402
+from graphsvx.views.plot.many import beeswarm, heatmap, share  # noqa: E402
+from graphsvx.views.plot.study import convergence, noise_kde  # noqa: E402
+
+__all__ = [
+    "bars",
+    "beeswarm",
+    "convergence",
+    "explanation",
+    "figure",
+    "graph",
+    "heatmap",
+    "noise_kde",
+    "save",
+    "share",
+    "waterfall",
+]

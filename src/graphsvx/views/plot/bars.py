@@ -1,0 +1,176 @@
+"""Credit as lengths: bars with error bars, and the way from base to prediction."""
+
+from __future__ import annotations
+
+import math
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import Entry, Players, entries, plain, scale_of, signed
+from graphsvx.views import palette
+from graphsvx.views.plot import canvas
+
+CONFIDENCE = 1.96
+"""Error bars reach this many standard errors to both sides (95 % for a normal estimate)."""
+
+
+def bars(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    players: Players = "all",
+    top: int = 12,
+    title: bool = True,
+) -> Axes:
+    """The players with the most absolute credit, best first, with 95 % error bars."""
+    _check(top)
+    found = entries(explanation, players)
+    shown, rest = found[:top], found[top:]
+    ax = canvas.axes(ax, 5.2, 1.3 + 0.28 * max(2, len(shown) + bool(rest)))
+    canvas.quiet(ax)
+    if title:
+        canvas.heading(ax, explanation.title)
+    if not found:
+        return _nothing(ax)
+    values = [entry.credit for entry in shown]
+    names = [canvas.short(entry.name) for entry in shown]
+    colours = [palette.FOR if value > 0 else palette.AGAINST for value in values]
+    if rest:
+        values.append(math.fsum(entry.credit for entry in rest))
+        names.append(f"{len(rest)} more together")
+        colours.append(palette.GREY)
+    places = [float(i) for i in range(len(values))]
+    ax.barh(places, values, color=colours, height=0.68)
+    errors = [CONFIDENCE * entry.error for entry in shown]
+    estimated = any(math.isfinite(error) and error > 0 for error in errors)
+    if estimated:
+        sizes = [error if math.isfinite(error) else 0.0 for error in errors]
+        ax.errorbar(
+            values[: len(shown)], places[: len(shown)], xerr=sizes, fmt="none",
+            ecolor=palette.INK, elinewidth=1.1, capsize=2.5, capthick=1.1, gid="errors",
+        )  # fmt: skip
+    else:
+        errors = [0.0] * len(shown)
+    ax.axvline(0, color=palette.INK, lw=0.8)
+    canvas.plain_ticks(ax, "y", places, names)
+    ax.set_ylim(len(values) - 0.4, -0.6)
+    reach = [*errors, *([0.0] * (len(values) - len(shown)))]
+    _numbers(ax, values, [e if math.isfinite(e) else 0.0 for e in reach])
+    ax.set_xlabel(_axis_label(explanation, estimated), fontsize=canvas.SMALL, color=palette.INK)
+    return ax
+
+
+def _numbers(ax: Axes, values: list[float], reach: list[float]) -> None:
+    """The value at the end of each bar, and room for it."""
+    low = min(0.0, *(v - r for v, r in zip(values, reach, strict=True)))
+    high = max(0.0, *(v + r for v, r in zip(values, reach, strict=True)))
+    span = (high - low) or 1.0
+    figure = ax.get_figure(root=True)
+    width = ax.get_window_extent().width / (figure.dpi if figure is not None else 72.0) * 72
+    # A number is about 32 points long; names take up to two fifths of the width later on.
+    room = span * min(0.6, 36 / (0.6 * width))
+    ax.set_xlim(low - (room if min(values) < 0 else 0.02 * span), high + room)
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    for i, (value, error) in enumerate(zip(values, reach, strict=True)):
+        right = value >= 0
+        end = value + error if right else value - error
+        canvas.text(
+            ax, end + (0.02 if right else -0.02) * span, i, signed(value), va="center",
+            ha="left" if right else "right", fontsize=canvas.TINY, color=palette.INK,
+        )  # fmt: skip
+
+
+def _axis_label(explanation: Explanation, estimated: bool) -> str:
+    label = f"credit ({scale_of(explanation)})"
+    return label + ", bars: 95 % interval" if estimated else label
+
+
+def _check(top: int) -> None:
+    if top < 1:
+        raise InputError(f"top must be at least 1, got {top}")
+
+
+def _nothing(ax: Axes) -> Axes:
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.grid(visible=False)
+    ax.spines["bottom"].set_visible(False)
+    canvas.text(
+        ax, 0.5, 0.5, "no players: nothing to share out", transform=ax.transAxes, ha="center",
+        va="center", fontsize=9, color=palette.GREY,
+    )  # fmt: skip
+    return ax
+
+
+def waterfall(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    players: Players = "all",
+    top: int = 10,
+    title: bool = True,
+) -> Axes:
+    """The way from the base value to the prediction, one player a step.
+
+    The largest steps come first; players beyond `top`, and players of a kind that is not shown,
+    make one step of their own, so that the steps always end at the prediction if credit adds up.
+    """
+    _check(top)
+    shown = entries(explanation, players)[:top]
+    steps = [(entry.name, entry.credit) for entry in shown]
+    hidden = _hidden(entries(explanation), shown)
+    if hidden:
+        steps.append((f"{len(hidden)} more together", math.fsum(e.credit for e in hidden)))
+    residual = explanation.prediction - explanation.base - explanation.total
+    scale = max(abs(explanation.prediction), abs(explanation.base), 1e-12)
+    if abs(residual) > 1e-4 * scale:
+        steps.append(("not accounted for", residual))
+    ax = canvas.axes(ax, 5.6, 1.6 + 0.3 * (len(steps) + 2))
+    canvas.quiet(ax)
+    if title:
+        canvas.heading(ax, explanation.title)
+    level = explanation.base
+    stops = [level]
+    for i, (name, credit) in enumerate(steps, start=1):
+        colour = palette.FOR if credit >= 0 else palette.AGAINST
+        colour = palette.GREY if name == "not accounted for" else colour
+        ax.barh(i, credit, left=level, color=colour, height=0.66)
+        level += credit
+        ax.plot([level, level], [i - 0.33, i + 1.33], color=palette.GREY, lw=0.7, zorder=0)
+        stops.append(level)
+    last = len(steps) + 1
+    low, high = min(stops), max(stops)
+    span = (high - low) or abs(high) or 1.0
+    # Scores are drawn from the left border: what matters is the way between them.
+    floor = 0.0 if low >= 0 and low < 2 * span else low - 0.25 * span
+    ax.barh(
+        [0, last], [explanation.base - floor, explanation.prediction - floor], left=floor,
+        color=[palette.PALE, palette.GREY], height=0.66,
+    )  # fmt: skip
+    ax.plot([explanation.base] * 2, [-0.33, 1.33], color=palette.GREY, lw=0.7, zorder=0)
+    right = high + 0.2 * (high - floor)
+    ax.set_xlim(floor, right)
+    labels = ["base", *(canvas.short(name) for name, _ in steps), "prediction"]
+    canvas.plain_ticks(ax, "y", [float(i) for i in range(last + 1)], labels)
+    for side in (0, -1):
+        ax.get_yticklabels()[side].set_fontweight("bold")
+    ax.set_ylim(last + 0.6, -0.6)
+    pad = 0.015 * (right - floor)
+    ends = [explanation.base, *map(max, stops, stops[1:]), explanation.prediction]
+    numbers = [
+        plain(explanation.base),
+        *(signed(c) for _, c in steps),
+        plain(explanation.prediction),
+    ]
+    for i, (end, number) in enumerate(zip(ends, numbers, strict=True)):
+        canvas.text(ax, end + pad, i, number, va="center", fontsize=canvas.TINY, color=palette.INK)
+    ax.set_xlabel(scale_of(explanation), fontsize=canvas.SMALL, color=palette.INK)
+    return ax
+
+
+def _hidden(every: list[Entry], shown: list[Entry]) -> list[Entry]:
+    seen = {(entry.kind, entry.key) for entry in shown}
+    return [entry for entry in every if (entry.kind, entry.key) not in seen]

@@ -1,0 +1,67 @@
+"""What all plots share: axes, the diverging scale, text that is never taken for mathematics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+from graphsvx.views import palette
+
+DIVERGING = LinearSegmentedColormap.from_list(
+    "graphsvx", [palette.AGAINST, palette.NEUTRAL, palette.FOR]
+)
+SMALL = 8.0
+TINY = 7.0
+
+
+def axes(ax: Axes | None, width: float = 5.2, height: float = 4.0) -> Axes:
+    """The given axes, or those of a new figure that keeps everything inside its borders."""
+    if ax is not None:
+        return ax
+    return plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def text(ax: Axes, x: float, y: float, words: str, **style: Any) -> Any:
+    """Text from data: `$` and `_` are letters like any other."""
+    return ax.text(x, y, words, parse_math=False, **style)
+
+
+def heading(ax: Axes, words: str, below: str = "") -> None:
+    """A title at the left, with an optional smaller second line."""
+    title = ax.set_title(
+        words, loc="left", fontsize=10, fontweight="bold", color=palette.INK, pad=20 if below else 8
+    )
+    title.set_parse_math(False)
+    if below:
+        note = ax.annotate(
+            below, (0, 1), xytext=(0, 7), xycoords="axes fraction", textcoords="offset points",
+            fontsize=SMALL, color=palette.GREY, ha="left", va="bottom",
+        )  # fmt: skip
+        note.set_parse_math(False)
+
+
+def quiet(ax: Axes, grid: str = "x") -> None:
+    """Only what is needed to read a value: no box, a pale grid behind."""
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(palette.PALE)
+    ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
+    ax.grid(axis="both" if grid == "both" else "x" if grid == "x" else "y", color="#ECEDF0", lw=0.8)
+    ax.set_axisbelow(True)
+
+
+def plain_ticks(ax: Axes, axis: str, places: list[float], names: list[str]) -> None:
+    """Tick labels from data, never read as mathematics."""
+    side = ax.yaxis if axis == "y" else ax.xaxis
+    side.set_ticks(places, names, parse_math=False)
+
+
+def short(name: str, most: int = 28) -> str:
+    """A name cut in its middle if it is long; line breaks become blanks."""
+    name = " ".join(name.split())
+    if len(name) <= most:
+        return name
+    half = (most - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"

@@ -1,0 +1,86 @@
+"""The right picture for an explanation, and whole figures in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.files import atomic_write
+from graphsvx.views.plot.bars import bars, waterfall
+from graphsvx.views.plot.graph import graph
+
+SUFFIXES = (".png", ".svg", ".pdf")
+KINDS: dict[str, Callable[..., Axes]] = {"graph": graph, "bars": bars, "waterfall": waterfall}
+
+
+def explanation(
+    explanation: Explanation, ax: Axes | None = None, kind: str | None = None, **options: Any
+) -> Axes:
+    """Draw the graph where nodes or edges play, bars otherwise; or the `kind` that is asked for.
+
+    `kind` is "graph", "bars" or "waterfall"; `options` go to `plot.graph`, `plot.bars` or
+    `plot.waterfall`.
+    """
+    if kind is None:
+        kind = "graph" if has_graph(explanation) else "bars"
+    if kind not in KINDS:
+        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    return KINDS[kind](explanation, ax=ax, **options)
+
+
+def has_graph(explanation: Explanation) -> bool:
+    """Whether nodes or edges play and there is a neighbourhood to draw them in."""
+    plays = explanation.node_credit.players + explanation.edge_credit.players
+    return plays > 0 and explanation.field.ids.numel() > 1
+
+
+def figure(explanation: Explanation, *, rows: int = 10, **options: Any) -> Figure:
+    """A whole figure: the graph and, beside it, the bars, where both say something.
+
+    `rows` is the number of bars; `options` go to `plot.graph`. The figure belongs to nobody's
+    pyplot state.
+    """
+    if not has_graph(explanation):
+        whole = Figure(figsize=(5.4, 3.4), layout="constrained")
+        FigureCanvasAgg(whole)
+        bars(explanation, whole.add_subplot(), top=rows)
+        return whole
+    whole = Figure(figsize=(9.2, 4.0), layout="constrained")
+    FigureCanvasAgg(whole)
+    left, right = whole.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
+    graph(explanation, left, **options)
+    bars(explanation, right, top=rows, title=False)
+    # Twice: where the graph's box ends is known only after it has been laid out once.
+    whole.draw_without_rendering()
+    return whole
+
+
+def save(
+    explanation: Explanation, path: str | Path, *, dpi: int = 200, rows: int = 10, **options: Any
+) -> None:
+    """Write the figure as .png, .svg or .pdf, by the path's suffix; whole or not at all.
+
+    The same explanation gives the same bytes: no dates, fixed ids.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"pictures can be written as {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r} "
+            f"in {path.name!r}; give the file one of these endings"
+        )
+    stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+    # Real text in vector files: it can be searched, selected and read out.
+    with (
+        rc_context({"svg.hashsalt": "graphsvx", "svg.fonttype": "none", "pdf.fonttype": 42}),
+        atomic_write(path) as part,
+    ):
+        whole = figure(explanation, rows=rows, **options)
+        whole.savefig(part, dpi=dpi, format=path.suffix.lower()[1:], metadata=stamp)

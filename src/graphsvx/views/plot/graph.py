@@ -1,0 +1,371 @@
+"""The explanation graph: who is near, who matters, and what holds them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.patheffects import withStroke
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import plain, scale_of, signed
+from graphsvx.views import drawing as scenes
+from graphsvx.views import layout as placing
+from graphsvx.views import palette
+from graphsvx.views.drawing import Dot, GraphDrawing, Line
+from graphsvx.views.plot import canvas
+
+Atoms = Mapping[int, str] | Sequence[str]
+Bonds = Mapping[tuple[int, int], float]
+
+
+@dataclass(frozen=True)
+class PlacedDrawing:
+    """A drawing with positions and sizes of its nodes."""
+
+    drawing: GraphDrawing
+    where: placing.Places
+    radius: float
+    """Of a middling dot, in points."""
+    bold: frozenset[int]
+    largest: float
+    atoms: tuple[str, ...] | None
+    bonds: Bonds
+
+    def size(self, i: int) -> float:
+        """Radius of a dot in points: larger with more credit."""
+        dot = self.drawing.dots[i]
+        if dot.count > 1:
+            return max(6.5, self.radius * min(1.7, 0.9 + 0.2 * math.log10(dot.count)))
+        if self.atoms is not None:
+            return self.radius * (0.72 if self.atoms[i] == "H" else 1.0)
+        if dot.centre:
+            return self.radius * (1.5 if self.crowded else 1.1)
+        more = 1.25 if self.crowded else 0.62
+        return self.radius * (0.62 + more * math.sqrt(self.strength(i)))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are too many dots to show all at the same size."""
+        return len(self.drawing.dots) > placing.CROWD
+
+    def strength(self, i: int) -> float:
+        """Absolute credit as a share of the largest."""
+        return min(1.0, abs(self.drawing.dots[i].credit) / self.largest) if self.largest else 0.0
+
+    def faded(self, i: int) -> bool:
+        """Whether the dot matters so little that it should step back."""
+        dot = self.drawing.dots[i]
+        weak = dot.count > 1 or self.strength(i) < 0.04
+        return dot.plays and not dot.centre and weak and i not in self.bold
+
+
+def graph(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    layout: placing.Layout | None = None,
+    seed: int = 0,
+    top: int | None = None,
+    max_nodes: int = 40,
+    labels: bool = True,
+    legend: bool = True,
+    colorbar: bool = True,
+    title: bool = True,
+    atoms: Atoms | None = None,
+    bonds: Bonds | None = None,
+    largest: float | None = None,
+) -> Axes:
+    """Draw the neighbourhood with the explained node marked and the important part in bold.
+
+    Fill shows a node's class, where the data has one; ring and size show its signed credit. With
+    more than `max_nodes` nodes those without much credit are gathered into grey bubbles, `+12`
+    for twelve. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 for aromatic ones)
+    draw a molecule. `top` sets how many nodes are important, `largest` the end of the colour
+    scale.
+    """
+    full = scenes.drawing_of(explanation)
+    symbols = _symbols(full, atoms)
+    shown = (
+        full
+        if symbols is not None
+        else scenes.with_groups(full, scenes.find_groups(full, max_nodes))
+    )
+    kind = layout or ("molecule" if symbols is not None else "force")
+    bold = scenes.important(shown, top)
+    where = placing.places(shown, kind, seed, bonds, bold)
+    ax = canvas.axes(ax, 5.4, height_for(where, 5.4))
+    scale = full.largest if largest is None else largest
+    drawing = PlacedDrawing(shown, where, _fit(ax, where), bold, scale, symbols, bonds or {})
+    _draw_lines(ax, drawing)
+    _draw_dots(ax, drawing)
+    if symbols is not None:
+        _write_symbols(ax, drawing)
+    else:
+        _write_labels(ax, drawing, labels)
+    if title:
+        below = (
+            f"prediction {plain(explanation.prediction)} = base {plain(explanation.base)}"
+            f" {'+' if explanation.total >= 0 else '−'} credit {plain(abs(explanation.total))}"
+        )
+        adds_up = abs(explanation.certificate.residual) < 5e-4
+        canvas.heading(ax, explanation.title, below if adds_up else "")
+    if colorbar and scale > 0:
+        _draw_colorbar(ax, explanation, scale)
+    if legend:
+        _draw_legend(ax, explanation, drawing)
+    return ax
+
+
+def _symbols(drawing: GraphDrawing, atoms: Atoms | None) -> tuple[str, ...] | None:
+    if atoms is None:
+        return None
+    try:
+        return tuple(str(atoms[dot.id]) for dot in drawing.dots)
+    except (KeyError, IndexError) as error:
+        raise InputError(
+            f"atoms must give a symbol for every node of the neighbourhood, but not for {error}; "
+            f"the nodes are {[dot.id for dot in drawing.dots]}"
+        ) from error
+
+
+def height_for(where: placing.Places, width: float) -> float:
+    """The height in inches at which a figure of this width has no empty bands."""
+    left, right, bottom, top = placing.extent(where)
+    share = (top - bottom + 1.0) / (right - left + 1.0)
+    return float(np.clip(0.8 * width * share + 1.2, 2.7, 1.1 * width))
+
+
+def _fit(ax: Axes, where: placing.Places) -> float:
+    """Set limits with a margin; return the radius in points at which dots do not touch."""
+    left, right, bottom, top = placing.extent(where)
+    margin = 0.03 * max(right - left, top - bottom) + 0.35
+    ax.update_datalim([(left - margin, bottom - margin), (right + margin, top + margin)])
+    ax.margins(0)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    figure = ax.get_figure(root=True)
+    # The axes' box before the layout engine runs; colour bar and legend take about a quarter.
+    box = ax.get_window_extent()
+    dpi = figure.dpi if figure is not None else 72.0
+    width = 0.8 * box.width / dpi * 72
+    height = 0.8 * box.height / dpi * 72
+    scale = min(width / (right - left + 2 * margin), height / (top - bottom + 2 * margin))
+    return float(np.clip(0.36 * placing.nearest_gap(where) * scale, 2.2, 13.0))
+
+
+def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
+    by_credit = any(line.plays for line in drawing.drawing.lines)
+    thin: list[Any] = []
+    widths, colours = [], []
+    for line in sorted(drawing.drawing.lines, key=lambda line: abs(line.credit)):
+        style = _line_style(drawing, line, by_credit)
+        a, b = drawing.where[line.a], drawing.where[line.b]
+        if line.one_way:
+            ax.add_patch(
+                FancyArrowPatch(
+                    a, b, arrowstyle="-|>", mutation_scale=5 + 2 * style[0], lw=style[0],
+                    color=style[1], shrinkA=drawing.size(line.a) + 1,
+                    shrinkB=drawing.size(line.b) + 1.5, zorder=1,
+                )
+            )  # fmt: skip
+            continue
+        for start, end in _strokes(drawing, line, a, b):
+            thin.append((start, end))
+            widths.append(style[0])
+            colours.append(style[1])
+    strokes = LineCollection(thin, linewidths=widths, colors=colours, zorder=1, gid="edges")
+    strokes.set_capstyle("round")
+    ax.add_collection(strokes, autolim=False)
+
+
+def _line_style(drawing: PlacedDrawing, line: Line, by_credit: bool) -> tuple[float, str]:
+    if by_credit:
+        share = min(1.0, abs(line.credit) / drawing.largest) if drawing.largest else 0.0
+        if not line.plays or share < 0.03:
+            return 0.7, palette.PALE
+        strong = palette.FOR if line.credit > 0 else palette.AGAINST
+        return 0.8 + 4.0 * share, palette.mixed(palette.PALE, strong, 0.25 + 0.75 * share)
+    if line.a in drawing.bold and line.b in drawing.bold:
+        return 2.4, palette.INK
+    if drawing.atoms is not None:
+        return 1.0, palette.INK
+    if drawing.faded(line.a) or drawing.faded(line.b):
+        return 0.5, palette.PALE
+    return 0.8, "#B4B8C0"
+
+
+def _strokes(drawing: PlacedDrawing, line: Line, a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """One stroke for a single bond, two or three parallel ones for double and triple bonds."""
+    if drawing.atoms is None:
+        return [(a, b)]
+    dots = drawing.drawing.dots
+    order = placing.bond_order(drawing.bonds, dots[line.a].id, dots[line.b].id)
+    aside = np.array([a[1] - b[1], b[0] - a[0]])
+    aside = aside / (np.linalg.norm(aside) or 1.0) * 0.085
+    if order == 2:
+        return [(a + aside, b + aside), (a - aside, b - aside)]
+    if order == 3:
+        return [(a, b), (a + 1.6 * aside, b + 1.6 * aside), (a - 1.6 * aside, b - 1.6 * aside)]
+    if order == 1.5:
+        inner = [a + 1.7 * aside + t * (b - a) for t in (0.2, 0.32, 0.44, 0.56, 0.68, 0.8)]
+        return [(a, b), *zip(inner[::2], inner[1::2], strict=True)]
+    return [(a, b)]
+
+
+def _fill(drawing: PlacedDrawing, dot: Dot, i: int) -> str:
+    if dot.count > 1:
+        return "#E9EAED"
+    if drawing.atoms is not None or (dot.category is None and dot.plays):
+        return palette.of_credit(dot.credit, drawing.largest)
+    if dot.category is None:
+        return "#FFFFFF"
+    colour = palette.of_class(dot.category)
+    return palette.mixed(colour, "#FFFFFF", 0.72 if drawing.faded(i) else 0.15)
+
+
+def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
+    dots, where = drawing.drawing.dots, drawing.where
+    sizes = [drawing.size(i) for i in range(len(dots))]
+    fills, rings, widths = [], [], []
+    for i, dot in enumerate(dots):
+        fills.append(_fill(drawing, dot, i))
+        shows_credit = dot.plays and dot.category is not None and not drawing.faded(i)
+        if shows_credit and drawing.atoms is None and dot.count == 1:
+            rings.append(palette.of_credit(dot.credit, 0.6 * drawing.largest))
+            widths.append(0.7 + 0.34 * drawing.radius * drawing.strength(i))
+        else:
+            rings.append(palette.PALE if drawing.faded(i) else "#6B7280")
+            widths.append(0.6)
+    marked = [i for i, dot in enumerate(dots) if dot.centre]
+    # The explained node wears a second ring; white between keeps the lines off it.
+    wide = min(4.4, max(2.2, 0.4 * drawing.radius))
+    for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
+        ax.scatter(
+            where[marked, 0], where[marked, 1], s=[(2 * (sizes[i] + size)) ** 2 for i in marked],
+            c=colour, linewidths=0, zorder=2, gid="explained" if size == wide else "gap",
+        )  # fmt: skip
+    ax.scatter(
+        where[:, 0], where[:, 1], s=[(2 * size) ** 2 for size in sizes], c=fills,
+        edgecolors=rings, linewidths=widths, zorder=3, gid="nodes",
+    )  # fmt: skip
+
+
+def _write_labels(ax: Axes, drawing: PlacedDrawing, everybody: bool) -> None:
+    for i, dot in enumerate(drawing.drawing.dots):
+        if not everybody and dot.count == 1:
+            continue
+        radius = drawing.size(i)
+        label = canvas.short(dot.label, 14)
+        fits = min(8.5, 2 * radius * 0.86 / (0.62 * max(1, len(label))))
+        fits = min(fits, 6.0) if dot.count > 1 else fits
+        steps_back = drawing.faded(i) and drawing.crowded and dot.count == 1
+        if fits >= 4.2 and not steps_back:
+            canvas.text(
+                ax, drawing.where[i, 0], drawing.where[i, 1], label, fontsize=fits,
+                ha="center", va="center_baseline",
+                color=palette.GREY if drawing.faded(i) else palette.ink_on(_fill(drawing, dot, i)),
+                zorder=4,
+                fontweight="bold" if dot.centre else "normal",
+            )  # fmt: skip
+        elif i in drawing.bold or dot.count > 1:
+            note = ax.annotate(
+                label, drawing.where[i], xytext=(0, -radius - 2.5), textcoords="offset points",
+                fontsize=6.5, ha="center", va="top", color=palette.INK, zorder=5,
+            )  # fmt: skip
+            note.set_parse_math(False)
+            note.set_path_effects([withStroke(linewidth=2, foreground="white")])
+
+
+def _write_symbols(ax: Axes, drawing: PlacedDrawing) -> None:
+    for i, symbol in enumerate(drawing.atoms or ()):
+        fill = _fill(drawing, drawing.drawing.dots[i], i)
+        canvas.text(
+            ax, drawing.where[i, 0], drawing.where[i, 1], canvas.short(symbol, 4),
+            fontsize=max(4.2, 1.12 * drawing.size(i)), ha="center", va="center_baseline",
+            color=palette.ink_on(fill), zorder=4,
+        )  # fmt: skip
+
+
+def _draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
+    figure = ax.get_figure()
+    if figure is None:
+        return
+    shades = ScalarMappable(Normalize(-scale, scale), canvas.DIVERGING)
+    bar = figure.colorbar(shades, ax=ax, location="right", shrink=0.62, aspect=24, pad=0.02)
+    bar.set_label(f"credit ({scale_of(explanation)})", fontsize=canvas.SMALL, color=palette.INK)
+    bar.ax.tick_params(labelsize=canvas.TINY, length=2, color=palette.GREY)
+    bar.outline.set_visible(False)
+    bar.locator = _three_or_five(scale)
+    bar.update_ticks()
+
+
+def _three_or_five(scale: float) -> Any:
+    from matplotlib.ticker import FixedLocator  # noqa: PLC0415  (used here only)
+
+    step = 10 ** math.floor(math.log10(scale))
+    step *= max(s for s in (1, 2, 5) if s * step <= scale)
+    half = step / 2 if step * 2 > scale else step
+    count = int(scale / half + 1e-9)
+    return FixedLocator([half * i for i in range(-count, count + 1)])
+
+
+def _draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> None:
+    handles: list[Line2D] = []
+
+    def mark(label: str, **style: Any) -> None:
+        handles.append(Line2D([], [], linestyle="none", label=label, **style))
+
+    dots = drawing.drawing.dots
+    if any(dot.centre for dot in dots):
+        mark(
+            "explained", marker="o", markersize=6, markerfacecolor="white",
+            markeredgecolor=palette.INK, markeredgewidth=1.6,
+        )  # fmt: skip
+    if drawing.atoms is None:
+        for category in sorted({dot.category for dot in dots if dot.category is not None}):
+            mark(
+                class_label(explanation, category), marker="o", markersize=6.5,
+                markerfacecolor=palette.mixed(palette.of_class(category), "#FFFFFF", 0.15),
+                markeredgecolor="#6B7280", markeredgewidth=0.6,
+            )  # fmt: skip
+    lines = drawing.drawing.lines
+    bold = any(line.a in drawing.bold and line.b in drawing.bold for line in lines)
+    if bold and not any(line.plays for line in lines):
+        handles.append(Line2D([], [], color=palette.INK, lw=2.4, label="important part"))
+    groups = [dot for dot in dots if dot.count > 1]
+    if groups:
+        total = math.fsum(dot.credit for dot in groups)
+        mark(
+            f"+{sum(dot.count for dot in groups)} more nodes, together {signed(total)}",
+            marker="o", markersize=7, markerfacecolor="#E9EAED", markeredgecolor="#6B7280",
+            markeredgewidth=0.6,
+        )  # fmt: skip
+    if not handles:
+        return
+    box = ax.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.01),
+        ncols=min(3, len(handles)),
+        fontsize=canvas.TINY, frameon=False, handletextpad=0.7, handlelength=1.5,
+        columnspacing=1.3,
+        borderaxespad=0.0,
+    )  # fmt: skip
+    for entry in box.get_texts():
+        entry.set_parse_math(False)
+
+
+def class_label(explanation: Explanation, category: int) -> str:
+    """A node's class in words; the outputs' names fit only if nodes are what is classified."""
+    if explanation.kind in ("node", "nodes"):
+        return canvas.short(explanation.class_name(category), 24)
+    return f"type {category}"

@@ -1,0 +1,143 @@
+"""An explanation as a table in the terminal: coloured there, plain text when piped."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import entries, plain, scale_of, signed
+
+FOR, AGAINST, QUIET = "red", "blue", "dim"
+HALF = 10
+"""Width of a bar to each side of its middle, in characters."""
+
+
+@dataclass(frozen=True)
+class CreditBar:
+    """Credit as a bar from the middle: to the right for, to the left against."""
+
+    credit: float
+    largest: float
+    half: int = HALF
+
+    def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
+        width = 2 * self.half + 1
+        return Measurement(width, width)
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.drawn(options.ascii_only)
+
+    def drawn(self, ascii_only: bool = False) -> Text:
+        """The bar in half characters, or in whole ones where only ASCII can be shown."""
+        share = min(1.0, abs(self.credit) / self.largest) if self.largest > 0 else 0.0
+        halves = round(share * 2 * self.half) if math.isfinite(share) else 0
+        if ascii_only:
+            ink, middle = "#" * round(halves / 2), "|"
+        else:
+            ink, middle = "█" * (halves // 2), "│"
+            if halves % 2:
+                ink = ink + "▌" if self.credit > 0 else "▐" + ink
+        room = " " * (self.half - len(ink))
+        if self.credit >= 0:
+            return Text.assemble(" " * self.half, (middle, QUIET), (ink, FOR), room)
+        return Text.assemble(room, (ink, AGAINST), (middle, QUIET), " " * self.half)
+
+
+def table(explanation: Explanation, top: int = 10) -> Table:
+    """The players with the most absolute credit, with bars on one scale and standard errors.
+
+    Names are printed as they are: brackets in them are no markup.
+    """
+    if top < 0:
+        raise InputError(f"top must be 0 or more, got {top}")
+    if explanation.kind == "model":
+        return _grown(explanation)
+    found = entries(explanation)
+    shown, rest = found[:top], found[top:]
+    estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in found)
+    field = explanation.field
+    hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
+    out = _frame(explanation, _caption(explanation))
+    out.add_column("player", overflow="fold", max_width=36)
+    if with_hops:
+        out.add_column("hops", justify="right")
+    out.add_column("credit", justify="right", no_wrap=True)
+    if estimated:
+        out.add_column("± s.e.", justify="right", no_wrap=True)
+    out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
+    largest = max((abs(entry.credit) for entry in found), default=0.0)
+    for entry in shown:
+        cells: list[Text | CreditBar] = [Text(_printable(entry.name))]
+        if with_hops:
+            cells.append(Text(str(hops.get(entry.key[0], "")) if entry.kind == "node" else ""))
+        cells.append(Text(signed(entry.credit, 4), style=FOR if entry.credit > 0 else AGAINST))
+        if estimated:
+            cells.append(Text(_error(entry.error), style=QUIET))
+        out.add_row(*cells, CreditBar(entry.credit, largest))
+    if rest:
+        total = math.fsum(entry.credit for entry in rest)
+        more: list[Text | CreditBar] = [Text(f"{len(rest)} more together", style=QUIET)]
+        more += [Text("")] * with_hops
+        more += [Text(signed(total, 4), style=QUIET)]
+        more += [Text("")] * estimated
+        out.add_row(*more, CreditBar(total, largest))
+    return out
+
+
+def _frame(explanation: Explanation, caption: str) -> Table:
+    return Table(
+        title=Text(_printable(explanation.title), style="bold"),
+        caption=Text(caption, style=QUIET),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+    )
+
+
+def _grown(explanation: Explanation) -> Table:
+    """An explanation of the model as a whole: nobody gets credit, a graph is the answer."""
+    field = explanation.field
+    joined: dict[int, list[str]] = {int(node): [] for node in field.ids}
+    for source, target in field.edge_index.t().tolist():
+        joined[source].append(str(target))
+    score = plain(explanation.prediction, 4)
+    lines = (f"the model gives this graph {score} ({scale_of(explanation)})",
+             explanation.certificate.line())  # fmt: skip
+    out = _frame(explanation, "\n".join(lines))
+    kinds = None if field.classes is None else field.classes.tolist()
+    out.add_column("node", justify="right")
+    if kinds is not None:
+        out.add_column("kind", justify="right")
+    out.add_column("joined to")
+    for i, (node, others) in enumerate(joined.items()):
+        kind = [] if kinds is None else [str(kinds[i])]
+        out.add_row(str(node), *kind, ", ".join(others))
+    return out
+
+
+def _printable(name: str) -> str:
+    """One line without control characters: a name must not be able to steer the terminal."""
+    line = " ".join(name.split())
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) or "–"
+
+
+def _error(error: float) -> str:
+    if math.isnan(error):
+        return "–"
+    return "exact" if error == 0 else f"± {error:.4f}"
+
+
+def _caption(explanation: Explanation) -> str:
+    parts = [f"prediction {plain(explanation.prediction, 4)}", f"base {plain(explanation.base, 4)}"]
+    parts.append(f"credit {signed(explanation.total, 4)}")
+    return f"{', '.join(parts)} ({scale_of(explanation)})\n{explanation.certificate.line()}"

@@ -1,0 +1,80 @@
+"""Distances in perturbed graphs, all at once, against one plain search at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphsvx.core import field as fields
+from graphsvx.core import graph as graphs
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import UNREACHABLE, Perturbations, distances, unreachable_unless
+from tests.worlds import random_graph
+
+
+def searched(kept: np.ndarray, field: Field, sweeps: int | None) -> list[int]:
+    """Breadth first against the kept edges, in plain Python."""
+    hops = dict.fromkeys(range(field.centres), 0)
+    front = list(hops)
+    while front and (sweeps is None or hops[front[0]] < sweeps):
+        new = []
+        for edge in np.flatnonzero(kept).tolist():
+            source, target = int(field.source[edge]), int(field.target[edge])
+            if target in front and source < field.size and source not in hops:
+                hops[source] = hops[target] + 1
+                new.append(source)
+        front = new
+    return [min(hops.get(node, UNREACHABLE), UNREACHABLE) for node in range(field.size)]
+
+
+def field_of(data: Data, depth: int | None, centres: tuple[int, ...] = (1,)) -> Field:
+    return fields.in_neighbourhood(graphs.check_graph(data), np.asarray(centres), depth)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "cut", "joined"])
+@pytest.mark.parametrize("sweeps", [1, 3, None])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+def test_all_at_once_is_one_at_a_time(kind: str, sweeps: int | None, count: int) -> None:
+    field = field_of(random_graph(4, nodes=20, chance=0.12), None, (1, 5))
+    rng = np.random.default_rng(count)
+    on = rng.random((count, field.size)) < 0.6
+    on[:, : field.centres] = True
+    edges = rng.random((count, len(field.edges))) < 0.2
+    perturbations = Perturbations(
+        on,
+        None,
+        torch.zeros(field.size, 1),
+        added_edges=edges if kind == "joined" else None,
+        removed_edges=edges if kind == "cut" else None,
+    )
+    found = distances(perturbations, field, sweeps)
+    kept = perturbations.active_edges(field)
+    assert found.tolist() == [searched(row, field, sweeps) for row in kept]
+    assert len({tuple(row) for row in found.tolist()}) > 1 or count == 1
+
+
+def test_a_path_longer_than_there_are_numbers() -> None:
+    ends = np.stack([np.arange(1, 401), np.arange(400)])
+    edge_index = torch.from_numpy(np.concatenate([ends, ends[::-1]], 1))
+    field = field_of(Data(x=torch.ones(401, 1), edge_index=edge_index), None, (0,))
+    on = np.ones((2, 401), dtype=bool)
+    on[1, 300] = False
+    found = distances(Perturbations(on, None, torch.ones(401, 1)), field, None)
+    assert found[0].tolist() == [min(i, UNREACHABLE - 1) for i in range(401)]
+    assert (found[1] < UNREACHABLE).sum() == 300
+
+
+def test_nodes_without_edges_are_far() -> None:
+    field = fields.whole_graph(graphs.check_graph(random_graph(1, nodes=6)))
+    field = fields.restrict(field, np.zeros(1, dtype=np.int64))
+    perturbations = Perturbations(np.ones((3, 1), bool), None, torch.ones(1, 1))
+    assert distances(perturbations, field, 2).tolist() == [[UNREACHABLE]] * 3
+
+
+def test_far_unless_keeps_what_matters() -> None:
+    levels = np.array([[0, 3, 254]], dtype=np.uint8)
+    assert unreachable_unless(levels, np.array([[True, False, True]])).tolist() == [
+        [0, UNREACHABLE, 254]
+    ]

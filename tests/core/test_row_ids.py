@@ -1,0 +1,57 @@
+"""Equal rows have equal numbers, in the order in which they were first seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from graphsvx.core import row_ids
+from graphsvx.core.row_ids import RowIds
+from graphsvx.engine.lazy.patched import PatchedRows
+
+
+@pytest.mark.parametrize("width", [1, 9, 64, 65, 200])
+@pytest.mark.parametrize("colliding", [False, True])
+def test_numbers_are_those_of_a_dictionary(
+    width: int, colliding: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if colliding and width > 64:  # one word is its own hash
+        monkeypatch.setattr(row_ids, "_hash", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    rng = np.random.default_rng(width)
+    known: dict[bytes, int] = {}
+    found = RowIds()
+    pool = rng.random((40, width)) < 0.5
+    for _ in range(4):
+        rows = pool[rng.integers(0, 40, 30)]
+        other = rows[:, :1].astype(np.int16)
+        given, new = found.add(rows, other)
+        before = len(known)
+        wanted = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+        assert given.tolist() == wanted
+        assert [wanted[i] for i in new] == list(range(before, len(known)))
+        assert len(found) == len(known)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_patched_rows_are_projected_as_if_they_were_written_out(count: int) -> None:
+    rng = torch.Generator().manual_seed(0)
+    table = torch.randn(6, 200, generator=rng, dtype=torch.float64)
+    columns = torch.tensor([3, 50, 7, 199])
+    off = torch.rand(9, 4, generator=rng) < 0.5
+    other = torch.randn(4, generator=rng, dtype=torch.float64)
+    rows = PatchedRows(table, count, columns, off, other)
+    plain = rows.plain()
+    assert rows.shape == plain.shape == (6 + 9 * count, 200)
+    for k in range(9):
+        for c in range(count):
+            wanted = table[c].clone()
+            wanted[columns[off[k]]] = other[off[k]]
+            assert torch.equal(plain[6 + k * count + c], wanted)
+    weight, bias = torch.randn(5, 200, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    torch.testing.assert_close(
+        functional.linear(rows, weight, bias), functional.linear(plain, weight, bias)
+    )
+    torch.testing.assert_close(rows @ weight.t(), plain @ weight.t())
+    torch.testing.assert_close(rows * 2, plain * 2)

@@ -1,0 +1,335 @@
+"""The report in a real browser: what is shown is what the explanation says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+from graphsvx.views import html
+from tests import records
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def shown(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def written(tmp_path, *explanations, **options):
+    path = tmp_path / "why.html"
+    html.write(list(explanations), path, **options)
+    return path
+
+
+def table(browser, kind: str) -> dict[str, str]:
+    rows = browser.all(f'[data-table="{kind}"] tbody tr')
+    return {
+        row.get_attribute("data-key"): row.find_element("css selector", "[class*=-text]").text
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        records.house, records.house_all, records.crowd, records.molecule, records.features_only,
+        records.edges_only, records.regression, records.empty, records.importances, records.hostile,
+    ],
+)  # fmt: skip
+def test_it_opens_from_disk_without_a_request_or_a_complaint(browser, tmp_path, make):
+    page = written(tmp_path, make())
+    browser.open(page)
+    assert browser.text("#said") == make().title
+    assert set(browser.requests()) <= {page.as_uri(), "data:,"}
+    assert browser.complaints() == []
+
+
+def test_the_browser_would_have_noticed_a_request_and_a_complaint(browser, tmp_path):
+    page = tmp_path / "loud.html"
+    page.write_text('<img src="http://127.0.0.1:9/x.png"><script>console.error("loud")</script>')
+    browser.open(page)
+    assert any("127.0.0.1:9" in url for url in browser.requests())
+    assert any("loud" in words for words in browser.complaints())
+
+
+def test_the_policy_stops_foreign_scripts(browser, tmp_path):
+    page = written(tmp_path, records.house())
+    page.write_text(
+        page.read_text().replace("</body>", "<script>window.foreign = 1</script></body>")
+    )
+    browser.open(page)
+    assert browser.run("return window.foreign") is None
+    assert any("Content Security Policy" in words for words in browser.complaints())
+
+
+def test_tables_sentences_and_facts_are_the_explanation_s(browser, tmp_path):
+    e = records.house()
+    browser.open(written(tmp_path, e))
+    assert table(browser, "node") == {str(n): shown(v) for n, v in e.nodes.items()}
+    assert table(browser, "feature") == {str(n): shown(v) for n, v in e.features.items()}
+    assert browser.text("#sentences").replace("\u00a0", " ") == e.describe()
+    assert "0.9700" in browser.text("#facts")
+    assert "0.2110" in browser.text("#facts")
+    assert "exact" in browser.text("#facts")
+
+
+def test_the_waterfall_ends_at_the_prediction(browser, tmp_path):
+    e = records.crowd()
+    browser.open(written(tmp_path, e))
+    steps = browser.all("#waterfall .step .value")
+    numbers = [float(step.text.replace("−", "-")) for step in steps]
+    assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=1e-3)
+    assert numbers[-1] == pytest.approx(e.prediction, abs=1e-4)
+    assert "more together" in browser.text("#waterfall")
+
+
+def test_error_bars_cover_the_95_percent_interval(browser, tmp_path):
+    e = records.features_only()
+    browser.open(written(tmp_path, e))
+    row = browser.one('[data-table="feature"] tr[data-key="9"]')
+    assert "± 0.0300" in row.text
+    bar = row.find_element("css selector", ".credit-bar")
+    whisker = row.find_element("css selector", ".credit-bar b").rect
+    reach = max(abs(v) + 1.96 * s for v, s in zip(e.feature_values, e.feature_errors, strict=True))
+    half = bar.rect["width"] / 2 / float(reach)
+    middle = bar.rect["x"] + bar.rect["width"] / 2
+    assert whisker["x"] == pytest.approx(middle + half * (-0.11 - 1.96 * 0.03), abs=1.5)
+    assert whisker["width"] == pytest.approx(half * 2 * 1.96 * 0.03, abs=1.5)
+
+
+@pytest.mark.parametrize("percent", [10, 35])
+def test_the_slider_fades_what_is_below_it(browser, tmp_path, percent):
+    e = records.house()
+    browser.open(written(tmp_path, e))
+    slider = browser.one("#threshold")
+    slider.send_keys(*[Keys.ARROW_RIGHT] * percent)
+    assert slider.get_attribute("value") == str(percent)
+    least = percent / 100 * 0.31
+    faded = {int(dot.get_attribute("data-id")) for dot in browser.all(".dot.below")}
+    assert faded == {node for node, value in e.nodes.items() if abs(value) < least}
+    players = [*e.nodes.values(), *e.features.values()]
+    kept = sum(abs(value) >= least for value in players)
+    assert browser.text("#threshold-says") == f"{least:.4f}: {kept} of {len(players)} players"
+    assert len(browser.all("#tables tr.below")) == len(players) - kept
+
+
+def test_hovering_tells_a_node_s_credit(browser, tmp_path):
+    e = records.house()
+    browser.open(written(tmp_path, e))
+    dot = browser.one('.dot[data-id="401"] .base')
+    ActionChains(browser.driver).move_to_element(dot).perform()
+    words = browser.text("#tip")
+    assert "node 401" in words
+    assert shown(e.nodes[401]) in words
+    assert "house middle" in words
+    assert "1 hop away" in words
+
+
+def test_a_click_shows_credit_class_features_and_neighbours(browser, tmp_path):
+    e = records.house()
+    x = torch.zeros(700, 10)
+    x[403, 4] = 2.5
+    browser.open(written(tmp_path, e, data=SimpleNamespace(x=x)))
+    browser.one('.dot[data-id="403"] .base').click()
+    words = browser.text("#details")
+    assert "node 403" in words
+    assert shown(e.nodes[403]) in words
+    assert "house floor" in words
+    assert "2 hops" in words
+    assert "bias" in words
+    assert "2.5000" in words
+    near = {button.text for button in browser.all("#details .near button")}
+    assert near == {"400", "404", "17"}
+    assert browser.one("tr.selected").get_attribute("data-key") == "403"
+
+
+def test_a_click_on_a_row_selects_the_node(browser, tmp_path):
+    browser.open(written(tmp_path, records.house()))
+    browser.one('tr[data-key="17"]').click()
+    assert browser.one(".dot.selected").get_attribute("data-id") == "17"
+    assert "node 17" in browser.text("#details")
+
+
+def test_switching_the_class_shows_that_class(browser, tmp_path):
+    e = records.house_all()
+    browser.open(written(tmp_path, e))
+    switch = Select(browser.one("#output"))
+    assert [option.text for option in switch.options] == list(e.class_names)
+    assert switch.first_selected_option.text == "house roof"
+    for output in (2, 0):
+        switch.select_by_visible_text(e.class_names[output])
+        other = e.for_target(output)
+        assert browser.text("#said") == other.title
+        assert table(browser, "node") == {str(n): shown(v) for n, v in other.nodes.items()}
+        assert browser.text("#sentences").replace("\u00a0", " ") == other.describe()
+        assert browser.text("#waterfall .step:last-child .value") == shown(other.prediction).lstrip(
+            "+"
+        )
+
+
+def test_one_output_needs_no_switch_and_one_explanation_no_list(browser, tmp_path):
+    browser.open(written(tmp_path, records.house()))
+    assert not browser.one("#switch").is_displayed()
+    assert not browser.one("#pick").is_displayed()
+
+
+def test_several_explanations_are_chosen_from_a_list(browser, tmp_path):
+    explanations = [records.house(), records.features_only(), records.crowd(), records.empty()]
+    browser.open(written(tmp_path, *explanations))
+    pick = Select(browser.one("#which"))
+    assert len(pick.options) == 4
+    for index, e in enumerate(explanations):
+        pick.select_by_index(index)
+        assert browser.text("#said") == e.title
+        assert len(browser.all(".dot")) == len(e.field.ids)
+        assert len(browser.all('[data-table="feature"] tbody tr')) == len(e.features)
+    assert browser.complaints() == []
+
+
+def test_names_from_data_stay_names(browser, tmp_path):
+    e = records.hostile()
+    page = written(tmp_path, e, title="<img src=x onerror=window.pwned=1> & {{data}}")
+    browser.open(page)
+    browser.one('.dot[data-id="400"] .base').click()
+    assert browser.run("return window.pwned") is None
+    assert browser.all("img") == []
+    assert len(browser.all("script")) == 2
+    assert browser.text("h1") == "<img src=x onerror=window.pwned=1> & {{data}}"
+    assert "<script>window.pwned=1</script>" in browser.text("#details")
+    assert browser.text("#said") == "node 402: <b>roof</b>"
+    names = {
+        cell.get_attribute("textContent") for cell in browser.all('[data-table="node"] td.name')
+    }
+    assert names == set(e.node_credit.names)
+    assert browser.complaints() == []
+
+
+def test_the_keyboard_reaches_every_node(browser, tmp_path):
+    e = records.house()
+    browser.open(written(tmp_path, e))
+    seen = []
+    browser.one("#zoom-fit").send_keys(Keys.TAB)
+    for _ in range(8):
+        here = browser.driver.switch_to.active_element
+        seen.append(int(here.get_attribute("data-id")))
+        assert str(seen[-1]) in here.get_attribute("aria-label")
+        here.send_keys(Keys.ARROW_RIGHT)
+    ranked = [402, *(player.id for player in e.top_nodes(by="absolute"))]
+    assert seen == ranked
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.text("#details h3") == f"node {ranked[1]}"
+
+
+def test_tables_sort_both_ways(browser, tmp_path):
+    e = records.house()
+    browser.open(written(tmp_path, e))
+    credit = browser.all('[data-table="node"] th button')[-1]
+    assert "Credit" in credit.text
+    credit.click()
+    assert list(table(browser, "node")) == [str(p.id) for p in e.top_nodes()]
+    credit.click()
+    assert list(table(browser, "node")) == [str(p.id) for p in reversed(e.top_nodes())]
+    heads = browser.all('[data-table="node"] th[aria-sort]')
+    assert [head.get_attribute("aria-sort") for head in heads] == ["ascending"]
+
+
+def test_dragging_moves_a_node_and_its_lines(browser, tmp_path):
+    browser.open(written(tmp_path, records.house()))
+    places = """return [...document.querySelectorAll('.dot')]
+        .map(d => [d.dataset.id, d.getAttribute('transform')])"""
+    before = dict(browser.run(places))
+    dot = browser.one('.dot[data-id="88"] .base')
+    ActionChains(browser.driver).drag_and_drop_by_offset(dot, -40, 25).perform()
+    after = dict(browser.run(places))
+    assert {key for key in before if before[key] != after[key]} == {"88"}
+    end = after["88"].removeprefix("translate(").removesuffix(")").split(",")[0]
+    ends = browser.run(
+        """return [...document.querySelectorAll('.link')]
+            .flatMap(l => [l.getAttribute('x1'), l.getAttribute('x2')])"""
+    )
+    assert end in ends
+
+
+def test_zoom_pan_and_fit(browser, tmp_path):
+    browser.open(written(tmp_path, records.house()))
+    world = "return document.querySelector('#graph > g').getAttribute('transform')"
+    browser.one("#zoom-in").click()
+    assert "scale(1.4)" in browser.run(world)
+    stage = browser.one("#graph")
+    ActionChains(browser.driver).move_to_element_with_offset(
+        stage, 0, -150
+    ).click_and_hold().move_by_offset(30, 10).release().perform()
+    moved = browser.run(world)
+    browser.one("#zoom-fit").click()
+    assert browser.run(world) == "translate(0,0) scale(1)"
+    assert moved != browser.run(world)
+    wheel = """arguments[0].dispatchEvent(new WheelEvent('wheel',
+        {deltaY: -300, clientX: 300, clientY: 400, cancelable: true}))"""
+    browser.run(wheel, stage)
+    assert "scale(1.6" in browser.run(world)
+
+
+def test_light_and_dark(browser, tmp_path):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    page = written(tmp_path, records.house())
+    for scheme, other in (("dark", "light"), ("light", "dark")):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.open(page)
+        assert browser.run("return document.documentElement.dataset.theme") == scheme
+        before = browser.run(ground)
+        browser.one("#theme").click()
+        assert browser.run("return document.documentElement.dataset.theme") == other
+        assert browser.run(ground) != before
+        browser.run("localStorage.clear()")
+
+
+@pytest.mark.parametrize("make", [records.house_all, records.crowd, records.hostile])
+def test_nothing_sticks_out_on_a_narrow_screen(browser, tmp_path, make):
+    browser.driver.set_window_size(500, 900)
+    browser.open(written(tmp_path, make()))
+    width, inner = browser.run("return [document.documentElement.scrollWidth, window.innerWidth]")
+    assert width <= inner
+
+
+def test_print_hides_the_controls_and_shows_whole_tables(browser, tmp_path):
+    browser.open(written(tmp_path, records.crowd()))
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert not browser.one("#theme").is_displayed()
+    assert not browser.one("#zoom-in").is_displayed()
+    last = browser.all('[data-table="node"] tbody tr')[-1]
+    box = browser.one('[data-table="node"] .scroll').rect
+    assert last.rect["y"] < box["y"] + box["height"]
+
+
+def test_the_notebook_s_frame_works_without_storage(browser, tmp_path):
+    e = records.hostile()
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!DOCTYPE html><body>{e._repr_html_()}</body>", encoding="utf-8")
+    browser.open(page)
+    browser.driver.switch_to.frame(browser.one("iframe"))
+    try:
+        assert browser.text("#said") == e.title
+        assert table(browser, "node") == {str(n): shown(v) for n, v in e.nodes.items()}
+        browser.one("#theme").click()
+        assert browser.run("return window.pwned") is None
+    finally:
+        browser.driver.switch_to.default_content()
+    assert browser.complaints() == []
+
+
+def test_three_hundred_nodes_are_all_there(browser, tmp_path):
+    e = records.crowd()
+    browser.open(written(tmp_path, e))
+    assert len(browser.all(".dot")) == 300
+    shown_labels = browser.run(
+        """return [...document.querySelectorAll('.dot text')]
+            .filter(t => getComputedStyle(t).display !== 'none').length"""
+    )
+    assert 5 <= shown_labels <= 20

@@ -1,0 +1,125 @@
+"""The table in the terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Credit, FieldRecord
+from graphsvx.views.terminal import CreditBar, table
+from tests import records
+
+
+def printed(
+    renderable, *, terminal: bool = False, encoding: str = "utf-8", width: int = 100
+) -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    Console(file=file, width=width, force_terminal=terminal, legacy_windows=False).print(renderable)
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_every_player_has_a_line_with_its_credit():
+    e = records.house()
+    text = printed(table(e))
+    for node, value in e.nodes.items():
+        line = next(line for line in text.splitlines() if f"node {node} " in line)
+        assert f"{value:+.4f}".replace("-", "−") in line
+    assert "degree" in text
+    assert e.certificate.line().split(";")[0] in " ".join(text.split())
+
+
+def test_bars_start_at_one_middle_and_point_to_their_side():
+    text = printed(table(records.house()))
+    lines = [line for line in text.splitlines() if "node " in line and "│" in line]
+    assert len({line.index("│") for line in lines}) == 1
+    head = next(line for line in text.splitlines() if "against│for" in line)
+    assert head.index("│") == lines[0].index("│")
+    largest = next(line for line in lines if "node 400" in line)
+    assert largest.rstrip().endswith("│" + "█" * 10)
+    against = next(line for line in lines if "node 17 " in line)
+    assert against.rstrip().endswith("▐█│")
+
+
+@pytest.mark.parametrize("credit", [0.0, 0.001, 0.5, 1.0, -0.03, -0.55, -1.0, float("nan")])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_bar_has_the_same_width(credit, ascii_only):
+    assert CreditBar(credit, 1.0).drawn(ascii_only).cell_len == 21
+
+
+def test_piped_it_is_plain_text():
+    assert "\x1b" not in printed(table(records.crowd()))
+
+
+def test_in_a_terminal_it_is_coloured():
+    assert "\x1b[31m" in printed(table(records.house()), terminal=True)
+    assert "\x1b[34m" in printed(table(records.house()), terminal=True)
+
+
+def test_where_only_ascii_can_be_shown_bars_are_ascii():
+    assert printed(CreditBar(-0.5, 1.0), encoding="ascii").rstrip() == "     #####|"
+
+
+def test_errors_are_shown_when_there_are_any():
+    text = printed(table(records.features_only()))
+    assert "± 0.0300" in text
+    assert "±" not in printed(table(records.house()))
+
+
+def test_the_rest_is_summed_up():
+    e = records.crowd()
+    text = printed(table(e, top=5))
+    rest = sum(player.value for player in e.top_nodes(by="absolute")[5:])
+    line = next(line for line in text.splitlines() if "294 more together" in line)
+    assert f"{rest:+.4f}" in line
+
+
+def test_names_are_no_markup_and_cannot_steer_the_terminal():
+    explanation = records.hostile()
+    assert "[red]bold[/red]" in printed(table(explanation))
+    names = ("\x1b[2Jgone", "a\nb", *explanation.node_credit.names[2:])
+    e = records.replace(
+        explanation, node_credit=records.replace(explanation.node_credit, names=names)
+    )
+    text = printed(table(e))
+    assert "\x1b" not in text
+    assert "a b" in text
+
+
+def test_an_explanation_without_players_has_a_table_too():
+    assert "no players" in printed(table(records.empty()))
+
+
+def test_an_explanation_prints_itself_as_its_table():
+    assert printed(records.house()) == printed(table(records.house()))
+
+
+def test_it_stays_readable_in_a_narrow_terminal():
+    text = printed(table(records.house()), width=60)
+    assert max(len(line) for line in text.splitlines()) <= 60
+    assert "+0.3100" in text
+
+
+def test_a_negative_number_of_rows_is_an_error_that_says_so():
+    with pytest.raises(InputError, match="top must be 0 or more, got -1"):
+        table(records.house(), top=-1)
+
+
+def test_a_grown_graph_is_shown_as_what_it_is():
+    house = records.house()
+    ring = FieldRecord(
+        ids=torch.arange(3), hops=torch.zeros(3, dtype=torch.long),
+        edge_index=torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]]),
+        classes=torch.tensor([5, 6, 7]), num_nodes=3, num_features=1,
+    )  # fmt: skip
+    nobody = Credit.none(len(house.outputs))
+    e = replace(house, kind="model", field=ring, node_credit=nobody, feature_credit=nobody)
+    lines = [line.split() for line in printed(table(e)).splitlines()]
+    assert ["1", "6", "2,", "0"] in lines
+    assert "credit" not in printed(table(e))
