@@ -48,7 +48,7 @@ LOCAL_AGGREGATIONS = frozenset({
 })  # fmt: skip
 
 
-def aggregates_locally(module: nn.Module) -> bool:
+def aggregates_locally(module: Any) -> bool:
     """Whether an aggregation reads one set of messages at a time."""
     if type(module) is aggr.MultiAggregation:
         return module.mode in ("cat", "sum", "mean", "max", "min", "std", "var") and all(

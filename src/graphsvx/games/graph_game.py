@@ -129,11 +129,11 @@ class GraphGame:
             if changed_edges:
                 parts.append(perturbations.active_edges(field) & live[:, field.target])
         # A generator that says nothing of its feature rows may have changed them in any way.
-        rows = getattr(self.generator, "feature_rows", "any")
-        if rows == "any":
+        row_trait = getattr(self.generator, "feature_rows", "any")
+        if row_trait == "any":
             names = _names_of_rows(perturbations.feature_table)
             parts.append(np.where(live, names[perturbations.feature_rows()], 0))
-        elif rows == "by_mask":
+        elif row_trait == "by_mask":
             parts += [live & (perturbations.feature_rows() >= field.size), features_on]
         elif self.side == "joint":
             parts.append(features_on)
