@@ -28,8 +28,8 @@ class Shifted(ReplaceRows):
     def __call__(self, scene, features_on, nodes_on):
         """Each switched-off node's features are moved by its own number of switched-on nodes."""
         perturbations = super().__call__(scene, features_on, nodes_on)
-        on = torch.from_numpy(nodes_on.sum(1)).to(scene.table)
-        moved = [scene.table + k for k in on]
+        on = torch.from_numpy(nodes_on.sum(1)).to(scene.feature_table)
+        moved = [scene.feature_table + k for k in on]
         size = scene.field.size
         rows = np.where(
             perturbations.feature_row >= size,
@@ -37,7 +37,7 @@ class Shifted(ReplaceRows):
             perturbations.feature_row,
         )
         return replace(
-            perturbations, feature_row=rows, feature_table=torch.cat([scene.table, *moved])
+            perturbations, feature_row=rows, feature_table=torch.cat([scene.feature_table, *moved])
         )
 
 

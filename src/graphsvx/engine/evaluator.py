@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -56,6 +56,7 @@ from graphsvx.engine.structure import read_structure
 from graphsvx.errors import ModelError
 
 Evaluate = Callable[[Field, Perturbations, HopCounts], Tensor]
+Result = TypeVar("Result")
 
 _CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
 # Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
@@ -102,11 +103,35 @@ class Evaluator:
         return distances(perturbations, field, self.reach)
 
 
-def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
-    """Evaluators, fastest first; the caller takes the next one where a check fails."""
-    first = cached_evaluator(query)
-    if first is not None:
-        yield first
+def run_verified(
+    query: Query,
+    hops: int | None,
+    seed: int,
+    run: Callable[[Evaluator], Result],
+    holds: Callable[[Evaluator, Result], bool],
+) -> Result:
+    """`run(evaluator)` with the fastest evaluator for which `holds(evaluator, result)` is true.
+
+    `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
+    """
+    failure: ModelError | None = None
+    for evaluator in _evaluators(query, hops, seed):
+        try:
+            result = run(evaluator)
+        except ModelError as error:
+            # The model's own error, or that of a shortcut: a slower evaluator tells.
+            failure = error
+            continue
+        if holds(evaluator, result):
+            return result
+    raise failure or ModelError("the model gives another output each time it is called")
+
+
+def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
+    """All evaluators, fastest first."""
+    cached = cached_evaluator(query)
+    if cached is not None:
+        yield cached
         invalidate(query.model)
     yield from _checked_evaluators(query, hops, seed)
 
@@ -125,10 +150,10 @@ def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -
     )
     reference_graph = reference_graph_for(query, field, np.random.default_rng(0))
     whole = query.kind == "graph"
-    some = perturbations.take(chosen)
-    alone = evaluate_one_by_one(query.model, query.graph, field, reference_graph, some, whole)
+    sample = perturbations.take(chosen)
+    alone = evaluate_one_by_one(query.model, query.graph, field, reference_graph, sample, whole)
     if equals_plain_calls(
-        query, field, reference_graph, some, alone, out[arrays.as_tensor(chosen, out.device)], out
+        query, field, reference_graph, sample, alone, out[arrays.as_tensor(chosen, out.device)], out
     ):
         return out
     return evaluate_one_by_one(
@@ -137,10 +162,7 @@ def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -
 
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
-    """The fastest evaluator that passes the checks before the first batch.
-
-    `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
-    """
+    """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
     return next(_checked_evaluators(query, hops, seed))
 
 
@@ -211,14 +233,14 @@ def _shortcut_candidates(model: Model, depth: int) -> list[tuple[Shortcuts, str 
 
 
 def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:
-    """The graph on which plain calls are made: the whole graph, or a wider part of it.
+    """The graph on which plain calls are made: nodes around the field, and some others.
 
-    The latter for large graphs, if the model's structure is known: others may read any node.
+    The whole graph if the model's structure is unknown: it may read any node.
     """
     structure = profile_for(query.model, query.graph).structure
-    if fits_one_call(query.graph) or structure is None or not structure.known:
-        return full_reference(query.graph, field)
-    return wider_reference(query.graph, field, rng)
+    if structure is not None and structure.known:
+        return wider_reference(query.graph, field, rng)
+    return full_reference(query.graph, field)
 
 
 def _required_replays(query: Query, profile: ModelProfile) -> int:

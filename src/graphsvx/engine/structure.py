@@ -64,17 +64,22 @@ class _UnknownError(Exception):
 
 
 class _Count(int):
-    """The number of nodes or edges: it may be passed on as a shape, and nothing else."""
+    """The number of nodes or edges: during a trace it may be passed on as a shape only."""
 
 
-def _compute(*_: Any) -> Any:
-    raise _UnknownError("the model computes with the number of nodes or edges")
+def _refused_in_trace(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        if _Trace.active:
+            raise _UnknownError("the model computes with the number of nodes or edges")
+        return method(*args)
+
+    return call
 
 
 for _name, _method in vars(int).items():
     # What C code may ask of an integer without computing with it.
     if callable(_method) and _name not in ("__new__", "__getattribute__", "__index__", "__hash__"):
-        setattr(_Count, _name, _compute)
+        setattr(_Count, _name, _refused_in_trace(_method))
 
 
 _GETTERS = {
@@ -91,6 +96,9 @@ _ABOUT = {"dim", "ndimension", "is_floating_point", "is_complex", "element_size"
 
 class _Trace(TorchFunctionMode):
     """Follows what is computed from the graph row by row; raises where rows are mixed."""
+
+    active = False
+    """Whether a model is being traced (one at a time: explanations exclude each other)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,10 +245,12 @@ def _known_calls(
 
     def restore() -> None:
         glob.scatter = scatter
+        _Trace.active = False
         for module in wrapped:
             vars(module).pop("forward", None)
 
     with taking_back(restore):
+        _Trace.active = True
         for layer in layers:
             for child in _called_children(layer):
                 wrap(child, _inner_call(trace, child.forward))

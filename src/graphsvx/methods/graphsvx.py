@@ -14,8 +14,8 @@ from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting
-from graphsvx.engine.evaluator import Evaluator, evaluators
-from graphsvx.errors import BudgetError, InputError, ModelError, UnsupportedError
+from graphsvx.engine.evaluator import Evaluator, run_verified
+from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import Fit, RegressionSetting
@@ -33,7 +33,7 @@ from graphsvx.methods.pipeline import (
     play_until_tolerance,
     score_alone,
 )
-from graphsvx.methods.replay import holds
+from graphsvx.methods.replay import replays_agree
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Block, Checked, Range
@@ -52,6 +52,19 @@ _PAPER: dict[str, tuple[int, int]] = {
 }
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The evaluated games of one explanation."""
+
+    evaluator: Evaluator
+    setup: GameSetup
+    played: list[PlayedGame]
+    fits: list[Fit]
+    outputs: tuple[int, ...]
+    target: int
+    tolerance_met: bool | None
 
 
 @dataclass(frozen=True)
@@ -156,35 +169,26 @@ class GraphSVX(Checked):
         """Evaluate the games and distribute the prediction among the players."""
         sides = self._sides(query)
         self._check_names(query, sides)
-        failure: ModelError | None = None
-        for evaluator in evaluators(query, self.hops, seed):
-            try:
-                setup, played = self._play(query, evaluator, sides, seed)
-                outputs, target = query.choose_outputs(played[-1].values[1])
-                fits, met = fit_all(played, self.regression, outputs), None
-                if self.tolerance is not None:
-                    played, fits, met = play_until_tolerance(
-                        played, fits, mask=self.mask, regression=self.regression, outputs=outputs,
-                        tolerance=self.tolerance, most=self.max_samples, seed=seed,
-                    )  # fmt: skip
-            except (
-                ModelError
-            ) as error:  # the model's fault or that of a shortcut: a slower way tells
-                failure = error
-                continue
-            if holds(evaluator, played, seed):
-                return self._explanation(
-                    query,
-                    evaluator,
-                    setup,
-                    played=played,
-                    fits=fits,
-                    outputs=outputs,
-                    target=target,
-                    seed=seed,
-                    tolerance_met=met,
-                )
-        raise failure or ModelError("the model gives another output each time it is called")
+
+        def run(evaluator: Evaluator) -> _Run:
+            setup, played = self._play(query, evaluator, sides, seed)
+            outputs, target = query.choose_outputs(played[-1].values[1])
+            fits, met = fit_all(played, self.regression, outputs), None
+            if self.tolerance is not None:
+                played, fits, met = play_until_tolerance(
+                    played, fits, mask=self.mask, regression=self.regression, outputs=outputs,
+                    tolerance=self.tolerance, most=self.max_samples, seed=seed,
+                )  # fmt: skip
+            return _Run(evaluator, setup, played, fits, outputs, target, met)
+
+        return self._explanation(
+            query,
+            run_verified(
+                query, self.hops, seed, run,
+                holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
+            ),
+            seed,
+        )  # fmt: skip
 
     def _play(
         self, query: Query, evaluator: Evaluator, sides: Sides, seed: int
@@ -288,19 +292,9 @@ class GraphSVX(Checked):
     def _description(self) -> str:
         return repr(self)
 
-    def _explanation(
-        self,
-        query: Query,
-        evaluator: Evaluator,
-        setup: GameSetup,
-        *,
-        played: list[PlayedGame],
-        fits: list[Fit],
-        outputs: tuple[int, ...],
-        target: int,
-        seed: int,
-        tolerance_met: bool | None,
-    ) -> Explanation:
+    def _explanation(self, query: Query, run: _Run, seed: int) -> Explanation:
+        evaluator, setup, played, fits = run.evaluator, run.setup, run.played, run.fits
+        outputs, target = run.outputs, run.target
         rows = [game.estimator_rows(outputs) for game in played]
         prediction = rows[-1].full.clone()
         base = fits[0].base.clone()
@@ -320,7 +314,7 @@ class GraphSVX(Checked):
             depth=evaluator.depth,
             checks=evaluator.checks,
             fallback=evaluator.fallback,
-            tolerance_met=tolerance_met,
+            tolerance_met=run.tolerance_met,
         )
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors

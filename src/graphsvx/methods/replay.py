@@ -1,4 +1,4 @@
-"""Coalitions that were played, played again by plain calls on the whole graph.
+"""Coalitions that were evaluated, evaluated again by plain calls on the whole graph.
 
 An evaluator takes shortcuts: a cut-out field, many perturbed graphs in one batch, coalitions that
 differ only where it cannot matter counted as one. Each holds or fails by coalition, so what is
@@ -23,22 +23,22 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.methods.pipeline import PlayedGame
 
 
-def holds(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
-    """Whether the full coalition gave what was expected and replays give what was played."""
+def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
+    """Whether the full coalition has the expected output and replays give the same outputs."""
     if not evaluator.matches_expected(games[-1].game.full_output):
         return False
     rng = np.random.default_rng(seed)
     try:
-        return all(_replayed(played, evaluator.replays, rng) for played in games)
+        return all(_game_agrees(played, evaluator.replays, rng) for played in games)
     except ModelError:
         return False
 
 
-def _replayed(played: PlayedGame, count: int, rng: np.random.Generator) -> bool:
+def _game_agrees(played: PlayedGame, count: int, rng: np.random.Generator) -> bool:
     if not count:
         return True
     game = played.game
-    coalitions = _chosen(played, count, rng)
+    coalitions = _coalitions_to_replay(played, count, rng)
     field, perturbations = game.perturbed(coalitions)
     reference_graph = reference_graph_for(game.query, field, rng)
     whole = game.query.kind == "graph"
@@ -57,8 +57,8 @@ def _replayed(played: PlayedGame, count: int, rng: np.random.Generator) -> bool:
     )
 
 
-def _chosen(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
-    """Coalitions of a game: a few, or the ends, the extremes and `count` over all sizes."""
+def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
+    """A few coalitions of a game, or both ends, the extremes and `count` of all sizes."""
     game, rows = played.game, played.masks.rows
     ends = empty_and_full(game.players)
     if not len(rows):
@@ -67,7 +67,7 @@ def _chosen(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
     if count <= 2:
         return rows[[extremes[0], rng.integers(len(rows))]]
     if played.masks.exact:
-        # Exact values speak of all coalitions, those that were not listed one by one too.
+        # Exact values follow from all coalitions, also those that share a state with another one.
         rows = np.concatenate([rows, _random_coalitions(game, count, rng)])
     by_size = rows.sum(1).argsort(kind="stable")
     over_sizes = by_size[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
@@ -75,7 +75,7 @@ def _chosen(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
 
 
 def _extremes(played: PlayedGame) -> Ids:
-    """Rows with the least and the largest value of each of the first outputs."""
+    """Coalitions with the smallest and the largest value of each of the first outputs."""
     values: Tensor = played.values[2:, :4]
     return np.concatenate([values.argmin(0).numpy(), values.argmax(0).numpy()])
 

@@ -27,10 +27,10 @@ from graphsvx.engine.lazy.rows import SharedRows
 from graphsvx.engine.structure import aggregates_locally
 
 _KERNELS: dict[type, LayerKernel] = {}
-_METHODS = (
+_METHODS = {
     "forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update",
     "message_and_aggregate", "explain_message",
-)  # fmt: skip
+}  # fmt: skip
 _HOOKS = tuple(
     f"_{part}_forward_{kind}"
     for part in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -66,8 +66,13 @@ def is_known(layer: Any) -> bool:
 def _is_unchanged(layer: nn.Module, kind: type) -> bool:
     """Whether no method was replaced, in the layer or in its class, and no hook registered."""
     own = layer.__dict__
-    if not own.keys().isdisjoint(_METHODS) or any(map(own.get, _HOOKS)) or own.get("_explain"):
+    if any(map(own.get, _HOOKS)) or own.get("_explain"):
         return False
+    for name in own.keys() & _METHODS:
+        # PyG binds a method of the class again when explain mode or decomposition changes.
+        variants = (getattr(kind, f"{prefix}{name}", None) for prefix in ("", "_orig_", "_jinja_"))
+        if getattr(own[name], "__func__", None) not in variants:
+            return False
     homes = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return all(
         getattr(getattr(kind, name, None), "__module__", kind.__module__).partition(".")[0] in homes
