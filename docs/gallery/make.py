@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from graphsvx.studies.chosen import TITLES
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -23,6 +22,7 @@ from rich.console import Console
 import graphsvx
 from graphsvx import zoo
 from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.studies.titles import TRUTH_TITLES as TITLES
 from graphsvx.utils.files import atomic_write
 from graphsvx.views import html, plot
 from graphsvx.zoo import Trained

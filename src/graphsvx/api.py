@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
+from torch_geometric.data import Dataset
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.model import Output, Scale, evaluation_mode, modules
 from graphsvx.core.query import Decoder, build_query, node_list
 from graphsvx.errors import GraphSVXError, InputError, ModelError
+from graphsvx.many import _OPTIONS
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
+from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
-from graphsvx.utils.constraints import Seed, Workers, as_int, checked
+from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
 
 _DEFAULT = GraphSVX()
@@ -79,7 +83,10 @@ def explain(
             memory=memory,
         )  # fmt: skip
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
-            return method(query, seed)
+            found = method(query, seed)
+    if not isinstance(found, Explanation):
+        raise InputError(f"method must return an Explanation, got {type(found).__name__}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def explain_many(
     data: Any,
     nodes: Sequence[int] | Tensor | None = None,
     *,
-    edges: Sequence[tuple[int, int]] | None = None,
+    edges: Sequence[tuple[int, int]] | Tensor | None = None,
     workers: int = 1,
     progress: bool | None = None,
     on_failure: Callable[[Failure], None] | None = None,
@@ -145,7 +152,18 @@ def explain_many(
 
     """
     workers = checked(workers, Workers, "workers")
-    whole_graphs = isinstance(data, (list, tuple))
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        raise InputError(
+            f"explain_many() does not take {unknown[0]!r}; of explain() it takes {sorted(_OPTIONS)}"
+        )
+    if on_failure is not None and not callable(on_failure):
+        raise InputError(f"on_failure must be a function of a Failure, got {shown(on_failure)}")
+    if isinstance(edges, (Tensor, np.ndarray)):
+        edges = edges.tolist()
+    if edges is not None and not isinstance(edges, (list, tuple)):
+        raise InputError(f"edges must be a list of pairs of nodes, got {shown(edges)}")
+    whole_graphs = isinstance(data, (list, tuple, Dataset))
     if whole_graphs and (nodes is not None or edges is not None):
         raise InputError("a list of graphs is explained as whole graphs; leave nodes and edges out")
     if nodes is not None and edges is not None:
@@ -155,8 +173,8 @@ def explain_many(
     elif nodes is None:
         questions = range(graphs.check_graph(data).num_nodes)
     else:
-        count = graphs.check_graph(data).num_nodes
-        questions = [as_int(node, "each of nodes") for node in node_list(nodes, count)]
+        questions = node_list(nodes, graphs.check_graph(data).num_nodes)
+    workers = min(workers, max(1, len(questions)))
     job = _Job(model, data, whole_graphs, edges, options)
     results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
@@ -186,7 +204,7 @@ def _with_progress(
 
 def _print_failure(failure: Failure) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(
-        f"not explained: {failure.which}: {failure.error}", style="yellow", markup=False
+        one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow", markup=False
     )
 
 

@@ -46,6 +46,12 @@ class UnsupportedError(GraphSVXError, NotImplementedError):
     """A method was asked for something that it cannot do."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of somebody else's says, in one line; its type if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 class MissingExtraError(GraphSVXError, ImportError):
     """An optional package is needed, and is not installed or cannot be imported."""
 

@@ -2,78 +2,104 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphsvx import GraphSVX, studies
 from graphsvx.errors import DataError
-from graphsvx.studies import Desk, Page, Study, Table
+from graphsvx.studies import Claim, Grid, Measurements, Page, Setting, Study, StudyContext
+from graphsvx.studies.measurements import Row
+from graphsvx.studies.page import pivot
+from graphsvx.studies.study import Answer
 from tests.cli.conftest import Run
 
 
-def _small(desk: Desk) -> Page:
-    world = desk.world("ba-shapes")
-    found = desk.explanations(world, GraphSVX(samples=50), [400, 401, 402], label="ours")
-    rows = tuple((one.centres[0], one.prediction) for one in found)
-    return Page("Small", (Table("values", ("node", "prediction"), rows),), "Three nodes explained.")
+def _prediction(answer: Answer) -> dict[str, float]:
+    return {"prediction": answer.explanation.prediction}
+
+
+def _page(results: Measurements) -> Page:
+    claims = [Claim("Nodes are explained", "all", "yes", holds=True)]
+    table = pivot(results, "values", "prediction", note="Three nodes explained.")
+    return Page("Small", claims, sections={"Details": (table,)})
+
+
+GRID = Grid(
+    ("ba-shapes",), lambda _: {"ours": Setting(GraphSVX(samples=50))},
+    lambda _: {"all": (400, 401, 402)}, measures=(_prediction,),
+)  # fmt: skip
+SMALL = Study("small", "a small one", (GRID,), _page)
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with two studies: one works, one is stopped half-way."""
 
-    def stopped(desk: Desk) -> Page:
-        _small(desk)
+    def stopped(_: Measurements) -> Page:
         raise KeyboardInterrupt
 
-    both = (Study("small", "a small one", _small), Study("stopped", "is stopped", stopped))
+    both = (SMALL, replace(SMALL, name="stopped", about="is stopped", page=stopped))
     monkeypatch.setattr(studies, "_ALL", both)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_studies_are_listed(place: Path, run: Run):
-    found = run("study")
-    assert found.code == 0
-    assert "a small one" in found.out
+    result = run("study")
+    assert result.code == 0
+    assert "a small one" in result.out
     assert not list(place.iterdir())
 
 
 def test_a_quick_study_never_touches_the_results(place: Path, run: Run):
-    found = run("study", "small", "--quick", "--workers", "1")
-    assert found.code == 0
-    assert "Three nodes explained." in found.out
+    result = run("study", "small", "--quick")
+    assert result.code == 0
+    assert "Three nodes explained." in result.out
     assert not (place / "docs").exists()
-    record = json.loads((place / "out/studies/small.json").read_text())
-    assert [row["node"] for row in record["tables"][0]["rows"]] == [400, 401, 402]
-    assert record["command"] == "graphsvx study small --quick"
+    results = Measurements.read(place / "out/studies/small.parquet", "small")
+    assert [row.question for row in results.values] == [400, 401]
+    assert results.facts["command"] == "graphsvx study small --quick"
     summary = (place / "out/studies/README.md").read_text()
-    assert "[Small](small.md)" in summary
-    assert "**stopped**: not made yet" in summary
+    assert "| [small](small.md) | Nodes are explained | all | yes | holds |" in summary
+    assert "**stopped**: not measured yet" in summary
+
+
+def test_pages_are_made_from_measurements_alone(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    assert run("study", "small", "--pages").code == 2  # nothing was measured
+    results = Measurements("small", {Row("ba-shapes", "", 0, "ours", 1, "prediction"): 0.25})
+    results.write(place / "docs/results/small.parquet")
+    monkeypatch.setattr(StudyContext, "trained_model", lambda *_: 1 / 0)
+    result = run("study", "small", "--pages")
+    assert result.code == 0, result.err
+    assert "| ours | 0.25 |" in (place / "docs/results/small.md").read_text()
+    assert not (place / "runs").exists()
 
 
 def test_a_stopped_study_says_how_to_go_on_and_keeps_what_is_done(place: Path, run: Run):
-    found = run("study", "stopped", "--quick", "--workers", "1")
-    assert found.code == 130
-    assert "graphsvx study stopped --quick --workers 1" in found.err
-    assert not (place / "out").exists()
+    result = run("study", "stopped", "--quick", "--workers", "1")
+    assert result.code == 130
+    assert "graphsvx study stopped --quick --workers 1" in result.err
+    assert not (place / "out/studies/README.md").exists()
     assert list((place / "runs/studies-quick").rglob("*.parquet"))
 
 
 def test_all_goes_on_without_a_study_whose_files_are_missing(
     place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    def missing(desk: Desk) -> Page:
+    def missing(*_: object) -> None:
         raise DataError("there is no file cora.x")
 
-    both = (Study("missing", "needs files", missing), studies._ALL[0])
+    grid = replace(GRID, models={"": missing})  # type: ignore[dict-item]  # raises on purpose
+    both = (replace(SMALL, name="missing", grids=(grid,)), SMALL)
     monkeypatch.setattr(studies, "_ALL", both)
-    found = run("study", "--all", "--quick", "--workers", "1")
-    assert found.code == 2
-    assert "left out missing: there is no file cora.x" in found.err
-    assert "**missing**: not made yet" in (place / "out/studies/README.md").read_text()
+    result = run("study", "--all", "--quick", "--workers", "1")
+    assert result.code == 2
+    assert "left out missing: there is no file cora.x" in result.err
+    assert "**missing**: not measured yet" in (place / "out/studies/README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +110,7 @@ def test_all_goes_on_without_a_study_whose_files_are_missing(
     ],
 )
 def test_wrong_requests_are_one_line(place: Path, run: Run, words: tuple[str, ...], message: str):
-    found = run("study", *words)
-    assert found.code == 2
-    assert message in found.err
-    assert "Traceback" not in found.err
+    result = run("study", *words)
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphsvx import Explanation, GraphSVX, explain
-from graphsvx.errors import DataError, InputError, TargetError
+from graphsvx.errors import DataError, GraphSVXError, InputError, TargetError
 from graphsvx.masks import Paired
 from graphsvx.results import serialize
 from tests.worlds import random_graph, random_model
@@ -77,7 +77,7 @@ def test_a_contrast_needs_two_outputs(exact) -> None:
 
 def test_only_files_are_replaced(exact, tmp_path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="not a file"):
+    with pytest.raises(DataError, match="not a file"):
         exact.save(tmp_path / "folder")
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
@@ -221,3 +221,19 @@ def test_tolerance_samples_until_every_error_is_small() -> None:
     assert stopped.certificate.tolerance_met is False
     assert stopped.certificate.calls <= 204
     assert "NOT met" in stopped.certificate.line()
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, 1.5, True, [1], torch.tensor([1, 2]), 10**30])
+def test_what_is_asked_of_an_explanation_is_checked(exact, value) -> None:
+    for ask in (
+        lambda: exact.top_nodes(value),
+        lambda: exact.top_nodes(2, by=value),
+        lambda: exact.for_target(value),
+        lambda: exact.contrast(0, value),
+        lambda: exact.table(value),
+        lambda: exact.describe(value),
+    ):
+        try:
+            ask()
+        except GraphSVXError:
+            continue

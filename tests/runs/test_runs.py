@@ -177,7 +177,7 @@ def test_what_a_hash_sees() -> None:
         ({"nodes": [-1]}, "got -1"),
         ({"nodes": ["a"]}, "integer"),
         ({"part": 0}, "part must be an integer of at least 1"),
-        ({"scale": "wrong"}, "scale must be one of"),
+        ({"scale": "wrong"}, "scale must be .probability"),
         ({"wrong": 1}, "does not take 'wrong'"),
         ({"graphs": [1]}, "data is one graph"),
     ],

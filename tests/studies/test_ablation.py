@@ -1,81 +1,56 @@
-"""The ablation study: its calculations by hand, and a quick version of the whole."""
+"""The ablation study: its calculations by hand."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import isnan
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from graphsvx.studies.ablation.reduction import Left
 
 from graphsvx import GraphSVX, explain
 from graphsvx.estimators.least_squares import WLS
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All
-from graphsvx.studies import Desk, ablation
-from graphsvx.studies.ablation import base, fits, indirect, reduction, subgraph
+from graphsvx.studies import ablation
+from graphsvx.studies.measurements import Measurements, Row
 from tests.records import credit, house
+from tests.studies.conftest import answer_of, trained_on
 
 # house(): 402 is explained; 400 .31, 401 .24 (1 hop), 403 .12, 404 .10, 17 -.05, 3 .004, 88 -.01;
 # features 0 .06, 4 -.015; prediction .97, base .211.
 ABSOLUTE = 0.31 + 0.24 + 0.12 + 0.10 + 0.05 + 0.004 + 0.01 + 0.06 + 0.015
 
 
-def a_world(x: torch.Tensor) -> Any:
+def trained_with(x: torch.Tensor, layers: int = 3) -> Any:
     graph = SimpleNamespace(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]))
-    return SimpleNamespace(dataset=SimpleNamespace(graph=graph, features=x.shape[1]))
-
-
-def test_players_left_out_have_the_credit_that_they_got_when_they_played():
-    explanation = house()
-    far = reduction.beyond(explanation, 2)
-    assert sorted(far) == [3, 17, 88]
-    left = reduction.left_out(explanation, [4], far)
-    assert left.credit == pytest.approx(-0.015 - 0.05 + 0.004 - 0.01)
-    assert left.explainable == pytest.approx(0.759)
-    assert left.absolute == pytest.approx((0.015 + 0.05 + 0.004 + 0.01) / ABSOLUTE)
-    assert (left.kept, left.dropped) == (5, 4)
-
-
-def test_a_share_is_a_ratio_of_sums_over_the_nodes_of_a_seed():
-    # A node with nothing to explain does not blow the share up.
-    first = [Left(0.1, 1.0, 0, 1, 1), Left(0.1, 1e-9, 0, 1, 1)]
-    second = [Left(-0.1, 0.5, 0, 1, 1)]
-    found = reduction.share([first, second])
-    assert found.mean == pytest.approx((0.2 - 0.2) / 2, abs=1e-6)
-    assert (found.count, found.seeds) == (3, 2)
+    card = SimpleNamespace(settings=SimpleNamespace(layers=layers))
+    return SimpleNamespace(dataset=SimpleNamespace(graph=graph), card=card)
 
 
 def test_features_are_left_out_by_the_rule_of_the_method():
     # Column 0 is 0 to 4 evenly (mean 2, sigma 1.414), column 1 constant.
-    x = torch.stack([torch.arange(5.0), torch.ones(5)], 1)
-    world = a_world(x)
-    assert reduction.dropped_features(world, 2, 0.1) == [0, 1]
-    assert reduction.dropped_features(world, 3, 0.5) == [1]
-    assert reduction.dropped_features(world, 3, 0.8) == [0, 1]
-    assert reduction.bands(world, 3) == {0.1: [1], 0.25: [], 0.5: [], 1.0: [0]}
+    trained = trained_with(torch.stack([torch.arange(5.0), torch.ones(5)], 1))
+    assert ablation.dropped_features(trained, 2) == [0, 1]
+    assert ablation.dropped_features(trained, 3) == [1]
 
 
-def test_groups_of_features_hold_each_once_and_are_counted_by_lambda():
-    groups = reduction.dealt(list(range(100, 121)), seed=3)
-    assert len(groups) == reduction.GROUPS
-    assert sorted(one for group in groups for one in group) == list(range(100, 121))
-    assert max(map(len, groups)) - min(map(len, groups)) <= 1
-    assert groups != reduction.dealt(list(range(100, 121)), seed=4)
-    names = ("0.1/0", "0.25/0", "0.5/0", "feature 7")
-    explanation = replace(
-        house(), feature_credit=credit([0, 1, 2, 7], [0.1, 0.02, 0.004, 0.3], names=names)
-    )
-    left = reduction.left_out_groups(explanation, 0.25, dropped=40, features=50)
-    assert left.credit == pytest.approx(0.12)
-    assert (left.kept, left.dropped) == (17, 40)
-    assert isnan(left.absolute)
+def test_players_left_out_have_the_credit_that_they_got_when_they_played():
+    trained = trained_with(torch.ones(700, 10))
+    measured = ablation.left_out(answer_of(trained, house(), 402))
+    far = ablation.FAR.format(2)
+    assert measured[far] == pytest.approx(-0.05 + 0.004 - 0.01)
+    assert measured[f"{far}, number"] == 3
+    assert measured[f"{far}, absolute"] == pytest.approx(0.064 / ABSOLUTE)
+    assert measured["explainable"] == pytest.approx(0.759)
+    assert ablation.FAR.format(1) in measured
+    # All features of a graph without variation are left out.
+    everything = replace(house(), feature_credit=credit(range(10), [0.06, *[0.01] * 9]))
+    answer = answer_of(trained, everything, 402, method=ablation.ALL_FEATURES)
+    assert ablation.left_out(answer)[ablation.DROPPED] == pytest.approx(0.15)
 
 
 def test_without_its_ends_an_additive_game_is_fitted_as_well():
@@ -88,16 +63,15 @@ def test_without_its_ends_an_additive_game_is_fitted_as_well():
     masks = All(separate=True)(game, 8, torch.Generator())
     values = game.values(masks.states)
     full = torch.tensor([0.7], dtype=torch.float64)
-    found = fits.NoEnds()(masks, values, torch.tensor([0.3], dtype=torch.float64), full)
-    assert found.values[0].tolist() == pytest.approx(weights.tolist())
-    assert float(found.base) == pytest.approx(0.3)
-    assert bool(found.errors.isnan().all())
+    fit = ablation.NoEnds()(masks, values, torch.tensor([0.3], dtype=torch.float64), full)
+    assert fit.values[0].tolist() == pytest.approx(weights.tolist())
+    assert float(fit.base) == pytest.approx(0.3)
+    assert bool(fit.errors.isnan().all())
     # What the ends say is not looked at, unlike by the usual fit.
-    moved = fits.NoEnds()(masks, values, torch.tensor([9.0], dtype=torch.float64), full)
-    assert moved.values.tolist() == found.values.tolist()
-    assert float(moved.base) == pytest.approx(0.3)
+    moved = ablation.NoEnds()(masks, values, torch.tensor([9.0], dtype=torch.float64), full)
+    assert moved.values.tolist() == fit.values.tolist()
     usual = WLS()(masks, values, torch.tensor([9.0], dtype=torch.float64), full)
-    assert usual.values[0].tolist() != pytest.approx(found.values[0].tolist())
+    assert usual.values[0].tolist() != pytest.approx(fit.values[0].tolist())
 
 
 def test_without_its_ends_a_game_is_fitted_by_weight():
@@ -106,126 +80,18 @@ def test_without_its_ends_a_game_is_fitted_by_weight():
     masks = All(separate=True)(game, 8, torch.Generator())
     ends = torch.zeros(1).double(), torch.ones(1).double()
     values = game.values(masks.states)
-    plain = fits.NoEnds()(masks, values, *ends)
+    plain = ablation.NoEnds()(masks, values, *ends)
     heavy = np.where(masks.rows[:, 0] & masks.rows[:, 1], 1e9, masks.weights)
-    met = fits.NoEnds()(replace(masks, weights=heavy), values, *ends)
-    pair = [0, 1]
+    met = ablation.NoEnds()(replace(masks, weights=heavy), values, *ends)
 
     def says(fit: Any) -> float:
-        return float(fit.base + fit.values[0, pair].sum())
+        return float(fit.base + fit.values[0, [0, 1]].sum())
 
     assert says(met) == pytest.approx(1, abs=1e-4)
     assert says(plain) < 0.9
 
 
-def test_a_tie_is_no_other_top(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fits, "true_nodes", lambda *_: {400, 401})
-    usual = house()
-    ids = usual.node_ids.tolist()
-
-    def with_credit(*values: float) -> Any:
-        return replace(usual, node_credit=credit(ids, values))
-
-    tied = with_credit(0.31, 0.12, 0.12, 0.1, -0.05, 0.0, 0.0)
-    other = with_credit(0.31, 0.11, 0.13, 0.1, -0.05, 0.0, 0.0)
-    assert fits.judge(None, other, tied, None).same == 1  # type: ignore[arg-type]  # not looked at
-    assert fits.judge(None, other, usual, None).same == 0  # type: ignore[arg-type]  # the same
-    judged = fits.judge(None, other, usual, usual)  # type: ignore[arg-type]  # the same
-    size = sum(v**2 for v in [*usual.nodes.values(), 0.06, -0.015])
-    off = 0.13**2 + 0.01**2 + 0.004**2 + 0.01**2
-    assert judged.error == pytest.approx(off / size)
-    assert judged.residual == pytest.approx(abs(0.97 - 0.211 - 0.6 - 0.045))
-
-
-def test_what_the_indirect_effect_adds_is_paired_by_seed():
-    rows = indirect.ROWS[0]
-    scores: Any = {
-        (rows, False, "tree-cycles", "strict"): [[0.5, 0.7], [0.2]],
-        (rows, "mean", "tree-cycles", "strict"): [[0.6, 0.8], [0.4]],
-        (rows, False, "tree-grid", "strict"): [[0.5], [0.5]],
-        (rows, "mean", "tree-grid", "strict"): [[0.4], [0.5]],
-    }
-    found = indirect.gain(scores, rows, "mean", "strict", ["tree-cycles", "tree-grid"])
-    # Seed 0: (+.1 - .1) / 2, seed 1: (+.2 + 0) / 2.
-    assert found.mean == pytest.approx(0.05)
-    assert (found.count, found.seeds) == (5, 2)
-    # Over the two seeds, not over four differences: t for one degree of freedom, spread .1 / 2.
-    assert found.reach == pytest.approx(12.706 * 0.05, rel=1e-3)
-    assert indirect.near(house()) == pytest.approx(0.55)
-
-
-def test_the_distance_of_distributions_is_total_variation():
-    assert base.distance(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])) == 1
-    assert base.distance(torch.tensor([0.5, 0.5]), torch.tensor([0.75, 0.25])) == 0.25
-    paper = base.distance(torch.tensor(base.PAPER_BASE), torch.tensor(base.PAPER_BALANCE))
-    assert paper == pytest.approx(0.03, abs=1e-6)
-
-
-def test_informative_features_are_counted_among_as_many():
-    truth = SimpleNamespace(informative_features=frozenset({0, 4}))
-    world: Any = SimpleNamespace(dataset=SimpleNamespace(node_truth=truth))
-    explanation = replace(house(), feature_credit=credit([0, 4, 5], [0.06, -0.5, 0.05]))
-    assert subgraph.found_features(world, explanation, "value") == 0.5
-    assert subgraph.found_features(world, explanation, "absolute") == 1
-    assert subgraph.playing(world, replace(explanation, feature_credit=credit([0], [1.0]))) == 0.5
-    # Feature 5 is the strongest on the whole, feature 4 comes next, in one explanation only.
-    other = replace(house(), feature_credit=credit([0, 4, 5], [0.06, 0.0, 0.9]))
-    assert subgraph.on_the_whole(world, [explanation, other, other]) == 0.5
-    assert subgraph.on_the_whole(world, [explanation]) == 1
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
-    folder: Path = tmp_path_factory.mktemp("ablation")
-    desk = Desk(folder / "out", folder / "runs", quick=True, workers=1)
-    files = ablation.STUDY.run(desk)
-    assert {file.name for file in files} == {
-        "ablation.md", "ablation.json", "ablation-hops.png", "ablation-indirect.png",
-        "ablation-indirect-example.png",
-    }  # fmt: skip
-    text = (folder / "out" / "ablation.md").read_text()
-    return text, json.loads((folder / "out" / "ablation.json").read_text())
-
-
-def rows_of(record: dict, title: str) -> list[dict]:
-    return next(table["rows"] for table in record["tables"] if table["title"].startswith(title))
-
-
-def test_the_page_has_every_part_with_the_paper_s_figures(made: tuple[str, dict]):
-    text, record = made
-    assert "Failures" not in text
-    assert all(f"## {title}" in text for title in ablation.PARTS)
-    reduced = rows_of(record, "Player reduction")
-    beyond = [row for row in reduced if row["left out"] == "nodes beyond 2 hops"]
-    assert [row["part of the explainable part"]["paper"] for row in beyond] == ["8 %"]
-    assert all(row["explanations"] == 3 for row in reduced)
-    gains = rows_of(record, "What the indirect effect adds")
-    assert {row["tree sets, `strict`"]["paper"] for row in gains} == {0.19}
-    named = {row["features"]: row for row in rows_of(record, "BA-Community")}
-    assert named["the node's own"]["paper's nodes, signed"]["paper"] == 0.65
-    assert named["of the subgraph"]["paper's nodes, signed"]["paper"] == 1.0
-
-
-def test_random_credit_stands_in_every_table_of_accuracy(made: tuple[str, dict]):
-    record = made[1]
-    for title, first in (
-        ("Indirect effect on and off", "coalitions"),
-        ("How values become credit: accuracy", "coalitions"),
-        ("BA-Community", "features"),
-    ):
-        assert "Random" in [row[first] for row in rows_of(record, title)]
-
-
-def test_only_fits_with_their_ends_share_the_whole_prediction_out(made: tuple[str, dict]):
-    residual = "Tree-Cycles, residual"
-    rows = rows_of(made[1], "How values become credit: the same")
-    by_fit = {(row["coalitions"], row["fit"]): row[residual]["mean"] for row in rows}
-    for (_, fit), value in by_fit.items():
-        assert (value < 1e-9) == (fit != fits.NO_ENDS)
-
-
 def test_a_fit_of_one_s_own_is_not_called_exact():
-    torch.manual_seed(0)
     data = SimpleNamespace(
         x=torch.ones(4, 2), edge_index=torch.tensor([[0, 1, 2, 3, 1], [1, 0, 0, 0, 2]])
     )
@@ -234,7 +100,50 @@ def test_a_fit_of_one_s_own_is_not_called_exact():
         seen = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
         return torch.stack([seen.sum(1) ** 2, x.sum(1)], 1)
 
-    method = GraphSVX(mask=All(separate=True), regression=fits.NoEnds())
+    method = GraphSVX(mask=All(separate=True), regression=ablation.NoEnds())
     explanation = explain(model, data, node=0, method=method)
     assert not explanation.certificate.exact
     assert not isnan(explanation.base)
+
+
+def test_the_top_nodes_are_compared_with_those_of_the_usual_fit():
+    trained = trained_on("ba-shapes")  # the motif of 402 has four other nodes
+    ids = house().node_ids.tolist()
+    other = replace(house(), node_credit=credit(ids, [0.31, 0.24, 0.12, -0.1, 0.05, 0.2, 0.0]))
+    usual = f"{ablation.PAPER_ROWS}, {ablation.ENDS}"
+    answer = answer_of(
+        trained, other, 402, method=f"{ablation.PAPER_ROWS}, WLR", others={usual: house()}
+    )
+    # 3 comes in for 404: three of five are in both.
+    assert ablation.same_top(answer) == {"same top": 0.6}
+    assert ablation.same_top(answer_of(trained, other, 402, method="Random")) == {}
+
+
+def test_the_distance_of_distributions_is_total_variation():
+    assert ablation.distance(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])) == 1
+    assert ablation.distance(torch.tensor([0.5, 0.5]), torch.tensor([0.75, 0.25])) == 0.25
+    paper = ablation.distance(ablation.PAPER_BASE, ablation.PAPER_BALANCE)
+    assert paper == pytest.approx(0.03, abs=1e-6)
+
+
+def test_informative_features_are_counted_among_as_many():
+    truth = SimpleNamespace(informative_features=frozenset({0, 4}))
+    trained: Any = SimpleNamespace(dataset=SimpleNamespace(node_truth=truth))
+    explanation = replace(house(), feature_credit=credit([0, 4, 5], [0.06, -0.5, 0.05]))
+    measured = ablation.informative_found(answer_of(trained, explanation, 402))
+    assert measured == {"signed": 0.5, "magnitude": 1, "playing": 1}
+    alone = replace(house(), feature_credit=credit([0], [1.0]))
+    assert ablation.informative_found(answer_of(trained, alone, 402))["playing"] == 0.5
+
+
+def test_what_the_indirect_effect_adds_is_paired_by_seed_and_averaged_over_sets():
+    results = Measurements("ablation")
+    off, on = f"{ablation.PAPER_ROWS}, off", f"{ablation.PAPER_ROWS}, on, path nodes at the mean"
+    for seed in range(4):
+        for dataset, before, after in (("tree-cycles", 0.5, 0.8), ("tree-grid", 0.6, 0.5)):
+            for method, value in ((off, before), (on, after)):
+                row = Row(dataset, "", seed, method, 1, "strict")
+                results.add(row, value + 0.1 * seed)
+    claims = {claim.statement: claim for claim in ablation.page(results).claims}
+    gain = claims["The indirect effect raises accuracy on the tree sets (`strict`)"]
+    assert (gain.paper, gain.ours, gain.holds) == ("0.19", "0.10", True)

@@ -1,105 +1,183 @@
-"""What every study stands on: intervals, tables, pages, and explanations that are kept."""
+"""Pages: claims that say no more than their intervals allow, tables, and what is written."""
 
 from __future__ import annotations
 
-import json
-from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
 import pytest
-from graphsvx.studies.desk import query_of
-from matplotlib.figure import Figure
 
-from graphsvx import GraphSVX
-from graphsvx.errors import DataError, InputError
-from graphsvx.studies import Desk, Estimate, Page, Picture, Study, Table, overview
-from graphsvx.studies.page import Beside
+from graphsvx.errors import DataError
+from graphsvx.studies import (
+    Claim,
+    Estimate,
+    Figure,
+    Measurements,
+    Page,
+    Study,
+    Table,
+    write_summary,
+)
+from graphsvx.studies.measurements import Row
+from graphsvx.studies.page import (
+    WithPaper,
+    dots,
+    from_paper,
+    is_close,
+    is_positive,
+    pivot,
+    pivots,
+    reaches,
+)
+from graphsvx.studies.statistics import PairedTest
 
 
-def test_the_interval_holds_the_truth_in_95_percent_of_cases():
-    rng = np.random.default_rng(0)
+def measured(level: float = 0.8, seeds: int = 5) -> Measurements:
+    """Two methods on two data sets, with seeds that scatter around a known level."""
+    rng = np.random.default_rng(3)
+    results = Measurements("mine", facts={"command": "graphsvx study mine", "settings": {}})
+    for dataset in ("ba-shapes", "tree-grid"):
+        for seed in range(seeds):
+            shift = rng.normal(0, 0.1)
+            for method, gain in (("ours", 0.1), ("theirs", 0.0)):
+                for question in range(12):
+                    value = level + shift + gain + rng.normal(0, 0.05)
+                    results.add(Row(dataset, "", seed, method, question, "accuracy"), value)
+    return results
+
+
+def test_a_claim_s_interval_holds_the_known_mean():
     held = 0
-    for _ in range(2000):
-        # Nodes of one graph are alike: only the seeds are independent.
-        groups = [list(rng.normal(level, 0.1, 20)) for level in rng.normal(0.7, 0.2, 5)]
-        found = Estimate.of(groups)
-        held += found.low <= 0.7 <= found.high
-    assert 0.935 <= held / 2000 <= 0.965
+    for number in range(400):
+        rng = np.random.default_rng(number)
+        results = Measurements("mine")
+        for seed, level in enumerate(rng.normal(0.7, 0.2, 5)):
+            for question, value in enumerate(rng.normal(level, 0.1, 8)):
+                results.add(Row("mutag", "", seed, "ours", question, "m"), value)
+        claim = Claim.of("s", 0.7, results.estimate("m"), is_close)
+        assert claim.interval is not None
+        held += claim.interval[0] <= 0.7 <= claim.interval[1]
+    assert 0.92 <= held / 400 <= 0.975
 
 
-def test_an_estimate_counts_what_it_rests_on():
-    found = Estimate.of([[1.0, nan], [0.0, 0.5], []])
-    assert (found.mean, found.count, found.seeds) == (0.625, 3, 2)
-    one = Estimate.of([[0.5]])
-    assert one.mean == 0.5
-    assert isnan(one.low)
-    assert one.text() == "0.50"
-    nothing = Estimate.of([[nan]])
-    assert nothing.count == 0
-    assert nothing.text() == "-"
-    assert nothing.to_json()["mean"] is None
+@pytest.mark.parametrize(
+    ("rule", "paper", "by_seed", "holds"),
+    [
+        (reaches, 0.97, (0.96, 0.97, 0.96, 0.975), True),  # 0.966: the paper's to two digits
+        (reaches, 0.97, (0.96, 0.96, 0.96, 0.96), False),
+        (is_close, 0.5, (0.4, 0.5, 0.5, 0.45), True),
+        (is_close, 0.5, (0.3, 0.5, 0.5, 0.45), False),
+        (is_positive, 0.1, (0.1, 0.1, 0.11, 0.1), True),
+        (is_positive, 0.1, (0.3, 0.1, -0.1, 0.1), False),
+    ],
+)
+def test_a_claim_holds_by_its_rule(rule, paper: float, by_seed: tuple[float, ...], holds: bool):
+    claim = Claim.of("s", paper, Estimate(by_seed), rule)
+    assert claim.holds is holds
+    assert claim.cells()[3] == ("holds" if holds else "does not hold")
+    # On three seeds nothing is claimed, and their values are shown.
+    few = Claim.of("s", paper, Estimate(by_seed[:3]), rule)
+    assert few.holds is None
+    assert few.cells()[3] == "not tested"
+    assert few.ours.count(",") == 2
 
 
-def test_a_table_tells_the_same_in_words_and_as_json():
-    found = Estimate(0.5, 0.4, 0.6, 20, 5)
-    table = Table("t", ("a", "b|c", "d"), ((Beside(found, 0.99), 1200, None), ("x", 1e-9, nan)))
-    assert "| 0.50 ± 0.10 (0.99) | 1,200 | - |" in table.markdown()
-    assert "b\\|c" in table.markdown()
-    assert "| x | 1.0e-09 | - |" in table.markdown()
-    first, second = table.to_json()["rows"]
-    assert first["a"] == {"ours": found.to_json(), "paper": 0.99}
-    assert second == {"a": "x", "b|c": 1e-9, "d": None}
-    with pytest.raises(InputError, match="3 columns, got a row with 1"):
-        Table("t", ("a", "b", "c"), (("x",),))
-
-
-def test_a_page_is_written_as_markdown_json_and_pictures(tmp_path: Path):
-    page = Page(
-        "Title",
-        ("Some *words*.", Table("t", ("a",), ((1,),)), Picture("one", "seen", Figure)),
-        headline="It holds.",
-        settings={"seeds": (0, 1)},
+def test_to_be_first_is_to_be_ahead_of_every_other_method():
+    clear, tie, few = (
+        PairedTest(0.2, 0.001, 50, 5),
+        PairedTest(0.01, 0.6, 50, 5),
+        PairedTest(0.2, 0.001, 50, 3),
     )
-    files = page.write("mine", tmp_path, {"command": "graphsvx study mine"})
-    assert {file.name for file in files} == {"mine.md", "mine.json", "mine-one.png"}
-    text = (tmp_path / "mine.md").read_text()
-    assert "![seen](mine-one.png)" in text
-    assert "- seeds: 0, 1" in text
-    record = json.loads((tmp_path / "mine.json").read_text())
-    assert record["tables"][0]["rows"] == [{"a": 1}]
-    assert record["settings"]["seeds"] == [0, 1]
+    assert Claim.first("s", "first", {"a": clear}).holds is True
+    claim = Claim.first("s", "first", {"a": clear, "b": tie})
+    assert claim.holds is False
+    assert claim.ours == "+0.01 (p = 0.600) to b"
+    assert Claim.first("s", "first", {"a": few}).holds is None
+    assert Claim.first("s", "first", {"a": PairedTest(0, 1, 0, 0)}).holds is None
 
 
-def test_the_summary_names_every_study_made_or_not(tmp_path: Path):
-    Page("Mine", (), "It holds.").write("mine", tmp_path, {"command": "c"})
-    text = overview.write(tmp_path, ("mine", "other")).read_text()
-    assert "**[Mine](mine.md)** It holds." in text
-    assert "**other**: not made yet" in text
-    (tmp_path / "mine.json").write_text("{")
-    with pytest.raises(DataError, match="graphsvx study mine"):
-        overview.write(tmp_path, ("mine",))
+def test_a_pivot_has_a_row_a_method_and_a_column_a_data_set():
+    results = measured()
+    paper = from_paper({"ours": (0.99, 0.93)}, ("ba-shapes", "tree-grid"))
+    table = pivot(results, "t", "accuracy", paper=paper, note="n")
+    assert table.columns == ["", "BA-Shapes", "Tree-Grid"]
+    (ours, first, _), (theirs, second, _) = table.rows
+    assert (ours, theirs) == ("ours", "theirs")
+    assert isinstance(first, WithPaper)
+    assert first.paper == 0.99
+    assert second == results.estimate("accuracy", method="theirs", data="BA-Shapes")
+    assert f"| ours | {first.ours.text()} (0.99) |" in table.markdown()
+    one, other = pivots(results, {"x": "accuracy", "y": {"measure": "none"}}, method="ours")
+    assert len(one.rows) == 1
+    assert other.markdown() == ""
 
 
-def test_explanations_are_kept_and_failures_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    desk = Desk(tmp_path / "out", tmp_path / "runs", quick=True, workers=1)
-    world = desk.world("ba-shapes")
-    method = GraphSVX(samples=50)
-    first = desk.explanations(world, method, [402, 401], label="Ours, 50")
-    assert [query_of(one) for one in first] == [401, 402]
-    monkeypatch.setattr(GraphSVX, "__call__", lambda *_: 1 / 0)
-    again = desk.explanations(world, method, [401, 402], label="Ours, 50")
-    assert [one.nodes for one in again] == [one.nodes for one in first]
-    # Other settings are another run, and what fails is told on the page.
-    nothing = desk.explanations(world, GraphSVX(samples=60), [401], label="Ours, 50")
-    assert nothing == []
-    assert "ZeroDivisionError" in "".join(desk.failures.values())
+def test_a_bar_in_a_cell_does_not_end_it():
+    assert "| b\\|c |" in Table("t", ["b|c"], [[1.0]]).markdown()
 
-    def make(desk: Desk) -> Page:
-        desk.failures["node 401"] = "no reason"
-        return Page("Mine", ("words",), "It holds.")
 
-    Study("mine", "nothing", make).run(desk)
-    text = (tmp_path / "out" / "mine.md").read_text()
-    assert "node 401: no reason" in text
-    assert "figures mean nothing" in text
+def small_page(results: Measurements) -> Page:
+    ours = results.estimate("accuracy", method="ours")
+    return Page(
+        "Mine",
+        [Claim.of("Ours is high", 0.8, ours, reaches), Claim("Beside", "", "x", holds=True)],
+        dots(results, "dots", "seen", ("accuracy",), paper=lambda *_: 0.5),
+        {"Details": ("Some *words*.", pivot(results, "t", "accuracy"))},
+        "What was measured.",
+    )
+
+
+def test_a_page_is_a_function_of_the_table_alone(tmp_path: Path):
+    study = Study("mine", "about", (), small_page)
+    for place in ("one", "two"):
+        measured().write(tmp_path / place / "mine.parquet")
+        files = study.write_page(tmp_path / place)
+        assert {file.name for file in files} == {"mine.md", "mine-dots.png"}
+    for name in ("mine.md", "mine-dots.png"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    text = (tmp_path / "one" / "mine.md").read_text()
+    assert text.index("Ours is high") < text.index("![seen]") < text.index("## Details")
+    assert "- seeds: 0, 1, 2, 3, 4" in text
+    assert "[mine.parquet](mine.parquet)" in text
+
+
+def test_what_is_missing_failed_or_quick_is_told():
+    results = measured()
+    results.facts.update(
+        quick=True, missing={"Cora": "no file"}, failures={"node 3": "why"}, machine="small",
+        settings={"ours": {"BA-Shapes": "`A()`", "Tree-Grid": "`B()`"}, "all": {"X": "`C()`"}},
+    )  # fmt: skip
+    text = small_page(results).markdown(results)
+    for words in ("figures mean nothing", "**Cora is missing:** no file", "- node 3: why",
+                  "- ours: `A()` (BA-Shapes); `B()` (Tree-Grid)", "- all: `C()`",
+                  "- machine: small"):  # fmt: skip
+        assert words in text
+
+
+def test_the_summary_has_every_claim_of_the_paper_and_every_study(tmp_path: Path):
+    measured().write(tmp_path / "mine.parquet")
+    (tmp_path / "old.md").write_text("# Old")
+    studies = [Study(name, "about", (), small_page) for name in ("mine", "old", "other")]
+    text = write_summary(tmp_path, studies).read_text()
+    assert "| [mine](mine.md) | Ours is high | 0.80 |" in text
+    assert "Beside" not in text  # not in the paper
+    assert "Of 1 claims of the paper that were tested, 1 hold." in text
+    assert "**old**: not measured yet, `graphsvx study old`; an older page is [old](old.md)" in text
+    assert "**other**: not measured yet" in text
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path):
+    results = measured()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="choose another --out"):
+        Page("Mine", []).write(results, tmp_path / "file")
+    with pytest.raises(DataError, match="choose another --out"):
+        write_summary(tmp_path / "file", [])
+
+
+def test_figures_of_details_are_drawn_too(tmp_path: Path):
+    from matplotlib.figure import Figure as Drawn  # noqa: PLC0415
+
+    results = measured()
+    page = Page("Mine", [], sections={"Details": (Figure("more", "c", Drawn),)})
+    assert [path.name for path in page.write(results, tmp_path)] == ["mine-more.png", "mine.md"]

@@ -10,6 +10,7 @@ import pytest
 
 from graphsvx.metrics import PAPER_PROTOCOLS
 from graphsvx.studies import ground_truth, motifs
+from graphsvx.studies.statistics import MIN_SEEDS, SIGNIFICANT
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "protocols.md"
 TEXT = PAGE.read_text()
@@ -61,4 +62,8 @@ def test_the_table_has_the_numbers_of_the_code(title: str, name: str):
 def test_the_numbers_in_the_text_are_those_of_the_code():
     assert f"draws {ground_truth.STRICT} of them a seed" in TEXT
     assert f"numbers {motifs.MOLECULES.start}-{motifs.MOLECULES.stop - 1}" in TEXT
-    assert f"Scored seeds are 0-{ground_truth.SEEDS[-1]}" in TEXT
+    assert (
+        f"Scored seeds are 0-{ground_truth.SEEDS[-1]}, and 5-{ground_truth.MORE_SEEDS[-1]}" in TEXT
+    )
+    assert f"below {MIN_SEEDS} seeds" in TEXT
+    assert f"p below {SIGNIFICANT}" in TEXT

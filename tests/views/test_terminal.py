@@ -107,7 +107,7 @@ def test_it_stays_readable_in_a_narrow_terminal():
 
 
 def test_a_negative_number_of_rows_is_an_error_that_says_so():
-    with pytest.raises(InputError, match="top must be 0 or more, got -1"):
+    with pytest.raises(InputError, match="top must be an integer of at least 0, got -1"):
         table(records.house(), top=-1)
 
 

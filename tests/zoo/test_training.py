@@ -117,9 +117,10 @@ def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
         assert pairs == {(b, a) for a, b in pairs}
         assert pairs <= {(int(a), int(b)) for a, b in whole.t()}
         shares.append(left.shape[1] / whole.shape[1])
-    assert min(shares) < 0.1
-    assert max(shares) > 0.9
-    assert sum(shares) / 40 == pytest.approx(0.5, abs=0.12)
+    # Shares are even from 0 to 1: each of these holds for all but one seed in 5,000.
+    assert min(shares) < 0.2
+    assert max(shares) > 0.8
+    assert sum(shares) / 40 == pytest.approx(0.5, abs=0.18)
 
 
 def test_a_model_that_saw_cut_edges_says_how_common_classes_are_about_an_isolated_node(

@@ -6,11 +6,13 @@ One file a command. Errors of ours are one line and exit code 2; Ctrl-C is exit 
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 from rich.console import Console
 
 from graphsvx.errors import GraphSVXError
+from graphsvx.printable import one_line
 
 app = typer.Typer(
     name="graphsvx",
@@ -26,13 +28,19 @@ def main() -> None:
     try:
         app()
     except GraphSVXError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"error: {error}", style="red", markup=False
-        )
-        sys.exit(2)
+        _say_error(str(error))
+    except OSError as error:  # of a terminal, a disk, a name that no system takes
+        _say_error(str(error))
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")
         sys.exit(130)
+
+
+def _say_error(text: str) -> NoReturn:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        one_line(f"error: {text}"), style="red", markup=False
+    )
+    sys.exit(2)
 
 
 # Each module registers its commands on `app`, so `app` has to exist first.

@@ -84,8 +84,5 @@ def _cell(row: dict[str, Any], size: str) -> str:
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    try:
-        with atomic_write(path) as part:
-            part.write_text(json.dumps(rows, indent=2) + "\n")
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error}); choose another file") from error
+    with atomic_write(path) as part:
+        part.write_text(json.dumps(rows, indent=2) + "\n")

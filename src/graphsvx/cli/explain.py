@@ -16,7 +16,8 @@ from torch_geometric.data.storage import GlobalStorage
 from graphsvx import datasets, zoo
 from graphsvx.api import explain as explain_one
 from graphsvx.cli import app
-from graphsvx.errors import DataError, InputError
+from graphsvx.core.graph import check_graph
+from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.estimators import Lasso
 from graphsvx.methods import registry
 from graphsvx.methods.base import Method
@@ -232,12 +233,13 @@ def _saved_graph(path: Path) -> Data:
         with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             loaded = torch.load(path, weights_only=True)
     except Exception as error:  # torch raises half a dozen kinds for damaged files
-        reason = str(error).splitlines()[0]
         raise DataError(
-            f"{path} cannot be read as a PyG Data saved by torch.save(data, path): {reason}"
+            f"{path} cannot be read as a PyG Data saved by torch.save(data, path): "
+            f"{first_line(error)}"
         ) from error
     if not isinstance(loaded, Data):
         raise DataError(f"{path} must hold a PyG Data, got {type(loaded).__name__}")
+    check_graph(loaded)
     return loaded
 
 
@@ -256,19 +258,16 @@ def _write(
     html: Path | None,
 ) -> None:
     written = []
-    try:
-        if json is not None:
-            explanation.save(json)
-            written.append(json)
-        if picture is not None:
-            from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
+    if json is not None:
+        explanation.save(json)
+        written.append(json)
+    if picture is not None:
+        from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
 
-            plot.save(explanation, picture)
-            written.append(picture)
-        if html is not None:
-            explanation.to_html(html, about)
-            written.append(html)
-    except OSError as error:
-        raise DataError(f"cannot write: {error}; choose another file") from error
+        plot.save(explanation, picture)
+        written.append(picture)
+    if html is not None:
+        explanation.to_html(html, about)
+        written.append(html)
     for path in written:
         Console(stderr=True, highlight=False).print(f"wrote {path}", soft_wrap=True, markup=False)

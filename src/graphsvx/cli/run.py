@@ -11,6 +11,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -20,7 +21,9 @@ from graphsvx.cli.explain import chosen_method, model_and_graphs
 from graphsvx.cli.stopping import stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.methods import registry
+from graphsvx.printable import one_line
 from graphsvx.results import summary
+from graphsvx.utils.constraints import shown
 from graphsvx.views import html as report
 
 if TYPE_CHECKING:
@@ -164,11 +167,19 @@ def _chosen(words: str, dataset: str, seed: int, about: Data | tuple[Data, ...])
     kind, _, rest = words.partition(":")
     if kind == "class":
         return _of_class(_number(rest), dataset, seed, about)
-    ids: list[int] = []
-    for word in words.split(","):
-        first, dash, last = word.strip().partition("-")
-        ids += range(_number(first), _number(last if dash else first) + 1)
-    return ids
+    return _numbers(words, len(about.x) if isinstance(about, Data) else len(about))
+
+
+def _numbers(words: str, count: int) -> list[int]:
+    """Numbers and ranges such as 3,7,10-20, each below `count`."""
+    found: list[int] = []
+    for one in words.split(","):
+        first, dash, last = one.strip().partition("-")
+        numbers = range(_number(first), _number(last if dash else first) + 1)
+        if numbers and numbers[-1] >= count:  # before a list of them is made
+            raise InputError(f"numbers go from 0 to {count - 1}, got {one.strip()}")
+        found += numbers
+    return found
 
 
 def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Tensor:
@@ -186,9 +197,10 @@ def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ..
 
 
 def _number(word: str) -> int:
-    if not word.strip().isdecimal():
+    if not word.strip().isdecimal() or len(word) > 18:
         raise InputError(
-            f"choose by all, train, val, test, class:2 or numbers such as 3,7,10-20; got {word!r}"
+            "choose by all, train, val, test, class:2 or numbers such as 3,7,10-20; "
+            f"got {shown(word)}"
         )
     return int(word)
 
@@ -205,9 +217,10 @@ def _show_status(now: runs.Status, folder: Path) -> None:
     console.print(f"{folder}: {', '.join(parts)}", markup=False)
     if now.command is not None and now.state != "running":
         if now.left:
-            console.print(f"to go on: {now.command}", markup=False)
+            console.print(f"to go on: {one_line(now.command)}", markup=False)
         elif now.failed and "--retry-failed" not in now.command:
-            console.print(f"to try failures again: {now.command} --retry-failed", markup=False)
+            again = f"{one_line(now.command)} --retry-failed"
+            console.print(f"to try failures again: {again}", markup=False)
 
 
 def _duration(seconds: float) -> str:
@@ -259,11 +272,8 @@ def report_run(
         there = set(opened.table(["query"])["query"].to_pylist())
         chosen = [q for q in opened.queries.tolist() if q in there and q not in failed][:12]
     else:
-        chosen = _chosen(queries, "", 0, Data())
-    try:
-        report.write([opened[query] for query in chosen], html)
-    except OSError as error:
-        raise DataError(f"cannot write {html}: {error}; choose another file") from error
+        chosen = _numbers(queries, int(opened.queries[-1]) + 1)
+    report.write([opened[query] for query in chosen], html)
     _say(f"wrote {html}")
 
 
@@ -273,7 +283,7 @@ def _table(title: str, lines: summary.Summary, top: int) -> Table:
         table.add_column(column, justify="left" if column == "player" else "right")
     for line in lines.top(top):
         table.add_row(
-            line.name, f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
+            Text(one_line(line.name)), f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
             f"{line.low:+.4f} to {line.high:+.4f}", str(line.count),
         )  # fmt: skip
     return table

@@ -76,11 +76,8 @@ def _train_all(seeds: range, table: Path | None) -> None:
     _show(Console(), rows)
     if table is not None:
         command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
-        try:
-            with atomic_write(table) as part:
-                part.write_text(report.markdown(rows, command))
-        except OSError as error:
-            raise DataError(f"{table} cannot be written ({error}); choose another file") from error
+        with atomic_write(table) as part:
+            part.write_text(report.markdown(rows, command))
 
 
 def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:

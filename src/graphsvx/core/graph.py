@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
+from torch_geometric.data import Dataset
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.stamps import Stamp, stamp
@@ -92,6 +93,11 @@ def check_graph(data: Any) -> Graph:
 
     Index and statistics are cached as long as the tensors live and hold the same content.
     """
+    if isinstance(data, (list, tuple, Dataset)):
+        raise InputError(
+            f"data must be one graph, got {len(data)} in a {type(data).__name__}; many graphs are "
+            f"explained by explain_many(model, graphs)"
+        )
     x = _features(getattr(data, "x", None))
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
@@ -140,8 +146,10 @@ def _features(x: Any) -> Tensor:
         raise InputError("the graph is empty: data.x has no rows")
     if x.layout != torch.strided:
         raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if not x.is_floating_point():
+    if not x.is_floating_point() or x.dtype.itemsize == 1:
         raise InputError(f"data.x must be of a floating type, got {x.dtype}; use data.x.float()")
+    if x.is_meta:
+        raise InputError("data.x must hold numbers, got a tensor on the meta device")
     return x
 
 

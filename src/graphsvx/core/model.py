@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType, MethodType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,6 +19,7 @@ from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.graph import Graph
 from graphsvx.errors import InputError, ModelError
+from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import exclusive, taking_back
 
 Output = Literal["raw", "probs", "log_probs"]
@@ -68,6 +69,7 @@ class Model:
                 f"the model must return one tensor, got {type(out).__name__}; wrap it in a "
                 f"function that returns the scores"
             )
+        must_be_real(out)
         rows = x.shape[0] if batch is None else int(batch[-1]) + 1
         if self.scores_pairs and pairs is not None:
             rows = pairs.shape[1]
@@ -156,6 +158,16 @@ class Model:
         return torch.cat([torch.log1p(-out.exp()), out], -1)
 
 
+def must_be_real(out: object) -> None:
+    """Refuse outputs that are no plain real numbers; their scores would be something else."""
+    if isinstance(out, Tensor) and (out.dtype.is_complex or out.layout != torch.strided):
+        kind = "complex" if out.dtype.is_complex else "sparse"
+        raise ModelError(
+            f"the model must return real numbers in a dense tensor, got a {kind} one; wrap it in "
+            f"a function that returns the scores"
+        )
+
+
 def _looks_like_softmax(out: Tensor) -> bool:
     """Whether all rows sum to 1 and at least four of them differ."""
     rows = out.reshape(-1, out.shape[-1])
@@ -184,10 +196,7 @@ def check_model(
     """Validate the model, and read from its signature which graph attributes it takes."""
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    if output not in get_args(Output):
-        raise InputError(f"output must be one of {get_args(Output)}, got {output!r}")
-    if scale not in get_args(Scale):
-        raise InputError(f"scale must be one of {get_args(Scale)}, got {scale!r}")
+    output, scale = checked(output, Output, "output"), checked(scale, Scale, "scale")
     parameters = _parameters(model.forward if isinstance(model, nn.Module) else model)
     available = {
         "edge_weight": graph.edge_weight is not None,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphsvx.core import graph as graphs
@@ -16,9 +15,11 @@ from graphsvx.core.arrays import Ids
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Scale
 from graphsvx.errors import InputError, ModelError, TargetError
-from graphsvx.utils.constraints import as_int
+from graphsvx.printable import one_line
+from graphsvx.utils.constraints import Range, as_int, checked, shown
 
 Target = int | None
+Bytes = Annotated[int, Range(1)]
 Decoder = Callable[[Tensor, Tensor], Tensor]
 """Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
 
@@ -57,7 +58,7 @@ class Query:
         if self.class_names is not None and len(self.class_names) != outputs:
             raise InputError(
                 f"class_names must name each of the {outputs} outputs, got "
-                f"{len(self.class_names)}: {', '.join(self.class_names)}"
+                f"{len(self.class_names)}: {', '.join(map(one_line, self.class_names[:10]))}"
             )
         target = self.target
         if target is None:
@@ -92,7 +93,8 @@ def build_query(
     memory: int = 512 * 2**20,
 ) -> Query:
     """Validate all arguments and build the query."""
-    checked = graphs.check_graph(data)
+    about = graphs.check_graph(data)
+    graph = checked(graph, bool, "graph")
     given = {"node": node is not None, "nodes": nodes is not None, "graph": graph,
              "edge": edge is not None}  # fmt: skip
     kinds = [name for name, is_so in given.items() if is_so]
@@ -109,17 +111,16 @@ def build_query(
         )
     if decoder is not None and edge is None:
         raise InputError("decoder= scores a link; say which one with edge=(u, v)")
-    if targets not in (None, "all"):
-        raise TargetError(f'targets must be "all" or left out, got {targets!r}')
-    if memory < 1:
-        raise InputError(f"memory must be a positive number of bytes, got {memory}")
+    all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
+    memory = checked(memory, Bytes, "memory")
+    names = checked(class_names, tuple[str, ...] | None, "class_names")
     kind: Kind = "graph" if graph else "edge" if edge is not None else (
         "node" if node is not None else "nodes")  # fmt: skip
     if decoder is not None and not callable(decoder):
         raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
     called = models.check_model(
         model,
-        checked,
+        about,
         output,
         scale,
         whole_graphs=graph,
@@ -127,16 +128,16 @@ def build_query(
     )
     if kind == "edge" and decoder is None and not called.scores_pairs:
         decoder = inner_product
-        if class_names is None and scale != "value":
-            class_names = ("no link", "link")
+        if names is None and scale != "value":
+            names = ("no link", "link")
     return Query(
         model=called,
-        graph=checked,
+        graph=about,
         kind=kind,
-        centres=_centres(node, nodes if edge is None else _ends(edge), checked.num_nodes),
+        centres=_centres(node, nodes if edge is None else _ends(edge), about.num_nodes),
         target=None if target is None else as_int(target, "target"),
-        all_outputs=targets == "all",
-        class_names=None if class_names is None else tuple(class_names),
+        all_outputs=all_outputs,
+        class_names=names,
         memory=memory,
         decoder=decoder,
     )
@@ -158,6 +159,7 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
     count = out.shape[0]
     if isinstance(scores, Tensor) and scores.dim() == 1:
         scores = scores[:, None]
+    models.must_be_real(scores)
     if not isinstance(scores, Tensor) or scores.dim() != 2 or scores.shape[0] != count:
         got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise ModelError(
@@ -167,14 +169,20 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
     return scores
 
 
-def node_list(nodes: Any, count: int) -> Any:
+def node_list(nodes: Any, count: int, what: str = "nodes") -> list[int]:
     """Node ids; a boolean mask over all nodes is converted to ids."""
-    mask = isinstance(nodes, (Tensor, np.ndarray)) and nodes.dtype in (torch.bool, np.bool_)
-    if not mask:
-        return nodes
-    if tuple(nodes.shape) != (count,):
-        raise InputError(f"a mask of nodes must have {count} entries, got {list(nodes.shape)}")
-    return np.flatnonzero(np.asarray(nodes))
+    if isinstance(nodes, Tensor):
+        nodes = nodes.detach().cpu().numpy()
+    if isinstance(nodes, np.ndarray):
+        if nodes.dtype == np.bool_ and nodes.shape != (count,):
+            raise InputError(f"a mask of {what} must have {count} entries, got {list(nodes.shape)}")
+        nodes = np.flatnonzero(nodes) if nodes.dtype == np.bool_ else nodes
+        single = nodes.ndim != 1
+    else:
+        single = isinstance(nodes, (str, bytes)) or not isinstance(nodes, Iterable)
+    if single:
+        raise InputError(f"{what} must be a list of numbers, or a mask, got {shown(nodes)}")
+    return [as_int(one, f"each of {what}") for one in nodes]
 
 
 def _ends(edge: Any) -> list[Any]:
@@ -183,9 +191,9 @@ def _ends(edge: Any) -> list[Any]:
     except TypeError:
         ends = []
     if len(ends) != 2:
-        raise InputError(f"edge must be a pair of nodes (u, v), got {edge!r}")
+        raise InputError(f"edge must be a pair of nodes (u, v), got {shown(edge)}")
     if as_int(ends[0], "each end of edge") == as_int(ends[1], "each end of edge"):
-        raise InputError(f"edge must join two different nodes, got {edge!r}")
+        raise InputError(f"edge must join two different nodes, got {shown(edge)}")
     return ends
 
 
@@ -193,7 +201,7 @@ def _centres(node: Any, nodes: Any, count: int) -> Ids:
     if node is not None:
         chosen = [as_int(node, "node")]
     elif nodes is not None:
-        chosen = [as_int(node_id, "each of nodes") for node_id in node_list(nodes, count)]
+        chosen = node_list(nodes, count)
         if not chosen:
             raise InputError("nodes must name at least one node, got none")
         if len(set(chosen)) < len(chosen):

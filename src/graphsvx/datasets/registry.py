@@ -12,6 +12,7 @@ from graphsvx.datasets import real, synthetic
 from graphsvx.datasets.base import DataSet
 from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
 from graphsvx.errors import DataError
+from graphsvx.utils.constraints import shown
 
 Loader = Callable[[int, str | Path | None], DataSet]
 
@@ -82,11 +83,11 @@ def load(name: str, seed: int = 0, root: str | Path | None = None) -> DataSet:
 
 def checked_name(name: str) -> str:
     """`name` if it is a data set, else an error that suggests one."""
-    if name in LOADERS:
+    if isinstance(name, str) and name in LOADERS:
         return name
     close = difflib.get_close_matches(str(name).lower(), LOADERS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    raise DataError(f"unknown data set {name!r}; {hint}choose one of: {', '.join(LOADERS)}")
+    raise DataError(f"unknown data set {shown(name)}; {hint}choose one of: {', '.join(LOADERS)}")
 
 
 def checked_seed(seed: int) -> int:

@@ -113,10 +113,9 @@ class Kernel:
 
     def __init__(self, coalitions: Coalitions, relevance: Floats) -> None:
         self.coalitions, self.relevance = coalitions, relevance
-        signs, centred, slope = coalitions.signs, coalitions.centred, coalitions.slope
+        signs = coalitions.signs
         self.linear: Floats = signs @ (signs * (relevance / coalitions.players)).T
-        falling = centred * slope[:, None]
-        self.per_size: Floats = falling @ (falling * relevance).T
+        self.per_size = _per_size(self.linear, coalitions, coalitions, relevance)
         self.size: Floats = coalitions.sizes @ coalitions.sizes.T
         self._products: dict[float, Floats] = {}
 
@@ -142,9 +141,7 @@ class Kernel:
         """Covariances of other pairs (none of these) with the pairs, [others, pairs]."""
         here, w = self.coalitions, self.relevance
         linear = (others.signs * (w / here.players)) @ here.signs.T
-        gram = (others.centred * (mixture.per_size * w)) @ here.centred.T
-        gram *= others.slope[:, None]
-        gram *= here.slope
+        gram = mixture.per_size * _per_size(linear, others, here, w)
         gram += linear
         gram += mixture.size * (others.sizes @ here.sizes.T)
         if mixture.theta:
@@ -185,6 +182,17 @@ class Kernel:
             product = product_prior(mixture.theta * w / players)
             variance = variance + product / -np.expm1(-mixture.theta)
         return variance + mixture.white * white_prior(players)
+
+
+def _per_size(linear: Floats, a: Coalitions, b: Coalitions, relevance: Floats) -> Floats:
+    """Covariances of the part per size: centred members are signs less their mean, by two."""
+    mean, other = a.signs.mean(1), b.signs.mean(1)
+    found: Floats = linear * a.players
+    found -= np.multiply.outer(a.signs @ relevance, other)
+    found -= np.multiply.outer(mean, b.signs @ relevance - other * relevance.sum())
+    found *= (a.slope / 4)[:, None]
+    found *= b.slope
+    return found
 
 
 def _product(linear: Floats, theta: float) -> Floats:

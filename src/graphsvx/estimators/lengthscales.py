@@ -23,10 +23,11 @@ _GRID: dict[str, tuple[float, ...]] = {
 _START = Mixture(per_size=0.3, theta=3.0, white=0.03)
 _LOWEST, _HIGHEST = -8.0, 4.0  # bounds of log relevance
 _OUTPUTS = 4  # used for the curvature
-_ALIKE = 0.3  # prior precision that keeps unidentified players at the mean of log theta
-_CAUTION = 0.2  # damping added to the curvature
+_APART = 3.0  # variance of log relevance among players of which nothing is known
+_LEVEL = 100.0  # variance of what all have in common: a change of scale
+_TRAIT = 0.25  # variance of the coefficients of what is known of players
 _FLOOR = 0.05  # nobody matters less: pairs that were not learnt on may say otherwise
-_LONGEST = 1.0  # step in log relevance
+_LONGEST = 2.0  # step in log relevance
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +44,62 @@ class Learnt:
         return [mixture for mixture in order[:count] if self.likelihoods[mixture] >= lowest]
 
 
-def all_mixtures(coalitions: Coalitions, odd: Floats) -> Learnt:
-    """Nothing learnt of the players: all of them matter alike."""
-    kernel = Kernel(coalitions, np.ones(coalitions.players))
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Of the logarithm of relevance: a mean, [M], and a covariance _APART I + traits V traits'."""
+
+    mean: Floats
+    traits: Floats
+    """[M, columns]."""
+    variances: Floats
+    """V: of the columns' coefficients."""
+
+    @staticmethod
+    def of(players: int, traits: Floats | None) -> Prior:
+        """`traits` [M, columns]: relevance is expected to go with exp of their sum."""
+        one = np.ones((players, 1))
+        if traits is None:
+            return Prior(np.zeros(players), one, np.full(1, _LEVEL))
+        mean = traits.sum(1)
+        mean -= np.log(np.exp(mean).mean())
+        variances = np.full(traits.shape[1] + 1, _TRAIT)
+        variances[0] = _LEVEL
+        return Prior(mean, np.concatenate([one, traits - traits.mean(0)], 1), variances)
+
+    def spread(self, rows: Floats) -> Floats:
+        """The covariance times each row, [..., M]."""
+        found: Floats = (rows @ self.traits) * self.variances @ self.traits.T
+        found += _APART * rows
+        return found
+
+
+def all_mixtures(coalitions: Coalitions, odd: Floats, traits: Floats | None = None) -> Learnt:
+    """Nothing learnt of the players but what was known beforehand."""
+    kernel = Kernel(coalitions, np.exp(Prior.of(coalitions.players, traits).mean))
     every = [Mixture(**dict(zip(_GRID, each, strict=True))) for each in product(*_GRID.values())]
     return Learnt(kernel.relevance, {each: _likelihood(kernel, each, odd) for each in every})
 
 
-def fit_lengthscales(coalitions: Coalitions, odd: Floats, steps: int = 3) -> Learnt:
+def fit_lengthscales(
+    coalitions: Coalitions, odd: Floats, traits: Floats | None = None, steps: int = 3
+) -> Learnt:
     """Who matters, and with which mixtures, by turns.
 
     From players that all matter alike, to who has credit in a first fit, to Newton `steps` up the
     marginal likelihood.
     """
-    kernel = Kernel(coalitions, np.ones(coalitions.players))
+    prior = Prior.of(coalitions.players, traits)
+    kernel = Kernel(coalitions, np.exp(prior.mean))
     kernel = Kernel(coalitions, _with_credit(kernel, _START, odd))
-    mixture, likelihoods = _climbed(kernel, _START, odd)
+    mixture, before = _climbed(kernel, _START, odd)
+    first = kernel.relevance
     for _ in range(steps):
-        kernel = Kernel(coalitions, _newton(kernel, mixture, odd))
-    if steps:
-        _, likelihoods = _climbed(kernel, mixture, odd)
-    return Learnt((1 - _FLOOR) * kernel.relevance + _FLOOR, likelihoods)
+        kernel = Kernel(coalitions, _newton(kernel, mixture, odd, prior))
+    _, after = _climbed(kernel, mixture, odd)
+    # Newton's method may overshoot where there are few pairs.
+    better = max(after.values()) > max(before.values())
+    relevance, likelihoods = (kernel.relevance, after) if better else (first, before)
+    return Learnt((1 - _FLOOR) * relevance + _FLOOR, likelihoods)
 
 
 def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
@@ -104,45 +140,53 @@ def _with_credit(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
     return 0.95 * relevance / relevance.mean() + 0.05
 
 
-def _newton(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
-    """A more likely relevance: one step of Newton's method in its logarithm."""
-    slope, curvature = _derivatives(kernel, mixture, odd)
-    _, step, _ = lapack.dposv(curvature, slope)
-    logs = np.log(kernel.relevance) - step.clip(-_LONGEST, _LONGEST)
-    relevance = np.exp(logs.clip(_LOWEST, _HIGHEST))
+def _newton(kernel: Kernel, mixture: Mixture, odd: Floats, prior: Prior) -> Floats:
+    """A more likely relevance: one step of Newton's method in its logarithm.
+
+    With the curvature X'X / 2 + C^-1 of the likelihood and the prior, whose covariance is C, by
+    products with C and a matrix of pairs alone: there may be many more players than pairs.
+    """
+    slope, sides = _derivatives(kernel, mixture, odd)
+    logs = np.log(kernel.relevance)
+    step = prior.spread(slope) + (logs - prior.mean)
+    reached = prior.spread(sides)
+    inner = sides @ reached.T
+    diagonal(inner)[:] += 2
+    step -= reached.T @ lapack.dposv(inner, sides @ step)[1]
+    relevance = np.exp((logs - step.clip(-_LONGEST, _LONGEST)).clip(_LOWEST, _HIGHEST))
     return relevance / relevance.mean()
 
 
 def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats, Floats]:
-    """Slope in log w of the negative log likelihood, and about its curvature.
+    """Slope in log w of the negative log likelihood, [M], and X, [pairs, M]: X'X / 2 is about its
+    curvature.
 
     The derivative of the covariance K by w_i is s_i s_i' B + z_i z_i' C (elementwise), where z are
     centred members. The curvature is the average of the observed and the expected one, which
-    needs no more than the derivatives times a = K^-1 y. The weak pull makes players alike.
+    needs no more than the derivatives times a = K^-1 y, less what is a change of scale.
     """
     here, w = kernel.coalitions, kernel.relevance
-    signs, centred = here.signs, here.centred
+    signs, mean = here.signs, here.signs.mean(1)
     common = kernel.common(mixture)
-    falling = mixture.per_size * np.multiply.outer(here.slope, here.slope)
     factor = cholesky(kernel.gram(mixture))
     solved, _ = lapack.dpotrs(factor, odd, lower=1)
     # With each output in units of its own scale.
     unit = np.sqrt(len(odd) / np.maximum((solved * odd).sum(0), 1e-300))
     solved *= unit
     pull = inverse_from_cholesky(factor) - solved @ solved.T / odd.shape[1]
-    slope = 0.5 * np.einsum("ki,ki->i", signs, (pull * common) @ signs)
-    slope += 0.5 * np.einsum("ki,ki->i", centred, (pull * falling) @ centred)
-    curvature = np.zeros((here.players, here.players))
+    falling = pull * np.multiply.outer(here.slope, here.slope * mixture.per_size)
+    pull *= common
+    pull += falling / 4
+    slope = 0.5 * np.einsum("ki,ki->i", signs, pull @ signs)
+    slope += ((falling @ mean) @ mean / 2 - (falling @ mean) @ signs) / 4
+    slope *= w
+    falling_rows = here.centred * here.slope[:, None]
     chosen = slice(min(_OUTPUTS, odd.shape[1]))
+    every = []
     for each, own in zip(solved.T[chosen], (odd * unit).T[chosen], strict=True):
         forces = signs * (common @ (signs * each[:, None]))
-        forces += centred * (falling @ (centred * each[:, None]))
-        sides = solve_lower(factor, np.concatenate([forces, own[:, None]], 1))
-        products = sides.T @ sides
-        along = products[-1, :-1]
-        curvature += (products[:-1, :-1] - np.outer(along, along) / len(odd)) / 2
-    curvature *= w[:, None] * w / chosen.stop
-    curvature -= _ALIKE / here.players
-    diagonal(curvature)[:] += _ALIKE + _CAUTION
-    logs = np.log(w)
-    return slope * w + _ALIKE * (logs - logs.mean()), curvature
+        forces += falling_rows * (mixture.per_size * (each @ falling_rows))
+        sides = solve_lower(factor, np.concatenate([forces * w, own[:, None]], 1))
+        sides, along = sides[:, :-1], sides[:, -1]
+        every.append(sides - np.outer(along, along @ sides / len(odd)))
+    return slope, np.concatenate(every) / np.sqrt(len(every))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphsvx.core.model import Output, Scale, evaluation_mode
 from graphsvx.core.query import Query, build_query
-from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError
+from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, first_line
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import SoftEdges
 from graphsvx.masks.learned import EdgeNetwork, Reader, model_config
@@ -33,19 +33,19 @@ from graphsvx.methods.local_graph import (
 )
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
-from graphsvx.utils.files import atomic_write
+from graphsvx.utils.files import as_path, atomic_write
 
 FORMAT = "graphsvx.pgexplainer"
 VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class Trained(Checked):
     """The edge network's weights, and what they were trained for."""
 
     weights: Mapping[str, Tensor]
     level: Literal["node", "graph"]
-    questions: int
+    questions: Count
 
 
 @dataclass(frozen=True)
@@ -230,20 +230,22 @@ class PGExplainer(Checked):
     def load(path: str | Path) -> PGExplainer:
         """Read a file that `save` wrote."""
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(as_path(path), framework="pt") as file:
                 card = json.loads((file.metadata() or {}).get("card", "{}"))
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
         except FileNotFoundError:
             raise DataError(f"there is no file {str(path)!r}") from None
-        except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        except (SafetensorError, OSError, json.JSONDecodeError, RecursionError) as error:
             raise DataError(f"{str(path)!r} is no saved PGExplainer: {error}") from error
-        if card.get("format") != FORMAT or card.get("version") != VERSION:
-            raise DataError(
-                f"{str(path)!r} is no PGExplainer of version {VERSION}: "
-                f"format {card.get('format')!r}, version {card.get('version')!r}"
-            )
-        settings = {**card["settings"], "temperature": tuple(card["settings"]["temperature"])}
-        return PGExplainer(**settings, trained=Trained(weights, card["level"], card["questions"]))
+        if not isinstance(card, dict) or (card.get("format"), card.get("version")) != (
+            FORMAT, VERSION,
+        ):  # fmt: skip
+            raise DataError(f"{str(path)!r} is no PGExplainer of version {VERSION}")
+        try:
+            trained = Trained(weights, card["level"], card["questions"])
+            return PGExplainer(**card["settings"], trained=trained)
+        except (InputError, KeyError, TypeError) as error:
+            raise DataError(f"{str(path)!r} is damaged: {first_line(error)}") from error
 
 
 @dataclass(frozen=True, eq=False)

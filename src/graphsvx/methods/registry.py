@@ -139,7 +139,7 @@ def parse_setting(text: str) -> Any:
     """A setting as text, as a command line has it: 200, nodes, [1, 2], None."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # a word, or what only looks like JSON
         return {"None": None, "True": True, "False": False}.get(text, text)
 
     def fixed(value: Any) -> Any:

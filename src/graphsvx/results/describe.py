@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from graphsvx.errors import InputError
+from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import Entry, entries, plain, scale_of, signed
 
@@ -16,9 +17,9 @@ MOST_NAMED = 3
 def describe(explanation: Explanation, audience: Audience = "everyone") -> str:
     """What the explanation says, in sentences for everyone or in full for experts."""
     if audience == "everyone":
-        return " ".join(_for_everyone(explanation))
+        return " ".join(map(one_line, _for_everyone(explanation)))
     if audience == "expert":
-        return "\n".join(_for_experts(explanation))
+        return "\n".join(map(one_line, _for_experts(explanation)))
     raise InputError(f"audience must be 'everyone' or 'expert', got {audience!r}")
 
 

@@ -6,14 +6,16 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphsvx.core.query import Kind
-from graphsvx.errors import InputError, TargetError
+from graphsvx.errors import TargetError
+from graphsvx.printable import one_line
 from graphsvx.results.certificate import Certificate
+from graphsvx.utils.constraints import Range, as_int, checked
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -79,10 +81,8 @@ class Credit:
 
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked]:
         """The first `k` players of one output, best first; ties by id."""
-        if by not in ("value", "absolute"):
-            raise InputError(f"by must be 'value' or 'absolute', got {by!r}")
-        if k is not None and k < 0:
-            raise InputError(f"k must be 0 or more, got {k}")
+        by = checked(by, Ranking, "by")
+        k = checked(k, Annotated[int | None, Range(0)], "k")
         values = self.values[row]
         order = torch.argsort(
             values.abs() if by == "absolute" else values, descending=True, stable=True
@@ -247,6 +247,7 @@ class Explanation:
 
     def for_target(self, target: int) -> Explanation:
         """The same explanation speaking of another explained output."""
+        target = as_int(target, "target")
         if target not in self.outputs:
             raise TargetError(
                 f"output {target} was not explained, only {list(self.outputs)}; "
@@ -261,9 +262,10 @@ class Explanation:
         the contrast reports: the two estimates come from the same rows, so they are not
         independent.
         """
+        first, second = self.for_target(a), self.for_target(b)
+        a, b = first.target, second.target
         if a == b:
             raise TargetError(f"a contrast needs two different outputs, got {a} twice")
-        first, second = self.for_target(a), self.for_target(b)
         rows = (first._row, second._row)
 
         def difference(credit: Credit) -> Credit:
@@ -286,9 +288,9 @@ class Explanation:
         )
 
     def class_name(self, output: int) -> str:
-        """The name of an output, or its number."""
+        """The name of an output in one line that can be printed anywhere, or its number."""
         if self.class_names is not None and 0 <= output < len(self.class_names):
-            return self.class_names[output]
+            return one_line(self.class_names[output])
         return f"class {output}"
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsvx.errors import InputError
+from graphsvx.printable import one_line
 from graphsvx.results.explanation import Credit, Explanation
 
 Players = Literal["all", "nodes", "features", "edges"]
@@ -53,7 +54,7 @@ def _of(credit: Credit, row: int, kind: Literal["feature", "node", "edge"]) -> I
     values, errors = credit.values[row].tolist(), credit.errors[row].tolist()
     for i, (key, value, error) in enumerate(zip(keys, values, errors, strict=True)):
         if credit.names is not None:
-            name = credit.names[i]
+            name = one_line(credit.names[i]) or "–"
         elif kind == "edge":
             name = f"edge {key[0]}–{key[1]}"
         else:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
+from graphsvx.core.query import Kind
 from graphsvx.errors import DataError
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
-from graphsvx.utils.files import atomic_write
+from graphsvx.utils.constraints import Range, check_fields, checked, shown
+from graphsvx.utils.files import as_path, atomic_write
 
 FORMAT = "graphsvx.explanation"
 VERSION = 1
@@ -30,14 +32,25 @@ def _numbers(tensor: Tensor) -> Any:
     return clean(tensor.tolist())
 
 
-def _tensor(value: Any, dtype: torch.dtype, shape: tuple[int, ...] | None = None) -> Tensor:
+def _tensor(value: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     def fill(item: Any) -> Any:
         if isinstance(item, list):
             return [fill(each) for each in item]
-        return math.nan if item is None else item
+        if item is None:
+            return math.nan
+        if isinstance(item, bool) or not isinstance(item, (int, float)) or math.isinf(item):
+            raise ValueError(f"expected a number, got {shown(item)}")
+        return item
 
-    tensor = torch.tensor(fill(value), dtype=dtype)
-    return tensor if shape is None else tensor.reshape(shape)
+    return torch.tensor(fill(value), dtype=dtype).reshape(shape)
+
+
+def _ids(value: Any, most: int, shape: tuple[int, ...]) -> Tensor:
+    """Whole numbers from 0 to below `most`."""
+    found = _tensor(value, torch.long, shape)
+    if found.numel() and not 0 <= int(found.min()) <= int(found.max()) < most:
+        raise ValueError(f"ids must be from 0 to {most - 1}")
+    return found
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
@@ -94,54 +107,69 @@ def from_dict(record: dict[str, Any]) -> Explanation:
         )
     try:
         return _from_dict(record)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"the saved explanation is damaged: {type(error).__name__}: {error}"
         ) from error
 
 
 def _from_dict(record: dict[str, Any]) -> Explanation:
-    outputs = len(record["outputs"])
-
-    def credit(saved: dict[str, Any], ends: bool = False) -> Credit:
-        ids = _tensor(saved["ids"], torch.long, (2, -1) if ends else (-1,))
-        players = len(saved["values"][0]) if saved["values"] else 0
-        shape = (outputs, players)
-        return Credit(
-            ids,
-            _tensor(saved["values"], torch.float64, shape),
-            _tensor(saved["errors"], torch.float64, shape),
-            None if saved["names"] is None else tuple(saved["names"]),
-        )
-
+    about = {name: checked(record[name], hint, name) for name, hint in _ENTRIES.items()}
     field = record["neighbourhood"]
-    names = record["class_names"]
+    sizes = {name: checked(field[name], _Id, name) for name in ("num_nodes", "num_features")}
+    rows = (len(about["outputs"]),)
+    if about["target"] not in about["outputs"]:
+        raise ValueError("the target is not among the outputs")
+
+    def credit(saved: dict[str, Any], most: int, ends: bool = False) -> Credit:
+        ids = _ids(saved["ids"], most, (2, -1) if ends else (-1,))
+        shape = (*rows, ids.shape[-1])
+        names = checked(saved["names"], tuple[str, ...] | None, "names")
+        if names is not None and len(names) != ids.shape[-1]:
+            raise ValueError("names are not one for each player")
+        values = _tensor(saved["values"], torch.float64, shape)
+        return Credit(ids, values, _tensor(saved["errors"], torch.float64, shape), names)
+
+    ids = _ids(field["ids"], sizes["num_nodes"], (-1,))
+    classes = field["classes"]
     return Explanation(
-        kind=record["kind"],
-        centres=tuple(record["centres"]),
-        outputs=tuple(record["outputs"]),
-        target=record["target"],
-        rather_than=record["rather_than"],
-        bases=_tensor(record["bases"], torch.float64),
-        predictions=_tensor(record["predictions"], torch.float64),
-        node_credit=credit(record["nodes"]),
-        feature_credit=credit(record["features"]),
-        edge_credit=credit(record["edges"], ends=True),
-        certificate=Certificate.from_dict(record["certificate"]),
+        bases=_tensor(record["bases"], torch.float64, rows),
+        predictions=_tensor(record["predictions"], torch.float64, rows),
+        node_credit=credit(record["nodes"], sizes["num_nodes"]),
+        feature_credit=credit(record["features"], sizes["num_features"]),
+        edge_credit=credit(record["edges"], sizes["num_nodes"], ends=True),
+        certificate=_certificate(record["certificate"]),
         field=FieldRecord(
-            ids=_tensor(field["ids"], torch.long),
-            hops=_tensor(field["hops"], torch.long),
-            edge_index=_tensor(field["edge_index"], torch.long, (2, -1)),
-            classes=None if field["classes"] is None else _tensor(field["classes"], torch.long),
-            num_nodes=field["num_nodes"],
-            num_features=field["num_features"],
+            ids=ids,
+            hops=_tensor(field["hops"], torch.long, tuple(ids.shape)),
+            edge_index=_ids(field["edge_index"], sizes["num_nodes"], (2, -1)),
+            classes=None if classes is None else _tensor(classes, torch.long, tuple(ids.shape)),
+            **sizes,
         ),
-        method=record["method"],
-        meaning=record["meaning"],
-        scale=record["scale"],
-        class_names=None if names is None else tuple(names),
-        extra=record["extra"],
+        **about,
     )
+
+
+def _certificate(record: dict[str, Any]) -> Certificate:
+    found = Certificate(**{**record, "games": tuple(GameReport(**g) for g in record["games"])})
+    for one in (found, *found.games):
+        check_fields(one)
+    return found
+
+
+_Id = Annotated[int, Range(0, 2**62)]
+_ENTRIES: dict[str, Any] = {
+    "kind": Kind,
+    "centres": tuple[_Id, ...],
+    "outputs": tuple[_Id, ...],
+    "target": _Id,
+    "rather_than": _Id | None,
+    "scale": str,
+    "method": str,
+    "meaning": str,
+    "class_names": tuple[str, ...] | None,
+    "extra": dict[str, Any],
+}
 
 
 def save(explanation: Explanation, path: str | Path) -> None:
@@ -153,10 +181,10 @@ def save(explanation: Explanation, path: str | Path) -> None:
 def load(path: str | Path) -> Explanation:
     """Read JSON written by `save`."""
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        record = json.loads(as_path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{str(path)!r} cannot be read as an explanation: {error}") from error
     return from_dict(record)
 

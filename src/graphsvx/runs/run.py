@@ -18,6 +18,7 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.store import RunFolder, StoredFile
 from graphsvx.utils.constraints import as_int
+from graphsvx.utils.files import as_path
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,12 @@ class Run:
             state = "running"
         elif done + failed == len(self.queries):
             state = "finished"
-        rate = note.get("rate") if state == "running" else None
-        return Status(state, len(self.queries), done, failed, rate, note.get("command"), damaged)
+        rate, command = note.get("rate"), note.get("command")
+        if state != "running" or not isinstance(rate, (int, float)):
+            rate = None
+        if not isinstance(command, str):
+            command = None
+        return Status(state, len(self.queries), done, failed, rate, command, damaged)
 
     def summary(self, roles: summary.By = "hops") -> Overview:
         """Global importance with intervals: by feature, by class, by role of the nodes.
@@ -196,9 +201,9 @@ class Run:
 
 def open_run(folder: str | Path) -> Run:
     """Open the run in a folder, finished or not."""
-    store = RunFolder(Path(folder))
+    store = RunFolder(as_path(folder, "folder"))
     manifest, queries = store.read_manifest(), store.read_queries()
-    if manifest["identity"]["queries"]["sha256"] != identity.of_queries(queries):
+    if manifest["identity"]["queries"].get("sha256") != identity.of_queries(queries):
         raise DataError(
             f"{store.path / 'queries.parquet'} is damaged; the same run started again mends it"
         )

@@ -21,11 +21,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from torch import Tensor
+from torch_geometric.data import Dataset
 
 from graphsvx.api import Failure
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
-from graphsvx.core.query import build_query
+from graphsvx.core.query import build_query, node_list
 from graphsvx.errors import DataError, InputError, ModelError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
@@ -34,7 +35,8 @@ from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk
 from graphsvx.runs.progress import TRIES, RunProgress, Scheduler, WriteBuffer, read_progress
 from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
-from graphsvx.utils.constraints import Count, Seed, as_int, checked
+from graphsvx.utils.constraints import Count, Seed, checked, shown
+from graphsvx.utils.files import as_path
 
 _OPTIONS = frozenset({"target", "targets", "output", "scale", "class_names", "memory"})
 
@@ -83,6 +85,10 @@ def start(
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
     kind, queries = _questions(data, nodes, graphs)
     part = checked(part, Count, "part")
+    retry_failed = checked(retry_failed, bool, "retry_failed")
+    command = checked(command, str | None, "command")
+    if backend is not None and not callable(getattr(backend, "answers", None)):
+        raise InputError(f"engine must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     chosen = {"method": method, **options}
     job = Job(model, data, kind, {**chosen, "seed": checked(seed, Seed, "seed")})
@@ -90,7 +96,7 @@ def start(
     first = {"node": int(queries[0])} if kind == "node" else {"graph": True}
     build_query(model, data if kind == "node" else data[int(queries[0])], **first, **options)
     who = _identity(job, queries, chosen, part)
-    folder = RunFolder(Path(out))
+    folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
     with folder.locked():
         if folder.exists():
@@ -105,7 +111,7 @@ def start(
 
 
 def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
-    several = isinstance(data, (list, tuple))
+    several = isinstance(data, (list, tuple, Dataset))
     if several and nodes is not None:
         raise InputError("a list of graphs is explained as whole graphs; use graphs=, not nodes=")
     if not several and chosen is not None:
@@ -113,15 +119,13 @@ def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
     count = len(data) if several else graphs.check_graph(data).num_nodes
     what = "graphs" if several else "nodes"
     given = chosen if several else nodes
-    queries = np.sort(
-        np.arange(count) if given is None
-        else np.array([as_int(item, f"each of {what}") for item in given], dtype=np.int64)
-    )  # fmt: skip
-    if not len(queries):
+    numbers = range(count) if given is None else node_list(given, count, what)
+    if not len(numbers):
         raise InputError(f"{what} must name at least one, got none")
-    if queries[0] < 0 or queries[-1] >= count:
-        wrong = queries[0] if queries[0] < 0 else queries[-1]
+    wrong = next((item for item in (min(numbers), max(numbers)) if not 0 <= item < count), None)
+    if wrong is not None:
         raise InputError(f"{what} must be from 0 to {count - 1}, got {wrong}")
+    queries = np.sort(np.asarray(numbers, dtype=np.int64))
     if (queries[1:] == queries[:-1]).any():
         twice = int(queries[1:][queries[1:] == queries[:-1]][0])
         raise InputError(f"{what} must name each one once, got {twice} twice")

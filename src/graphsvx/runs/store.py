@@ -29,8 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphsvx.core.arrays import Ids
-from graphsvx.errors import DataError
+from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.runs import arrow_schema
+from graphsvx.utils.constraints import Count, checked
 from graphsvx.utils.files import atomic_write
 
 try:
@@ -55,9 +56,23 @@ class StoredFile:
             content = self.path.read_bytes()
             if _digest(content) != self.path.stem.partition("-")[2]:
                 raise DataError(f"{self.path} is damaged (its checksum is another)")
-            return pq.ParquetFile(pa.BufferReader(content)).read(names, use_threads=False)
+            file = pq.ParquetFile(pa.BufferReader(content))
+            if file.schema_arrow != arrow_schema.SCHEMA:
+                raise DataError(f"{self.path} is damaged (it has other columns)")
+            return file.read(names, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{self.path} cannot be read: {error}") from error
+
+
+@contextmanager
+def _using(folder: Path) -> Iterator[None]:
+    """What the system says of a folder, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be used for a run: {error.strerror or error}; choose another folder"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -73,11 +88,14 @@ class RunFolder:
 
     def exists(self) -> bool:
         """Whether a run was begun here."""
-        return self.manifest.is_file()
+        with _using(self.path):
+            return self.manifest.is_file()
 
     def must_be_free(self) -> None:
         """A folder with anything else in it is somebody's."""
-        strange = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        with _using(self.path):
+            there = list(self.path.iterdir()) if self.path.is_dir() else []
+        strange = sorted(one.name for one in there)
         ours = {"run.json", "queries.parquet", "parts", "pieces", "progress.json", "lock"}
         strange = [name for name in strange if name not in ours and not name.startswith(".part-")]
         if self.path.exists() and not self.path.is_dir():
@@ -90,11 +108,15 @@ class RunFolder:
 
     def create(self, manifest: Mapping[str, Any], queries: Ids) -> None:
         """Begin a run."""
-        for name in ("parts", "pieces"):
-            (self.path / name).mkdir(parents=True, exist_ok=True)
+        self._make_places()
         self.write_queries(queries)
         text = json.dumps({"format": FORMAT, "version": VERSION, **manifest}, indent=2)
         _write(self.manifest, text.encode())
+
+    def _make_places(self) -> None:
+        with _using(self.path):
+            for name in ("parts", "pieces"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
 
     def read_manifest(self) -> dict[str, Any]:
         """What the run is."""
@@ -102,7 +124,7 @@ class RunFolder:
             record = json.loads(self.manifest.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise DataError(f"{self.path} holds no run: there is no run.json in it") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{self.manifest} cannot be read: {error}") from error
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise DataError(f"{self.manifest} is no manifest of a run")
@@ -111,6 +133,12 @@ class RunFolder:
                 f"{self.manifest} has version {record.get('version')}, this graphsvx reads "
                 f"{VERSION}; use the graphsvx that wrote it"
             )
+        try:
+            who = checked(record.get("identity"), dict[str, Any], "identity")
+            checked(who.get("part"), Count, "part")
+            checked(who.get("queries"), dict[str, Any], "queries")
+        except InputError as error:
+            raise DataError(f"{self.manifest} is damaged: {error}") from error
         return record
 
     def write_queries(self, queries: Ids) -> None:
@@ -121,19 +149,23 @@ class RunFolder:
         """What is asked, in order."""
         path = self.path / "queries.parquet"
         try:
-            return np.asarray(pq.ParquetFile(path).read(["query"])["query"].to_numpy())
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(f"{path} cannot be read: {error}") from error
+            asked = pq.ParquetFile(path).read(["query"])["query"]
+        except (OSError, pa.ArrowException, KeyError) as error:
+            raise DataError(f"{path} cannot be read: {first_line(error)}") from error
+        if asked.type != pa.int64() or asked.null_count:
+            raise DataError(f"{path} is damaged: it does not hold numbers")
+        return np.asarray(asked.to_numpy())
 
     def files(self, block: int | None = None) -> list[StoredFile]:
         """All files with rows, or those of one block; finished blocks first."""
         start = "" if block is None else f"{block:05d}-"
         files = []
-        for name in ("parts", "pieces"):
-            for path in sorted((self.path / name).glob(f"{start}*.parquet")):
-                match = _NAME.fullmatch(path.name)
-                if match:
-                    files.append(StoredFile(path, int(match[1])))
+        with _using(self.path):
+            for name in ("parts", "pieces"):
+                for path in sorted((self.path / name).glob(f"{start}*.parquet")):
+                    match = _NAME.fullmatch(path.name)
+                    if match:
+                        files.append(StoredFile(path, int(match[1])))
         return files
 
     def keep(self, block: int, rows: pa.Table, finished: bool) -> StoredFile:
@@ -146,31 +178,34 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove what writers left that were killed."""
-        for place in (self.path, self.path / "parts", self.path / "pieces"):
-            for path in place.glob(".part-*"):
-                path.unlink(missing_ok=True)
+        self._make_places()
+        with _using(self.path):
+            for place in (self.path, self.path / "parts", self.path / "pieces"):
+                for path in place.glob(".part-*"):
+                    path.unlink(missing_ok=True)
 
     def note(self, progress: Mapping[str, Any]) -> None:
         """Tell other terminals; a disk that is full must not stop a run for this."""
         try:
             with atomic_write(self.path / "progress.json") as part:
                 part.write_text(json.dumps(progress), encoding="utf-8")
-        except OSError:
+        except DataError:
             return
 
     def read_note(self) -> dict[str, Any]:
         """The last thing that was told, or nothing."""
         try:
             note = json.loads((self.path / "progress.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return note if isinstance(note, dict) else {}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One writer at a time; the system frees the lock of a writer that was killed."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        with _using(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         _held.add(handle)
         try:
             if fcntl is not None:
@@ -187,11 +222,13 @@ class RunFolder:
 
     def in_use(self) -> bool:
         """Whether a process is working on it."""
-        if fcntl is None or not (self.path / "lock").exists():
-            return False
-        handle = os.open(self.path / "lock", os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            handle = os.open(self.path / "lock", os.O_RDONLY)
+        except OSError:  # nobody has made one, or nobody may
+            return False
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:
@@ -236,9 +273,11 @@ def _write(path: Path, content: bytes) -> None:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-    except OSError as error:
+    except (DataError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, DataError) else error
+        reason = getattr(cause, "strerror", None) or cause
         raise DataError(
-            f"cannot write to {path.parent}: {error.strerror or error}; what was finished before "
+            f"cannot write to {path.parent}: {reason}; what was finished before "
             f"is kept, and the same command goes on from there once there is room"
         ) from error
 

@@ -122,12 +122,17 @@ class Checked:
     """Base of frozen settings: every field is checked, and made plain, when they are made."""
 
     def __post_init__(self) -> None:
-        kind: Any = type(self)
-        for name, hint in _hints(kind):
-            given = getattr(self, name)
-            value = checked(given, hint, name)
-            if value is not given:
-                object.__setattr__(self, name, value)
+        check_fields(self)
+
+
+def check_fields(record: Any) -> None:
+    """Check each field of a dataclass against its annotation, and make it plain."""
+    kind: Any = type(record)
+    for name, hint in _hints(kind):
+        given = getattr(record, name)
+        value = checked(given, hint, name)
+        if value is not given:
+            object.__setattr__(record, name, value)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Atomic writes: a file appears complete or not at all."""
+"""Paths as users give them, and files written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from graphsvx.errors import DataError, InputError, first_line
+from graphsvx.utils.constraints import shown
+
+
+def as_path(path: Any, name: str = "path") -> Path:
+    """A path from text or a `Path`; anything else is refused."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
+        raise InputError(f"{name} must be a path, got {shown(path)}")
+    return Path(path)
 
 
 @contextmanager
@@ -14,11 +25,23 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path that becomes `path` only if the block succeeds.
 
     The temporary file has the same suffix and lies in the same folder, so that the final rename
-    is atomic; it is removed on any error, Ctrl-C included.
+    is atomic; it is removed on any error, Ctrl-C included. A file that cannot be written, in the
+    block too, is a DataError.
     """
-    path = Path(path).resolve()  # behind a link, the file itself
+    path = as_path(path)
+    try:
+        # Behind a link, the file itself; links in a circle lead nowhere.
+        with _replacing(Path(os.path.realpath(path))) as part:
+            yield part
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise DataError(f"{path} cannot be written: {reason}; choose another file") from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
-        raise OSError(f"{path} is a folder or a device, not a file that can be replaced")
+        raise OSError("it is a folder or a device, not a file that can be replaced")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".part-", suffix=path.suffix, dir=path.parent)
     os.close(handle)

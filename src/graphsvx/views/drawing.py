@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphsvx.errors import InputError
+from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 
 
@@ -69,7 +70,8 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
     field = explanation.field
     values = explanation.nodes
     errors = dict(zip(values, explanation.node_errors.tolist(), strict=True))
-    names = dict(zip(values, explanation.node_credit.names or (), strict=False))
+    lines = map(one_line, explanation.node_credit.names or ())
+    names = dict(zip(values, lines, strict=False))
     ids, hops = field.ids.tolist(), field.hops.tolist()
     classes = [None] * len(ids) if field.classes is None else field.classes.tolist()
     dots = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,9 +12,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from graphsvx.errors import InputError
+from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import entries, plain, scale_of, signed
+from graphsvx.utils.constraints import Range, checked
 
 FOR, AGAINST, QUIET = "red", "blue", "dim"
 HALF = 10
@@ -56,8 +58,7 @@ def table(explanation: Explanation, top: int = 10) -> Table:
 
     Names are printed as they are: brackets in them are no markup.
     """
-    if top < 0:
-        raise InputError(f"top must be 0 or more, got {top}")
+    top = checked(top, Annotated[int, Range(0)], "top")
     if explanation.kind == "model":
         return _grown(explanation)
     found = entries(explanation)
@@ -76,7 +77,7 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
     largest = max((abs(entry.credit) for entry in found), default=0.0)
     for entry in shown:
-        cells: list[Text | CreditBar] = [Text(_printable(entry.name))]
+        cells: list[Text | CreditBar] = [Text(entry.name)]
         if with_hops:
             cells.append(Text(str(hops.get(entry.key[0], "")) if entry.kind == "node" else ""))
         cells.append(Text(signed(entry.credit, 4), style=FOR if entry.credit > 0 else AGAINST))
@@ -95,8 +96,8 @@ def table(explanation: Explanation, top: int = 10) -> Table:
 
 def _frame(explanation: Explanation, caption: str) -> Table:
     return Table(
-        title=Text(_printable(explanation.title), style="bold"),
-        caption=Text(caption, style=QUIET),
+        title=Text(explanation.title, style="bold"),
+        caption=Text("\n".join(map(one_line, caption.splitlines())), style=QUIET),
         box=box.SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
@@ -123,12 +124,6 @@ def _grown(explanation: Explanation) -> Table:
         kind = [] if kinds is None else [str(kinds[i])]
         out.add_row(str(node), *kind, ", ".join(others))
     return out
-
-
-def _printable(name: str) -> str:
-    """One line without control characters: a name must not be able to steer the terminal."""
-    line = " ".join(name.split())
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) or "–"
 
 
 def _error(error: float) -> str:

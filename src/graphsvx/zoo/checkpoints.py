@@ -12,8 +12,8 @@ from torch import nn
 from graphsvx import datasets
 from graphsvx.datasets import DataSet, models_dir
 from graphsvx.datasets.registry import checked_name, checked_seed
-from graphsvx.errors import DataError
-from graphsvx.utils.files import atomic_write
+from graphsvx.errors import DataError, first_line
+from graphsvx.utils.files import as_path, atomic_write
 from graphsvx.zoo.card import Card
 from graphsvx.zoo.settings import Settings, checked_model, settings_for
 from graphsvx.zoo.training import Progress, Trained, build, train
@@ -34,7 +34,9 @@ def save(trained: Trained, path: str | Path | None = None, root: str | Path | No
 
     By default the file is named after data set, model and seed, in the models directory.
     """
-    target = Path(path) if path else models_dir(root) / f"{trained.card.name}{ENDING}"
+    target = (
+        as_path(path) if path is not None else models_dir(root) / f"{trained.card.name}{ENDING}"
+    )
     if target.suffix != ENDING:
         raise DataError(f"a checkpoint must end in {ENDING}, got {target}")
     state = {name: tensor.contiguous() for name, tensor in trained.model.state_dict().items()}
@@ -43,10 +45,9 @@ def save(trained: Trained, path: str | Path | None = None, root: str | Path | No
             safetensors.torch.save_file(state, weights)
             digest = hashlib.sha256(weights.read_bytes()).hexdigest()
             card.write_text(trained.card.with_weights(digest).to_json())
-    except OSError as error:
+    except DataError as error:
         raise DataError(
-            f"the checkpoint {target} cannot be written ({error}); "
-            f"point GRAPHSVX_MODELS to a folder that can be written"
+            f"{error}, or point GRAPHSVX_MODELS to a folder that can be written"
         ) from error
     return target
 
@@ -69,7 +70,7 @@ def load(
     if named:
         path = checkpoint_path(str(name_or_path), model, seed, root)
     else:
-        path = Path(name_or_path)
+        path = as_path(name_or_path, "name_or_path")
         if path.suffix != ENDING:
             checked_name(str(name_or_path))
     card = _read_card(path)
@@ -88,7 +89,7 @@ def load(
 
 def read(path: str | Path) -> tuple[nn.Module, Card]:
     """A trained model in eval mode and its card, for other data than it was trained on."""
-    file = Path(path)
+    file = as_path(path)
     card = _read_card(file)
     return _read_weights(file, card), card
 
@@ -147,7 +148,10 @@ def _belongs(path: Path, card: Card, dataset: str, model: str | None, seed: int)
 
 def _read_weights(path: Path, card: Card) -> nn.Module:
     again = _again(card.dataset, card.settings.model, card.seed)
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}; {again}") from error
     if hashlib.sha256(content).hexdigest() != card.weights:
         raise DataError(f"{path} is damaged or is not the file of its card; {again}")
     try:
@@ -155,8 +159,7 @@ def _read_weights(path: Path, card: Card) -> nn.Module:
         net.load_state_dict(safetensors.torch.load(content))
     # KeyError: a model that does not exist; RuntimeError: tensors that do not fit it.
     except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} does not fit its card ({reason}); {again}") from error
+        raise DataError(f"{path} does not fit its card ({first_line(error)}); {again}") from error
     return net.eval()
 
 

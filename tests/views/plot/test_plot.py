@@ -316,6 +316,9 @@ def test_another_suffix_is_an_error_that_says_so(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(
+    mpl.__version_info__ < (3, 11), reason="matplotlib before 3.11 draws the letters differently"
+)
 @pytest.mark.parametrize("name", ["house", "crowd", "molecule"])
 def test_it_looks_as_it_did(tmp_path, name):
     """Compared with a stored picture; made again with GRAPHSVX_NEW_PICTURES=1."""

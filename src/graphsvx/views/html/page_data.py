@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from graphsvx.errors import InputError
+from graphsvx.printable import one_line
 from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.results.ranking import scale_of
@@ -63,7 +64,8 @@ def _graph(explanation: Explanation, views: list[Explanation], data: Any) -> dic
     where = layout.places(first, "force", 0, None, bold)
     x = None if data is None else _features(data, explanation)
     names = explanation.feature_credit.names
-    named = dict(zip(explanation.feature_ids.tolist(), names or (), strict=False))
+    lines = map(one_line, names or ())
+    named = dict(zip(explanation.feature_ids.tolist(), lines, strict=False))
     return {
         "dots": [
             {
@@ -161,7 +163,7 @@ def _table(
     rows = []
     for i in shown.tolist():
         if credit.names is not None:
-            name = credit.names[i]
+            name = one_line(credit.names[i])
         else:
             name = f"edge {ids[i][0]}–{ids[i][1]}" if kind == "edge" else f"{kind} {ids[i]}"
         row: dict[str, Any] = {"id": ids[i], "name": name}

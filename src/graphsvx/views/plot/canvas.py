@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
+from graphsvx.printable import one_line
 from graphsvx.views import palette
 
 DIVERGING = LinearSegmentedColormap.from_list(
@@ -60,7 +61,7 @@ def plain_ticks(ax: Axes, axis: str, places: list[float], names: list[str]) -> N
 
 def short(name: str, most: int = 28) -> str:
     """A name cut in its middle if it is long; line breaks become blanks."""
-    name = " ".join(name.split())
+    name = one_line(name)
     if len(name) <= most:
         return name
     half = (most - 1) // 2

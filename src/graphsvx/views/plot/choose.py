@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.files import atomic_write
+from graphsvx.utils.files import as_path, atomic_write
 from graphsvx.views.plot.bars import bars, waterfall
 from graphsvx.views.plot.graph import graph
 
@@ -70,7 +70,7 @@ def save(
 
     The same explanation gives the same bytes: no dates, fixed ids.
     """
-    path = Path(path)
+    path = as_path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"pictures can be written as {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r} "

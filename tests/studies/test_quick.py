@@ -1,0 +1,84 @@
+"""A quick run of every study: everything is measured, nothing fails, and a page is made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from graphsvx import studies
+from graphsvx.studies import StudyContext, ablation, noise, properties
+from graphsvx.studies.measurements import Measurements
+
+FIGURES = {
+    "ground-truth": "methods", "noisy-features": "kde", "noisy-nodes": "kde", "masks": "accuracy",
+    "budget": "samples", "ablation": "indirect", "time": "seconds", "properties": "shares",
+    "cut-edges": "accuracy",
+}  # fmt: skip
+
+
+def no_cora() -> bool:
+    return not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir()
+
+
+@pytest.mark.parametrize("name", studies.names())
+def test_a_quick_study_measures_everything_that_it_declares(name: str, quick: StudyContext):
+    if name.startswith("noisy") and no_cora():
+        pytest.skip("GRAPHSVX_DATA has no Cora/raw")
+    study = studies.get(name)
+    study.run(quick)
+    text = (quick.out / f"{name}.md").read_text()
+    assert "Failures" not in text, text[-3000:]
+    assert "is missing" not in text
+    assert "figures mean nothing" in text
+    assert (f"{name}-{FIGURES[name]}.png" in text) if name in FIGURES else "![" not in text
+    results = study.read(quick.out)
+    for grid in study.grids:
+        reduced = grid.reduced()
+        for dataset in reduced.datasets:
+            methods = set(reduced.methods(dataset)) if grid.measures else set()
+            assert methods <= set(results.names("method", dataset=dataset))
+            assert set(reduced.models) <= set(results.names("model", dataset=dataset))
+    # One seed is too few for any claim.
+    assert all(claim.holds is None for claim in study.page(results).claims if claim.paper)
+    LAWS.get(name, lambda _: None)(results)
+
+
+def only_the_shapley_family_adds_up(results: Measurements) -> None:
+    for method in results.names("method", measure="residual"):
+        gap = results.estimate("residual", method=method, statistic=max).mean
+        assert (gap < 1e-9) == method.startswith("GraphSVX")
+
+
+def shares_sum_to_one(results: Measurements) -> None:
+    parts = ("own motif", "other motifs", "base graph", "own features")
+    for method in (properties.OURS, properties.PAPERS, properties.GNN, properties.RANDOM):
+        shares = [results.estimate(p, over="explainable", method=method).mean for p in parts]
+        assert sum(shares) == pytest.approx(1, abs=1e-6)
+    only_the_shapley_family_adds_up(results)
+
+
+def only_fits_with_their_ends_add_up(results: Measurements) -> None:
+    for method in results.names("method", measure="same top"):
+        gap = results.estimate("residual", method=method).mean
+        assert (gap < 1e-9) == (ablation.NO_ENDS not in method)
+
+
+def what_cannot_be_used_is_not_at_the_top(results: Measurements) -> None:
+    unable = [title for title in results.names("data") if "weights 0" in title]
+    share = f"share by value, {noise.CANDIDATES['features'][1]}"
+    assert results.estimate(share, method="SHAP", data=unable).mean == 0
+
+
+def more_samples_bring_ours_nearer(results: Measurements) -> None:
+    errors = [results.estimate("error", method=f"ours, {n}").mean for n in (500, 6000)]
+    assert errors[1] < errors[0]
+
+
+LAWS = {
+    "properties": shares_sum_to_one,
+    "ablation": only_fits_with_their_ends_add_up,
+    "noisy-features": what_cannot_be_used_is_not_at_the_top,
+    "budget": more_samples_bring_ours_nearer,
+}

@@ -1,0 +1,190 @@
+"""The framework: declared grids are measured, kept, resumed, and made into pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphsvx import GraphSVX, studies
+from graphsvx.errors import InputError
+from graphsvx.methods import Random
+from graphsvx.studies import Grid, Measurements, Page, Setting, Study, StudyContext
+from graphsvx.studies import study as framework
+from graphsvx.studies.measurements import Row
+from graphsvx.studies.page import pivot
+from graphsvx.studies.study import Answer, Case, Value, of_model
+
+NODES = (400, 401, 402)
+
+
+def prediction(answer: Answer) -> dict[str, float]:
+    return {"prediction": answer.explanation.prediction, "nothing": float("nan")}
+
+
+KILLED_AT: list[int] = []
+"""Seeds whose measuring ends the process."""
+
+
+def players(case: Case) -> Iterator[Value]:
+    if case.seed in KILLED_AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for method, explanations in case.explanations.items():
+        yield method, -1, "explained", len(explanations)
+    yield from of_model({"seed": case.seed})
+
+
+def page(results: Measurements) -> Page:
+    return Page("Small", [], sections={"Details": (pivot(results, "p", "prediction"),)})
+
+
+METHODS = {"GraphSVX": Setting(GraphSVX(samples=200)), "Random": Setting(Random(players="nodes"))}
+GRID = Grid(
+    ("ba-shapes",), lambda _: METHODS, lambda _: {"all": NODES}, measures=(prediction,),
+    case_measures=(players,), seeds=(0, 1),
+)  # fmt: skip
+SMALL = Study("small", "a small one", (GRID,), page)
+
+
+def test_a_grid_is_measured_on_everything_that_it_declares(context: StudyContext):
+    results = replace(SMALL, grids=(replace(GRID, seeds=(0,)),)).measure(context)
+    predictions = {
+        (row.method, row.question) for row in results.values if row.measure == "prediction"
+    }
+    # Quick: two questions of each kind.
+    assert predictions == {(method, node) for method in METHODS for node in NODES[:2]}
+    assert results.values[Row("ba-shapes", "", 0, "", -1, "seed")] == 0
+    assert results.values[Row("ba-shapes", "", 0, "Random", -1, "explained")] == 2
+    assert not results.keys(measure="nothing")
+    assert "`GraphSVX(samples=20)`" in results.facts["settings"]["GraphSVX"]["BA-Shapes"]
+
+
+def test_a_page_is_made_again_without_measuring(
+    context: StudyContext, monkeypatch: pytest.MonkeyPatch
+):
+    files = SMALL.run(context)
+    before = {file.name: file.read_bytes() for file in files}
+    assert set(before) == {"small.parquet", "small.md"}
+    monkeypatch.setattr(Study, "measure", lambda *_: 1 / 0)
+    monkeypatch.setattr(StudyContext, "trained_model", lambda *_: 1 / 0)
+    for file in SMALL.write_page(context.out):
+        assert file.read_bytes() == before[file.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
+def test_a_study_that_was_killed_goes_on_and_gives_the_same_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Grid, "reduced", lambda self: self)  # two seeds, all questions
+    uninterrupted = SMALL.measure(StudyContext(tmp_path, tmp_path / "runs-a", True, 1))
+    context = StudyContext(tmp_path, tmp_path / "runs-b", True, 1)
+    child = os.fork()
+    if child == 0:
+        KILLED_AT.append(1)
+        SMALL.measure(context)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    measured: list[int] = []
+    plain = Grid.measured
+    monkeypatch.setattr(
+        Grid, "measured", lambda self, *given: measured.append(given[3]) or plain(self, *given)
+    )
+    # What was explained is not explained again: it would fail, and be told.
+    monkeypatch.setattr(GraphSVX, "__call__", lambda *_: 1 / 0)
+    resumed = SMALL.measure(context)
+    assert measured == [1]
+    assert not resumed.facts["failures"]
+    assert list(resumed.values.items()) == list(uninterrupted.values.items())
+    assert resumed.facts == uninterrupted.facts
+
+
+def test_what_was_measured_is_not_measured_again_by_the_same_code(
+    context: StudyContext, monkeypatch: pytest.MonkeyPatch
+):
+    first = SMALL.measure(context)
+    with monkeypatch.context() as patch:
+        patch.setattr(Grid, "measured", lambda *_: 1 / 0)
+        again = SMALL.measure(context)
+        assert list(again.values.items()) == list(first.values.items())
+        assert again.facts == first.facts
+        # Other code, or another declaration, is measured.
+        for change in (
+            {"measures": ()},
+            {"questions": lambda _: {"all": NODES[::2]}},
+            {"methods": lambda _: {"Random": METHODS["Random"]}},
+        ):
+            with pytest.raises(ZeroDivisionError):
+                replace(SMALL, grids=(replace(GRID, **change),)).measure(context)
+        patch.setattr(framework, "_code", lambda: "other code")
+        with pytest.raises(ZeroDivisionError):
+            SMALL.measure(context)
+
+
+def test_failures_are_told_and_tried_again(context: StudyContext, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(GraphSVX, "__call__", lambda *_: 1 / 0)
+        SMALL.run(context)
+    text = (context.out / "small.md").read_text()
+    assert "ZeroDivisionError" in text
+    assert "| GraphSVX |" not in text
+    SMALL.run(context)
+    text = (context.out / "small.md").read_text()
+    assert "Failures" not in text
+    assert "| GraphSVX |" in text
+
+
+def test_a_missing_data_set_is_told_and_others_are_measured(
+    context: StudyContext, monkeypatch: pytest.MonkeyPatch
+):
+    plain = StudyContext.missing
+    monkeypatch.setattr(
+        StudyContext, "missing", lambda self, name: "no x" if name == "cora" else plain(self, name)
+    )
+    grid = replace(GRID, datasets=("cora", "ba-shapes"), quick=("cora", "ba-shapes"))
+    results = replace(SMALL, grids=(grid,)).measure(context)
+    assert results.facts["missing"] == {"Cora": "no x"}
+    assert results.names("dataset") == ["ba-shapes"]
+    assert "**Cora is missing:** no x" in page(results).markdown(results)
+
+
+def test_models_with_other_settings_are_kept_apart(context: StudyContext):
+    usual = context.trained_model("tree-cycles", 3)
+    other = context.trained_model("tree-cycles", 3, cut_edges=False)
+    assert usual.card.settings.cut_edges
+    assert not other.card.settings.cut_edges
+    assert context.trained_model("tree-cycles", 3, cut_edges=True) is usual
+    assert context.trained_model("tree-cycles", 3, cut_edges=False) is other
+    assert context.folder(usual, "x") != context.folder(other, "x")
+
+
+def test_the_example_of_the_package_runs(context: StudyContext):
+    """A new study is what the docstring shows, and no more."""
+    block = re.search(r"below:\n\n(.*?)\n\nClaims need", studies.__doc__ or "", re.DOTALL)
+    assert block is not None
+    imports = """
+        from graphsvx import GraphSVX
+        from graphsvx.methods import Random
+        from graphsvx.studies import *
+        from graphsvx.studies import motifs
+        from graphsvx.studies.page import pivot, reaches
+    """
+    space: dict = {}
+    exec(textwrap.dedent(imports), space)
+    exec(textwrap.dedent(block.group(1)), space)
+    space["STUDY"].run(context)
+    text = (context.out / "largest-share.md").read_text()
+    assert "| Some node has more than a third | 0.33 |" in text
+    assert "| Random |" in text
+
+
+def test_studies_are_found_by_name():
+    assert len(studies.names()) == len(set(studies.names())) == 10
+    assert [studies.get(name).name for name in studies.names()] == list(studies.names())
+    with pytest.raises(InputError, match="choose one of: ground-truth"):
+        studies.get("mine")
