@@ -15,7 +15,7 @@ from torch import nn
 from graphsvx import Explanation, GraphSVX, explain, explain_many, runs
 from graphsvx.cli import main
 from graphsvx.errors import InputError
-from graphsvx.printable import one_line
+from graphsvx.utils.printable import one_line
 from graphsvx.views import html
 from tests.worlds import random_graph, random_model
 

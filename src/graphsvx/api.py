@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +18,14 @@ from graphsvx.core import graph as graphs
 from graphsvx.core.model import Output, Scale, evaluation_mode, modules
 from graphsvx.core.query import Decoder, build_query, node_list
 from graphsvx.errors import GraphSVXError, InputError, ModelError
-from graphsvx.many import _OPTIONS
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
-from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
+from graphsvx.utils.printable import one_line
 
 _DEFAULT = GraphSVX()
 
@@ -87,6 +87,12 @@ def explain(
     if not isinstance(found, Explanation):
         raise InputError(f"method must return an Explanation, got {type(found).__name__}")
     return found
+
+
+_OPTIONS = frozenset(inspect.signature(explain).parameters) - {
+    "model", "data", "node", "nodes", "edge", "graph",
+}  # fmt: skip
+"""Arguments of `explain` that `explain_many` passes on."""
 
 
 @dataclass(frozen=True)

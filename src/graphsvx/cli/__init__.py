@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from graphsvx.errors import GraphSVXError
-from graphsvx.printable import one_line
+from graphsvx.utils.printable import one_line
 
 app = typer.Typer(
     name="graphsvx",

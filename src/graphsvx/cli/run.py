@@ -21,9 +21,9 @@ from graphsvx.cli.explain import chosen_method, model_and_graphs
 from graphsvx.cli.stopping import stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.methods import registry
-from graphsvx.printable import one_line
 from graphsvx.results import summary
 from graphsvx.utils.constraints import shown
+from graphsvx.utils.printable import one_line
 from graphsvx.views import html as report
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from graphsvx.core.arrays import Ids
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Scale
 from graphsvx.errors import InputError, ModelError, TargetError
-from graphsvx.printable import one_line
 from graphsvx.utils.constraints import Range, as_int, checked, shown
+from graphsvx.utils.printable import one_line
 
 Target = int | None
 Bytes = Annotated[int, Range(1)]

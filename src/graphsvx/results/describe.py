@@ -6,9 +6,9 @@ import math
 from typing import Literal
 
 from graphsvx.errors import InputError
-from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import Entry, entries, plain, scale_of, signed
+from graphsvx.utils.printable import one_line
 
 Audience = Literal["everyone", "expert"]
 MOST_NAMED = 3

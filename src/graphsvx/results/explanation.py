@@ -13,9 +13,9 @@ from torch import Tensor
 
 from graphsvx.core.query import Kind
 from graphsvx.errors import TargetError
-from graphsvx.printable import one_line
 from graphsvx.results.certificate import Certificate
 from graphsvx.utils.constraints import Range, as_int, checked
+from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsvx.errors import InputError
-from graphsvx.printable import one_line
 from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.utils.printable import one_line
 
 Players = Literal["all", "nodes", "features", "edges"]
 

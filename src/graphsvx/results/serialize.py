@@ -151,10 +151,10 @@ def _from_dict(record: dict[str, Any]) -> Explanation:
 
 
 def _certificate(record: dict[str, Any]) -> Certificate:
-    found = Certificate(**{**record, "games": tuple(GameReport(**g) for g in record["games"])})
-    for one in (found, *found.games):
-        check_fields(one)
-    return found
+    certificate = Certificate.from_dict(record)
+    for part in (certificate, *certificate.games):
+        check_fields(part)
+    return certificate
 
 
 _Id = Annotated[int, Range(0, 2**62)]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphsvx.errors import InputError
-from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
+from graphsvx.utils.printable import one_line
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from graphsvx.printable import one_line
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import entries, plain, scale_of, signed
 from graphsvx.utils.constraints import Range, checked
+from graphsvx.utils.printable import one_line
 
 FOR, AGAINST, QUIET = "red", "blue", "dim"
 HALF = 10

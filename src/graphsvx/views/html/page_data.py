@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.printable import one_line
 from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.results.ranking import scale_of
+from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as scenes
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import GraphDrawing

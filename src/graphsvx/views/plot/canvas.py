@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
-from graphsvx.printable import one_line
+from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
 
 DIVERGING = LinearSegmentedColormap.from_list(
