@@ -4,5 +4,6 @@ from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.cut import CutEdges
 from graphsvx.generators.indirect import Indirect
 from graphsvx.generators.isolate import Isolate
+from graphsvx.generators.replace import ReplaceRows
 
-__all__ = ["CutEdges", "GameSetup", "Generator", "Indirect", "Isolate"]
+__all__ = ["CutEdges", "GameSetup", "Generator", "Indirect", "Isolate", "ReplaceRows"]

@@ -24,8 +24,8 @@ class Random(Checked):
     separate = False
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
-        """`budget` random rows, weighted by the kernel."""
-        return kernel_masks(game, _coin_rows(budget, game.players, rng))
+        """Random rows beside the empty and the full one, weighted by the kernel."""
+        return kernel_masks(game, _coin_rows(max(0, budget - 2), game.players, rng))
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Smart(Checked):
         """Whole orders while they fit, then a random part of the next."""
         players = game.players
         rows, k = _whole_orders(players, budget, players)
-        left = budget - len(rows)
+        left = budget - max(2, len(rows))  # the empty and the full row are played in any case
         if left > 0 and k <= players // 2:
             rows = np.concatenate([rows, _random_of_order(players, k, left, rng)])
         return kernel_masks(game, rows)
@@ -79,8 +79,9 @@ class SmarterSeparate(Checked):
         rows, k = _whole_orders(players, smart, top)
         if len(rows) < smart and k <= min(top, players // 2):
             rows = np.concatenate([rows, _diverse_of_order(players, k, smart - len(rows), rng)])
-        if len(rows) < budget:
-            rows = np.concatenate([rows, _coin_rows(budget - len(rows), players, rng)])
+        left = budget - max(2, len(rows))  # the empty and the full row are played in any case
+        if left > 0:
+            rows = np.concatenate([rows, _coin_rows(left, players, rng)])
         return kernel_masks(game, rows)
 
 
