@@ -1,16 +1,27 @@
-"""The snippets of docs/blocks.md run as they stand, in the order of the page."""
+"""The snippets of docs/blocks.md run as they stand, each by itself."""
 
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
+
+from graphsvx.methods import registry
 
 PAGE = Path(__file__).parents[1] / "docs" / "blocks.md"
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.split("\n")[0])
-def test_the_snippet_runs(snippet: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(snippet, str(PAGE), "exec"), {"__name__": "snippet"})
+def test_there_is_a_snippet_for_each_kind_of_block() -> None:
+    kinds = re.findall(r'register\("(\w+)"', "".join(SNIPPETS))
+    assert kinds == ["mask", "generator", "estimator", "method"]
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_the_snippet_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {kind: {} for kind in registry._KNOWN})
+    (tmp_path / "snippet.py").write_text(SNIPPETS[number])
+    runpy.run_path(str(tmp_path / "snippet.py"))
+    assert sum(map(len, registry._REGISTERED.values())) == SNIPPETS[number].count("@graphsvx.reg")

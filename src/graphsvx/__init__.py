@@ -8,6 +8,7 @@ from graphsvx import views as _views  # noqa: F401  (tables and plots become met
 from graphsvx.api import Failure, explain, explain_many
 from graphsvx.estimators.estimate import Estimate, estimate
 from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.registry import register
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.explanation import Explanation
 
@@ -23,4 +24,5 @@ __all__ = [
     "estimate",
     "explain",
     "explain_many",
+    "register",
 ]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from graphsvx import register
+from graphsvx.cli.explain import chosen_method
 from graphsvx.errors import DataError, InputError
+from graphsvx.estimators import WLS
+from graphsvx.generators import ReplaceRows
+from graphsvx.masks import Paired, Random
 from graphsvx.methods import GNNExplainer, PGExplainer, registry
 from graphsvx.methods.graphsvx import GraphSVX
 
@@ -47,3 +52,89 @@ def test_unknown_names_and_settings_are_refused():
         registry.method("subgraphx")
     with pytest.raises(InputError, match=r"greedy has the settings .*got \['epochs'\]"):
         registry.method("greedy", epochs=3)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Registrations of a test end with it."""
+    monkeypatch.setattr(registry, "_REGISTERED", {kind: {} for kind in registry._KNOWN})
+
+
+class Halves(Paired):
+    """A mask of one's own."""
+
+
+def test_blocks_are_settings_by_name():
+    given = registry.method(
+        "graphsvx", mask="Paired(stretch=8)", generator="ReplaceRows(by='zero')", regression="WLS"
+    )
+    assert given == GraphSVX(
+        mask=Paired(stretch=8), generator=ReplaceRows("zero"), regression=WLS()
+    )
+    paper = registry.method("graphsvx-paper", mask="Random")
+    assert paper == GraphSVX.paper(mask=Random())
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_block_or_method_is_found_by_name():
+    assert register("mask", "halves")(Halves) is Halves
+    register("mask", "halves")(Halves)  # again, as a reloaded module does
+    assert registry.method("graphsvx", mask="halves(stretch=2)") == GraphSVX(mask=Halves(2))
+    assert "halves" in registry.available("mask")
+
+    @register("method", "quick")
+    def quick(samples=50):
+        return GraphSVX(samples=samples)
+
+    assert registry.method("quick", samples=70) == GraphSVX(samples=70)
+    assert registry.settings("quick") == {"samples": 50}
+    with pytest.raises(InputError, match=r"quick has the settings \['samples'\], got \['hops'\]"):
+        registry.method("quick", hops=3)
+    assert "quick" not in registry.names()
+
+
+@pytest.mark.usefixtures("registered")
+def test_registrations_are_checked():
+    with pytest.raises(InputError, match="kind must be one of method, mask"):
+        register("masks", "x")
+    with pytest.raises(InputError, match="without spaces"):
+        register("mask", "a b")
+    with pytest.raises(InputError, match="by its class"):
+        register("mask", "x")(3)
+    with pytest.raises(InputError, match="already a mask 'Paired'"):
+        register("mask", "Paired")(Halves)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Pairs", "there is no mask 'Pairs'; choose one of All, Auto"),
+        ("Paired(8)", r"written as Paired\(setting=value, ...\)"),
+        ("Paired(stretch=open('x'))", "written as"),
+        ("Paired(stretch=8", "written as"),
+        ("Paired(width=8)", r"has the settings \['stretch'\], got \['width'\]"),
+        ("Paired(stretch=0)", "stretch must be"),
+    ],
+)
+def test_wrong_texts_of_blocks_are_refused(text, problem):
+    with pytest.raises(InputError, match=problem):
+        registry.method("graphsvx", mask=text)
+
+
+def test_entry_points_of_other_packages_are_found(tmp_path, monkeypatch):
+    (tmp_path / "other_masks.py").write_text(
+        "from graphsvx.masks import Paired\nclass Mine(Paired):\n    pass\n"
+    )
+    info = tmp_path / "other_masks-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-masks\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[graphsvx.masks]\nmine = other_masks:Mine\nbroken = other_masks:Gone\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "mine" in registry.available("mask")
+    made = chosen_method("graphsvx", None, None, None, ["mask=mine(stretch=3)"])
+    assert type(made.mask).__name__ == "Mine"
+    assert made.mask.stretch == 3
+    with pytest.raises(InputError, match="'broken' of the entry point 'other_masks:Gone' cannot"):
+        registry.method("graphsvx", mask="broken")

@@ -70,7 +70,10 @@ def explain(
         int | None, typer.Option(help="The class to explain; by default the predicted one.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="The explainer: " + ", ".join(registry.names()) + ".")
+        str,
+        typer.Option(
+            help="The explainer: " + ", ".join(registry.names()) + ", or a registered one."
+        ),
     ] = "graphsvx",
     contrast: Annotated[
         str | None, typer.Option(metavar="A,B", help="Why class A rather than class B.")
@@ -84,7 +87,8 @@ def explain(
             "--set",
             metavar="NAME=VALUE",
             help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
-            "features_of=subgraph, indirect=mean, groups='{\"house\": [400, 401]}', ...",
+            "features_of=subgraph, indirect=mean, mask='Paired(stretch=8)', "
+            "groups='{\"house\": [400, 401]}', ...",
         ),
     ] = None,
     samples: Annotated[

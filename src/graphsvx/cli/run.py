@@ -62,7 +62,10 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="A checkpoint of the zoo (.safetensors).")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="The explainer: " + ", ".join(registry.names()) + ".")
+        str,
+        typer.Option(
+            help="The explainer: " + ", ".join(registry.names()) + ", or a registered one."
+        ),
     ] = "graphsvx",
     samples: Annotated[
         int | None, typer.Option(help="Model calls that the explainer may make.")

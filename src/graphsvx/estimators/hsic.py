@@ -96,6 +96,7 @@ def nonnegative_lasso(gram: Floats, link: Floats, rho: float) -> Floats:
     lasso = Lasso(
         # scikit-learn divides the squares by the number of rows.
         alpha=rho / len(answer), positive=True, fit_intercept=False, tol=1e-10, max_iter=100_000,
+        random_state=0,  # not used, but drawn from numpy's global state if left out
     )  # fmt: skip
     coefficients: Floats = lasso.fit(root, answer).coef_
     return coefficients

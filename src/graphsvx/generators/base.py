@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import Players
+from graphsvx.utils.constraints import Block
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +49,29 @@ node and the mask of features alone ("by_mask"); or it may be anything ("any")."
 class Generator(Protocol):
     """Turns masks over features [rows, B] and nodes [rows, D] into perturbed graphs.
 
-    Where edges play, the second mask is over edges [rows, E].
+    Where edges play, the second mask is over edges [rows, E]. The edges of a perturbed graph
+    depend on the second mask only. `graphsvx.testing.check_generator` tests all that is said here.
     """
 
     @property
+    def edge_players(self) -> bool:
+        """True if the second mask is over edges; False if left out."""
+        ...
+
+    @property
     def blocks_paths(self) -> bool:
-        """True if a switched-off node blocks all paths to the explained node through it."""
+        """True if a switched-off node blocks all paths to the explained node through it.
+
+        False if left out, which is always right; True allows exact values from connected sets.
+        """
         ...
 
     @property
     def feature_rows(self) -> FeatureRows:
-        """What is known of the feature rows of perturbed graphs; coalitions are compared by it."""
+        """What is known of the feature rows of perturbed graphs; coalitions are compared by it.
+
+        "any" if left out, which is always right, and slower.
+        """
         ...
 
     def prepare(self, setup: GameSetup, rng: torch.Generator) -> Generator:
@@ -68,3 +81,9 @@ class Generator(Protocol):
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
         ...
+
+
+GeneratorSetting = Annotated[
+    Generator | None, Block("a generator, such as Isolate() or Indirect()", 3, ("prepare",))
+]
+"""A generator as a field of settings; None: the one that the players ask for."""

@@ -18,6 +18,7 @@ from graphsvx.utils.constraints import Checked
 class CutEdges(Checked):
     """A' loses the switched-off edges; every node keeps its features and its other edges."""
 
+    edge_players = True
     blocks_paths = False
     feature_rows: ClassVar[FeatureRows] = "own"
 

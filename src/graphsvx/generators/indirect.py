@@ -41,6 +41,7 @@ class Indirect(Checked):
     """
 
     inner: InnerFeatures = "mean"
+    edge_players = False
     blocks_paths = False
     feature_rows: ClassVar[FeatureRows] = "by_mask"
     paths: _Paths | None = field(default=None, compare=False, repr=False)

@@ -28,6 +28,7 @@ class Isolate(Checked):
     """
 
     erase: bool = False
+    edge_players = False
     blocks_paths = True
 
     @property

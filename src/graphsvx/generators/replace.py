@@ -13,6 +13,7 @@ from torch_geometric.explain.algorithm.utils import set_masks
 from graphsvx.core.arrays import Bools
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.generators.base import FeatureRows, GameSetup
+from graphsvx.generators.isolate import switch_features_off
 from graphsvx.utils.constraints import Checked
 
 
@@ -21,9 +22,11 @@ class ReplaceRows(Checked):
     """X' = M_N X + (1 - M_N) mu, A' = A: a switched-off node keeps its edges, not its features.
 
     PGM-Explainer's generator, with the bracket where it belongs. `by="zero"` replaces by 0.
+    Features that play are switched off as in Eq. 1.
     """
 
     by: Literal["mean", "zero"] = "mean"
+    edge_players = False
     blocks_paths = False
     feature_rows: ClassVar[FeatureRows] = "by_mask"
 
@@ -31,13 +34,14 @@ class ReplaceRows(Checked):
         """Nothing is drawn."""
         return self
 
-    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:  # noqa: ARG002  (features stay)
+    def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
         field, players = setup.field, setup.players
-        table = setup.feature_table
-        new = setup.reference.to(table)[None] if self.by == "mean" else torch.zeros_like(table[:1])
+        own = setup.feature_table
+        new = setup.reference.to(own)[None] if self.by == "mean" else torch.zeros_like(own[:1])
         on = np.ones((len(nodes_on), field.size), dtype=bool)
-        rows = np.tile(np.arange(field.size), (len(nodes_on), 1))
+        perturbations = switch_features_off(setup, Perturbations(on, None, own), features_on)
+        table, rows = perturbations.feature_table, perturbations.feature_rows().copy()
         keeps = nodes_on[:, players.node_owner]
         rows[:, players.node_members] = np.where(keeps, rows[:, players.node_members], len(table))
         return Perturbations(on, rows, torch.cat([table, new]))

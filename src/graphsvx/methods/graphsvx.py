@@ -21,6 +21,7 @@ from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import Fit, RegressionSetting
 from graphsvx.games.graph_game import GraphGame, Side, feature_setup
 from graphsvx.generators import CutEdges, GameSetup, Generator, Indirect, Isolate
+from graphsvx.generators.base import GeneratorSetting
 from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.masks.base import MaskSetting
 from graphsvx.methods import build_explanation
@@ -82,7 +83,8 @@ class GraphSVX(Checked):
     mask: MaskSetting = Auto()  # noqa: RUF009  (a frozen record)
     """MASK: which coalitions are played."""
     indirect: Literal[False, "mean", "target"] = False
-    """GEN: join cut-off nodes along a shortest path (algorithm 2); changes the game."""
+    """Short for `generator=Indirect(...)`: join cut-off nodes along a shortest path (algorithm 2);
+    changes the game."""
     features: FeatureChoice = 0.25
     """Features that play: outside mu +- lambda sigma, "all" or "nonzero"."""
     players: Sides | None = None
@@ -114,6 +116,9 @@ class GraphSVX(Checked):
     erase: bool = False
     """Whole graphs: a switched-off node also loses its features to the reference, so that a
     pooling model does not see it at all. False: it keeps them, as in Eq. 2."""
+    generator: GeneratorSetting = None
+    """GEN: how a coalition becomes a perturbed graph. None: `Isolate()` where nodes or features
+    play (Eq. 1-2), `CutEdges()` where edges play."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,13 +127,15 @@ class GraphSVX(Checked):
     def _check_combinations(self) -> None:
         features_only = self.players == "features" or self.features_of == "subgraph"
         no_features = self.players in ("nodes", "edges")
+        generator = self.generator
+        cuts_edges = getattr(generator, "edge_players", False)
         wrong = (
             (self.features_of == "subgraph" and self.players not in (None, "features"),
              f'features_of="subgraph" gives no credit to {self.players}: the effects of nodes and '
              f'of their features overlap; leave players out or use players="features"'),
             (self.balance is not None and (features_only or no_features),
              'balance= weighs nodes against features, so both must play; use players="both"'),
-            (self.reference is not None and no_features and not self.erase,
+            (self.reference is not None and no_features and not self.erase and generator is None,
              f'reference= is what switched-off features become, but with players="{self.players}" '
              f"no feature is switched off"),
             (bool(self.groups) and features_only,
@@ -143,6 +150,14 @@ class GraphSVX(Checked):
              "the indirect effect joins cut-off nodes, but edges play; use indirect=False"),
             (self.tolerance is not None and isinstance(self.regression, Lasso),
              "tolerance= needs standard errors, which a Lasso does not give; use Smooth()"),
+            (generator is not None and bool(self.indirect),
+             "indirect= is short for generator=Indirect(...); give one of the two"),
+            (generator is not None and self.erase,
+             "erase= is short for generator=Isolate(erase=True); give one of the two"),
+            (generator is not None and self.players == "edges" and not cuts_edges,
+             f'players="edges" needs a generator of edges, such as CutEdges(), got {generator!r}'),
+            (cuts_edges and self.players != "edges",
+             f'{generator!r} switches edges off, so edges must play; use players="edges"'),
         )  # fmt: skip
         for is_so, message in wrong:
             if is_so:
@@ -215,12 +230,12 @@ class GraphSVX(Checked):
                 "a graph is explained by its nodes or by its features, not both; "
                 'use players="nodes" or players="features", without balance='
             )
-        if self.indirect:
+        if self.indirect or isinstance(self.generator, Indirect):
             raise UnsupportedError(
                 "the indirect effect needs an explained node to find the way to; "
                 "use indirect=False for whole graphs"
             )
-        if self.players is None and sides == "nodes" and not self.erase:
+        if self.players is None and sides == "nodes" and not self.erase and self.generator is None:
             for name in ("reference", "feature_groups"):
                 if getattr(self, name):
                     raise InputError(
@@ -260,6 +275,8 @@ class GraphSVX(Checked):
         return GameSetup(graph, field, players, other, feature_nodes)
 
     def _generator(self, sides: Sides) -> Generator:
+        if self.generator is not None:
+            return self.generator
         if sides == "edges":
             return CutEdges()
         return Indirect(self.indirect) if self.indirect else Isolate(self.erase)
@@ -280,7 +297,9 @@ class GraphSVX(Checked):
         if not self.mask.separate and players.features:
             return [game("joint")]
         games = []
-        if players.features:
+        if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
+            games.append(game("features"))
+        elif players.features:
             # All nodes are off, so there is no indirect effect.
             alone = feature_setup(setup, evaluator)
             games.append(

@@ -1,19 +1,28 @@
-"""Methods by name, for command lines and study files. In code, use the classes.
+"""Methods and blocks by name, for command lines and study files. In code, use the classes.
 
 registry.names()
 registry.method("gnnexplainer", epochs=200)
 registry.method("pgexplainer", load="trained.safetensors")
+registry.method("graphsvx", mask="Paired(stretch=8)")
+
+A method, mask, generator or estimator of one's own gets a name by `register`, or by an entry point
+of its package in one of the groups "graphsvx.methods", "graphsvx.masks", "graphsvx.generators" and
+"graphsvx.estimators".
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import json
-from typing import Any
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeVar, get_args
 
+from graphsvx import estimators, generators, masks
 from graphsvx.errors import InputError
-from graphsvx.estimators.gaussian_process import GaussianProcess
-from graphsvx.estimators.least_squares import WLS
+from graphsvx.estimators import WLS, GaussianProcess
 from graphsvx.generators import Indirect, Isolate
 from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.methods import (
@@ -48,6 +57,109 @@ _CLASSES: dict[str, Any] = {
     "integrated-gradients": IntegratedGradients,
 }
 
+Kind = Literal["method", "mask", "generator", "estimator"]
+"""What can be registered."""
+
+_KNOWN: dict[Kind, dict[str, Callable[..., Any]]] = {
+    "method": _CLASSES,
+    "mask": {
+        name: getattr(masks, name)
+        for name in (
+            "All", "Auto", "Connected", "Paired", "Random", "Smart", "SmartSeparate",
+            "SmarterSeparate",
+        )
+    },
+    "generator": {
+        name: getattr(generators, name)
+        for name in ("CutEdges", "Indirect", "Isolate", "ReplaceRows")
+    },
+    "estimator": {
+        name: getattr(estimators, name) for name in ("GaussianProcess", "Lasso", "WLR", "WLS")
+    },
+}  # fmt: skip
+_REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _KNOWN}
+_SETTINGS: dict[str, Kind] = {
+    "mask": "mask", "generator": "generator", "regression": "estimator", "estimator": "estimator",
+}  # fmt: skip
+"""Settings of methods that may be given as the name of a block."""
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
+    """Name a class (or a function that returns an instance) of one's own, as a decorator.
+
+    @register("mask", "coin-flips")
+    class CoinFlips: ...
+    """
+    if kind not in _KNOWN:
+        raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    if not isinstance(name, str) or not name or set(name) & set(" =()\"'"):
+        raise InputError(f"a name must be text without spaces, '=', quotes or (), got {name!r}")
+
+    def registered(factory: Factory) -> Factory:
+        if not callable(factory):
+            raise InputError(f"a {kind} is registered by its class, got {factory!r}")
+        before = _KNOWN[kind].get(name) or _REGISTERED[kind].get(name)
+        # The same class again: its module was reloaded.
+        if before is not None and _place(before) != _place(factory):
+            raise InputError(f"there is already a {kind} {name!r}: {before!r}; take another name")
+        _REGISTERED[kind][name] = factory
+        return factory
+
+    return registered
+
+
+def available(kind: Kind) -> tuple[str, ...]:
+    """All names of a kind: this library's, those that were registered, those of entry points."""
+    plugins = [point.name for point in entry_points(group=f"graphsvx.{kind}s")]
+    return tuple(dict.fromkeys([*_KNOWN[kind], *_REGISTERED[kind], *plugins]))
+
+
+def find(kind: Kind, name: str) -> Callable[..., Any]:
+    """The class behind a name."""
+    factory = _KNOWN[kind].get(name) or _REGISTERED[kind].get(name)
+    if factory is not None:
+        return factory
+    for point in entry_points(group=f"graphsvx.{kind}s", name=name):
+        try:
+            loaded: Callable[..., Any] = point.load()
+        except Exception as error:  # another package's code
+            raise InputError(
+                f"the {kind} {name!r} of the entry point {point.value!r} cannot be imported: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return loaded
+    raise InputError(f"there is no {kind} {name!r}; choose one of {', '.join(available(kind))}")
+
+
+def block(kind: Kind, text: str) -> Any:
+    """A block from its name, with or without settings: "Paired" or "Paired(stretch=8)"."""
+    name, bracket, rest = text.strip().partition("(")
+    factory, settings = find(kind, name.strip()), {}
+    if bracket:
+        try:
+            call = ast.parse(f"block({rest}", mode="eval").body
+            if not isinstance(call, ast.Call) or call.args:
+                raise ValueError
+            settings = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        except (SyntaxError, ValueError):
+            raise InputError(
+                f"settings are written as {name}(setting=value, ...), got {text!r}"
+            ) from None
+    unknown = sorted(set(settings) - set(inspect.signature(factory).parameters))
+    if unknown:
+        raise InputError(
+            f"{name} has the settings {sorted(inspect.signature(factory).parameters)}, "
+            f"got {unknown}"
+        )
+    return factory(**settings)
+
+
+def _place(factory: Any) -> tuple[Any, Any]:
+    return getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
+
+
 _SHAPLEY = Properties(
     decomposable=True, general=True, robust=True, meaningful=True, selective=True, contrastive=True
 )
@@ -80,18 +192,18 @@ _GRAPHSVX: dict[str, Blocks] = {
 
 
 def names() -> tuple[str, ...]:
-    """All methods, GraphSVX first."""
+    """All methods of this library, GraphSVX first; `available` has registered ones too."""
     return tuple(_CLASSES)
 
 
 def method_class(name: str) -> Any:
     """The class behind a name."""
-    return _CLASSES[_checked(name)]
+    return find("method", name)
 
 
 def blocks(name: str) -> Blocks:
     """MASK, GEN and EXPL of a method, in words and code."""
-    if _checked(name) in _GRAPHSVX:
+    if name in _GRAPHSVX:
         return _GRAPHSVX[name]
     blocks: Blocks = method_class(name).blocks
     return blocks
@@ -100,7 +212,10 @@ def blocks(name: str) -> Blocks:
 def settings(name: str) -> dict[str, Any]:
     """The settings of a method with their defaults."""
     kind = method_class(name)
-    instance = GraphSVX.paper() if name == "graphsvx-paper" else kind()
+    if not hasattr(kind, "__dataclass_fields__"):
+        parameters = inspect.signature(kind).parameters
+        return {key: parameter.default for key, parameter in parameters.items()}
+    instance: Any = GraphSVX.paper() if name == "graphsvx-paper" else kind()
     return {
         setting.name: getattr(instance, setting.name)
         for setting in dataclasses.fields(kind)
@@ -112,10 +227,11 @@ def method(name: str, **changes: Any) -> Method:
     """The method of that name with these settings.
 
     "graphsvx-paper" also takes `dataset`, for the paper's budgets; "pgexplainer" also takes
-    `load`, the file of a trained one.
+    `load`, the file of a trained one. Masks, generators and estimators may be given by name.
     """
     kind = method_class(name)
-    allowed = set(settings(name))
+    defaults = settings(name)
+    allowed = set(defaults)
     if name == "graphsvx-paper":
         allowed.add("dataset")
     if name == "pgexplainer":
@@ -131,6 +247,9 @@ def method(name: str, **changes: Any) -> Method:
     unknown = sorted(set(changes) - allowed)
     if unknown:
         raise InputError(f"{name} has the settings {sorted(allowed)}, got {unknown}")
+    for key, value in changes.items():
+        if key in _SETTINGS and isinstance(value, str) and not isinstance(defaults[key], str):
+            changes[key] = block(_SETTINGS[key], value)
     instance: Method = GraphSVX.paper(**changes) if name == "graphsvx-paper" else kind(**changes)
     return instance
 
@@ -146,9 +265,3 @@ def parse_setting(text: str) -> Any:
         return tuple(fixed(each) for each in value) if isinstance(value, list) else value
 
     return fixed(value)
-
-
-def _checked(name: str) -> str:
-    if name not in _CLASSES:
-        raise InputError(f"there is no method {name!r}; choose one of {', '.join(_CLASSES)}")
-    return name

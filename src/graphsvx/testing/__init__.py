@@ -1,0 +1,14 @@
+"""Laws that masks, generators, estimators and methods obey, for tests of one's own blocks.
+
+from graphsvx.testing import check_mask
+check_mask(MyMask())
+
+Each function raises an AssertionError that names the law that does not hold.
+"""
+
+from graphsvx.testing.estimators import check_estimator
+from graphsvx.testing.generators import check_generator
+from graphsvx.testing.masks import check_mask
+from graphsvx.testing.methods import check_method
+
+__all__ = ["check_estimator", "check_generator", "check_mask", "check_method"]
