@@ -23,6 +23,7 @@ from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
+from graphsvx.utils.console import message
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
 from graphsvx.utils.printable import one_line
@@ -209,9 +210,7 @@ def _with_progress(
 
 
 def _print_failure(failure: Failure) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
-        one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow", markup=False
-    )
+    message(one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow")
 
 
 def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:
