@@ -122,7 +122,7 @@ class _Job:
             if not self.whole_graphs:
                 return explain(self.model, self.data, node=which, **self.options)
             explanation = explain(self.model, self.data[which], graph=True, **self.options)
-            return replace(explanation, extra={**explanation.extra, "graph": which})
+            return replace(explanation, graph_index=which)
         except GraphSVXError as error:
             return Failure(which, error)
 
@@ -148,7 +148,7 @@ def explain_many(
     Args:
         model: as for `explain`.
         data: one graph with `nodes`, or a list of graphs (each is explained as a whole; the
-            position in the list is `explanation.extra["graph"]`).
+            position in the list is `explanation.graph_index`).
         nodes: the nodes to explain; all of them if left out.
         edges: the links to explain instead, as pairs of nodes.
         workers: processes to use. The result of a question does not depend on it.

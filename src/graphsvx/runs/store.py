@@ -53,9 +53,10 @@ class StoredFile:
             if _digest(content) != self.path.stem.partition("-")[2]:
                 raise DataError(f"{self.path} is damaged (its checksum is another)")
             file = pq.ParquetFile(pa.BufferReader(content))
-            if file.schema_arrow != arrow_schema.SCHEMA:
+            if set(file.schema_arrow) != set(arrow_schema.SCHEMA):
                 raise DataError(f"{self.path} is damaged (it has other columns)")
-            return file.read(names, use_threads=False)
+            # Version 1 had the same columns in another order.
+            return file.read(names, use_threads=False).select(names or arrow_schema.SCHEMA.names)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{self.path} cannot be read: {error}") from error
 
