@@ -91,7 +91,7 @@ def test_a_list_of_graphs_is_explained_one_graph_each() -> None:
 
     graphs = [random_graph(seed, nodes=6) for seed in range(4)]
     model = Pooled().eval()
-    found = {e.extra["graph"]: e for e in explain_many(model, graphs, workers=2)}
+    found = {e.graph_index: e for e in explain_many(model, graphs, workers=2)}
     assert sorted(found) == [0, 1, 2, 3]
     for i, graph in enumerate(graphs):
         with torch.no_grad():

@@ -243,7 +243,7 @@ class _Check:
                 truth = shapley(count, lambda on, of=coalition: self._value(*of(on)))
                 truths.append((f"{name} credit", credit, truth[:, outputs].t()))
             rows += self._played(name, coalition, count, exact)
-        if "selective" in e.extra:
+        if e.selection is not None:
             truths.append(self._alone(games))
         spread = self._spread()
         for name, given, true in truths:
@@ -264,7 +264,7 @@ class _Check:
                 score = score + self._value(*coalition(on))[e.target]
         if len(played) == 2:  # v(features off, nodes on) - v(off)
             score = score - self._value(*games[1][2](frozenset()))[e.target]
-        given = torch.tensor(e.extra["selective"]["alone"], dtype=torch.float64)
+        given = torch.tensor(e.selection.alone, dtype=torch.float64)
         others = torch.zeros(len(e.outputs), dtype=torch.float64)
         others[row] = given - score
         return "score of the chosen players alone", others, torch.zeros_like(others)
@@ -391,11 +391,12 @@ class _Check:
 
 def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
     """The players that an explanation names, as members in the user's graph."""
-    groups = e.extra.get("groups", {})
+    named = {} if e.groups is None else vars(e.groups)
+    groups = {kind: members for kind, members in named.items() if members}
 
     def members(kind: str, ids: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         if kind in groups:
-            return tuple(tuple(group) for group in groups[kind].values())
+            return tuple(groups[kind].values())
         return tuple((one,) for one in ids)
 
     data, settings = world.data, world.settings

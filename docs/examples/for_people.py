@@ -17,6 +17,6 @@ for players in ("nodes", "features", "both"):
 balanced = explain(model, graph, node=405, method=GraphSVX(samples=300, balance=0.8))
 gap = balanced.prediction - balanced.base
 assert abs(float(balanced.node_values.sum()) - 0.8 * gap) < 1e-6
-print(balanced.extra["balance"])
+print(balanced.balance)
 
 print(explain(model, graph, node=405, class_names=dataset.class_names).describe())

@@ -23,6 +23,7 @@ from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
+from graphsvx.utils.console import message
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
 from graphsvx.utils.printable import one_line
@@ -121,7 +122,7 @@ class _Job:
             if not self.whole_graphs:
                 return explain(self.model, self.data, node=which, **self.options)
             explanation = explain(self.model, self.data[which], graph=True, **self.options)
-            return replace(explanation, extra={**explanation.extra, "graph": which})
+            return replace(explanation, graph_index=which)
         except GraphSVXError as error:
             return Failure(which, error)
 
@@ -147,7 +148,7 @@ def explain_many(
     Args:
         model: as for `explain`.
         data: one graph with `nodes`, or a list of graphs (each is explained as a whole; the
-            position in the list is `explanation.extra["graph"]`).
+            position in the list is `explanation.graph_index`).
         nodes: the nodes to explain; all of them if left out.
         edges: the links to explain instead, as pairs of nodes.
         workers: processes to use. The result of a question does not depend on it.
@@ -209,9 +210,7 @@ def _with_progress(
 
 
 def _print_failure(failure: Failure) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
-        one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow", markup=False
-    )
+    message(one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow")
 
 
 def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:

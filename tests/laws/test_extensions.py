@@ -347,7 +347,7 @@ def test_balance_follows_the_papers_formula(alpha: float, mask) -> None:
         ratio = abs(alpha * gap / float(p.node_values.sum()))
         torch.testing.assert_close(e.node_errors, p.node_errors * ratio)
         assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
-    assert e.extra["balance"]["alpha"] == alpha
+    assert e.balance.alpha == alpha
 
 
 def test_one_side_can_be_shut_off() -> None:

@@ -161,8 +161,8 @@ def test_groups_of_nodes_and_features_equal_brute_force(kind: str) -> None:
     )
     assert e.feature_values.tolist() == pytest.approx(list(truth.values()), abs=1e-9)
     assert e.feature_credit.names == ("ends", "feature 1")
-    assert e.extra["groups"]["nodes"]["second"] == second
-    assert e.extra["groups"]["features"]["ends"] == [0, 2]
+    assert e.groups.nodes["second"] == tuple(second)
+    assert e.groups.features["ends"] == (0, 2)
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
 
 
@@ -183,7 +183,7 @@ def test_a_group_of_features_plays_whole_whether_or_not_it_stands_out() -> None:
     for columns in ([0, 1], [0, 2]):
         method = GraphSVX(features=2.0, feature_groups={"named": columns})
         e = explain(model, data, node=1, method=method)
-        assert e.extra["groups"]["features"]["named"] == columns
+        assert e.groups.features["named"] == tuple(columns)
         assert "named" in e.feature_credit.names
 
 

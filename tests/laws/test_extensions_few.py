@@ -34,7 +34,7 @@ def test_at_most_k_players_carry_the_whole_prediction(mask, k: int) -> None:
                 explanation.prediction, abs=1e-9
             )
         assert not e.certificate.exact, "few players are not the Shapley values"
-        assert e.extra["selective"]["chosen"] <= k
+        assert e.selection.chosen <= k
 
 
 @pytest.mark.parametrize("mask", [Auto(), Paired(), All(separate=True)])
@@ -46,8 +46,8 @@ def test_with_room_for_all_nobody_is_left_out(mask) -> None:
     )
     assert e.nodes == pytest.approx(plain.nodes, abs=1e-7)
     assert e.features == pytest.approx(plain.features, abs=1e-7)
-    assert e.extra["selective"]["carried"] == pytest.approx(1, abs=1e-9)
-    assert e.extra["selective"]["alone"] == pytest.approx(e.prediction, abs=1e-9)
+    assert e.selection.carried == pytest.approx(1, abs=1e-9)
+    assert e.selection.alone == pytest.approx(e.prediction, abs=1e-9)
 
 
 def test_what_the_chosen_ones_carry() -> None:
@@ -57,9 +57,9 @@ def test_what_the_chosen_ones_carry() -> None:
     nodes = [i for i, value in e.nodes.items() if value != 0]
     features = [j for j, value in e.features.items() if value != 0]
     kept = sum(plain.nodes[i] for i in nodes) + sum(plain.features[j] for j in features)
-    said = e.extra["selective"]
-    assert said["carried"] == pytest.approx(kept / plain.total, abs=1e-9)
-    assert said["of"] == len(plain.nodes) + len(plain.features)
+    selection = e.selection
+    assert selection.carried == pytest.approx(kept / plain.total, abs=1e-9)
+    assert selection.players == len(plain.nodes) + len(plain.features)
     # Alone: the chosen features with no neighbour, then the chosen neighbours with all features.
     off = [i for i in e.nodes if i not in nodes]
     mean = data.x.mean(0)
@@ -70,7 +70,7 @@ def test_what_the_chosen_ones_carry() -> None:
 
     x = replaced(data.x, [1], [j for j in e.features if j not in features], mean)
     alone = score(x, e.nodes) + score(data.x, off) - score(data.x, e.nodes)
-    assert said["alone"] == pytest.approx(alone, abs=1e-9)
+    assert selection.alone == pytest.approx(alone, abs=1e-9)
 
 
 def test_the_players_that_matter_are_the_chosen_ones() -> None:
@@ -114,5 +114,5 @@ def test_validation_chooses_few_of_many_noisy_rows() -> None:
     model, data = node_world("gcn", 1, nodes=14, chance=0.3)
     method = GraphSVX(regression=Lasso(), mask=Paired(), samples=200)
     e = explain(model, data, node=1, method=method)
-    assert 1 <= e.extra["selective"]["chosen"] <= e.extra["selective"]["of"]
+    assert 1 <= e.selection.chosen <= e.selection.players
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)

@@ -106,8 +106,8 @@ def test_the_feature_that_matters_is_found():
     assert e.top_features(1)[0].id == 1
     assert e.features[1] > 3 * max(v for i, v in e.features.items() if i != 1)
     few = graphsvx.explain(Known(), data, node=3, method=GraphLIME(hops=4, most=12), seed=1)
-    assert len(few.extra["neighbours"]) == 12
-    assert few.extra["neighbours"][0] == 3
+    assert len(few.neighbours) == 12
+    assert few.neighbours[0] == 3
 
 
 def test_graphs_and_groups_are_refused(known, known_graph):

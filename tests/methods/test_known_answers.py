@@ -89,7 +89,7 @@ def test_greedy_breaks_the_clique_and_stops(known_graph):
     gone = {r.id for r in e.top_nodes() if r.value > 0}
     assert gone <= CLIQUE
     assert 1 <= len(gone) < 4
-    assert set(e.extra["removed"][0]) == {f"node {i}" for i in gone}
+    assert set(e.removed[0]) == {f"node {i}" for i in gone}
     assert e.base < 0.5 < e.prediction
 
 

@@ -80,9 +80,9 @@ def test_the_nodes_that_matter_are_found_with_their_network(known):
     model, data = known
     e = graphsvx.explain(model, data, node=CENTRE, method=PGMExplainer())
     assert {r.id for r in e.top_nodes(2)} == NODES
-    network = e.extra["network"]
-    assert set(network["blanket"]) >= NODES
-    assert {(f"node {i}", "change") for i in NODES} <= {tuple(pair) for pair in network["edges"]}
+    network = e.network
+    assert set(network.blanket) >= NODES
+    assert {(f"node {i}", "change") for i in NODES} <= set(network.edges)
     again = graphsvx.explain(model, data, node=CENTRE, method=PGMExplainer())
     assert again.to_dict() == e.to_dict()
 

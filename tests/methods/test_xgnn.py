@@ -22,10 +22,10 @@ MARKED, PLAIN = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
 
 
 def as_networkx(e):
-    made = e.extra["graph"]
+    made = e.generated
     graph = nx.Graph()
-    graph.add_nodes_from(range(len(made["kinds"])))
-    graph.add_edges_from(zip(*made["edge_index"], strict=True))
+    graph.add_nodes_from(range(len(made.kinds)))
+    graph.add_edges_from(zip(*made.edge_index, strict=True))
     return graph
 
 
@@ -39,7 +39,7 @@ def grown(model, data, method, seeds=range(3), target=1):
 def median_gain(explanations):
     """What training adds to the mean score of a drawn graph: one seed may have bad luck."""
     return median(
-        e.extra["mean_score_trained"] - e.extra["mean_score_untrained"] for e in explanations
+        e.generated.mean_score_trained - e.generated.mean_score_untrained for e in explanations
     )
 
 
@@ -51,20 +51,20 @@ def test_the_grown_graph_follows_the_rules_and_has_the_score_that_is_told(known_
     )
     for e in grown(model, data, method, range(5), target):
         assert e.kind == "model"
-        graph, made = as_networkx(e), e.extra["graph"]
+        graph, made = as_networkx(e), e.generated
         assert nx.is_connected(graph)
         assert graph.number_of_nodes() <= 5
         assert graph.number_of_edges() <= 7
         assert max(degree for _, degree in graph.degree()) <= 3
-        assert made["x"] == [list((MARKED, PLAIN)[kind]) for kind in made["kinds"]]
-        x, edge_index = torch.tensor(made["x"]), torch.tensor(made["edge_index"])
+        assert made.x == tuple((MARKED, PLAIN)[kind] for kind in made.kinds)
+        x, edge_index = torch.tensor(made.x), torch.tensor(made.edge_index)
         out = model(x, edge_index, torch.zeros(len(x), dtype=torch.long)).detach()
         score = float(out.softmax(-1)[0, target])
-        assert e.extra["score"] == pytest.approx(score, abs=1e-5)
+        assert e.generated.score == pytest.approx(score, abs=1e-5)
         assert e.prediction == pytest.approx(score, abs=1e-5)
         # The best of those that the trained policy draws.
-        assert e.extra["score"] >= e.extra["mean_score_trained"]
-        assert len(e.extra["history"]) == 3
+        assert e.generated.score >= e.generated.mean_score_trained
+        assert len(e.generated.history) == 3
 
 
 def test_the_policy_learns_what_each_class_is_made_of(known_graph):
@@ -75,7 +75,7 @@ def test_the_policy_learns_what_each_class_is_made_of(known_graph):
     assert median_gain(with_marks) > 0.1
     # Class 1 is made of marked neighbours.
     marked = [
-        median(e.extra["graph"]["kinds"].count(0) for e in explanations)
+        median(e.generated.kinds.count(0) for e in explanations)
         for explanations in (without, with_marks)
     ]
     assert marked[0] < marked[1]
@@ -104,8 +104,8 @@ def test_molecules_keep_their_valences():
     assert len(graph) <= 8
     assert nx.is_connected(graph)
     for node, degree in graph.degree():
-        assert degree <= MUTAG_VALENCES[e.extra["graph"]["kinds"][node]]
-    assert e.extra["graph"]["kinds"][0] == 0
+        assert degree <= MUTAG_VALENCES[e.generated.kinds[node]]
+    assert e.generated.kinds[0] == 0
     assert len(MUTAG_VALENCES) == len(ATOMS)
     assert MUTAG_VALENCES[ATOMS.index("N")] == 3
 
@@ -130,7 +130,7 @@ def test_the_same_seed_grows_the_same_graph(known_graph, tmp_path):
     )
     assert first.to_dict() == second.to_dict()
     first.save(tmp_path / "x.json")
-    assert graphsvx.Explanation.load(tmp_path / "x.json").extra == first.extra
+    assert graphsvx.Explanation.load(tmp_path / "x.json").generated == first.generated
     assert all(p.grad is None for p in model.parameters())
 
 
@@ -138,7 +138,7 @@ def test_candidates_come_from_the_data(known_graph):
     model, data = known_graph
     data = Data(x=(data.x > 0.5).float(), edge_index=data.edge_index)
     e = graphsvx.explain(model, data, graph=True, method=XGNN(steps=2, episodes=2, tries=2))
-    assert {tuple(row) for row in e.extra["graph"]["x"]} <= {MARKED, PLAIN}
+    assert {tuple(row) for row in e.generated.x} <= {MARKED, PLAIN}
     many = Data(x=torch.rand(80, 4), edge_index=data.edge_index)
     with pytest.raises(InputError, match="80 distinct rows"):
         graphsvx.explain(model, many, graph=True, method=XGNN())

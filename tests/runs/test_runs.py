@@ -81,7 +81,7 @@ def test_graphs_are_explained_one_row_each(tmp_path) -> None:
     run = runs.start(model, graphs, graphs=[3, 1], out=tmp_path / "run", backend=runs.Local(1))
     assert run.table()["query"].to_pylist() == [1, 3]
     assert run[3].kind == "graph"
-    assert run[3].extra["graph"] == 3
+    assert run[3].graph_index == 3
     once = explain(model, graphs[3], graph=True)
     assert torch.equal(run[3].node_values, once.node_values)
     with pytest.raises(InputError, match="not nodes="):

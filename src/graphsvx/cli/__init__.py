@@ -9,9 +9,9 @@ import sys
 from typing import NoReturn
 
 import typer
-from rich.console import Console
 
 from graphsvx.errors import GraphSVXError
+from graphsvx.utils.console import message
 from graphsvx.utils.printable import one_line
 
 app = typer.Typer(
@@ -32,14 +32,12 @@ def main() -> None:
     except OSError as error:  # of a terminal, a disk, a name that no system takes
         _say_error(str(error))
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped")
+        message("stopped")
         sys.exit(130)
 
 
 def _say_error(text: str) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
-        one_line(f"error: {text}"), style="red", markup=False
-    )
+    message(one_line(f"error: {text}"), style="red")
     sys.exit(2)
 
 

@@ -22,6 +22,7 @@ from graphsvx.estimators import Lasso
 from graphsvx.methods import registry
 from graphsvx.methods.base import Method
 from graphsvx.results.explanation import Explanation
+from graphsvx.utils.console import message
 from graphsvx.zoo.progress import training_bar
 
 EXAMPLES = """
@@ -274,4 +275,4 @@ def _write(
         explanation.to_html(html, about)
         written.append(html)
     for path in written:
-        Console(stderr=True, highlight=False).print(f"wrote {path}", soft_wrap=True, markup=False)
+        message(f"wrote {path}")

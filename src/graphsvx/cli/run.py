@@ -22,6 +22,7 @@ from graphsvx.cli.stopping import stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.methods import registry
 from graphsvx.results import summary
+from graphsvx.utils.console import message
 from graphsvx.utils.constraints import shown
 from graphsvx.utils.printable import one_line
 from graphsvx.views import html as report
@@ -141,8 +142,8 @@ def run(
                 class_names=names,
             )
         except KeyboardInterrupt:
-            _say(f"stopped; what is done is kept in {out}. To go on:")
-            _say(command)
+            message(f"stopped; what is done is kept in {out}. To go on:")
+            message(command)
             raise typer.Exit(130) from None
     _show_status(done.status(), out)
 
@@ -232,10 +233,6 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _say(text: str) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
-
-
 @app.command("report")
 def report_run(
     folder: Annotated[Path, typer.Argument(help="A folder that `graphsvx run` filled.")],
@@ -277,7 +274,7 @@ def report_run(
     else:
         chosen = _numbers(queries, int(opened.queries[-1]) + 1)
     report.write([opened[query] for query in chosen], html)
-    _say(f"wrote {html}")
+    message(f"wrote {html}")
 
 
 def _table(title: str, lines: summary.Summary, top: int) -> Table:

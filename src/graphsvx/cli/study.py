@@ -16,6 +16,7 @@ from rich.table import Table
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_by_signals
 from graphsvx.errors import DataError, InputError
+from graphsvx.utils.console import message
 
 EXAMPLES = """
 Examples:
@@ -103,8 +104,8 @@ def study(
                     # Raw files or measurements that are not there: others can still be made.
                     left_out[study_name] = error
         except KeyboardInterrupt:
-            _say(f"stopped; what is done is kept in {runs_folder}. To go on:")
-            _say(again)
+            message(f"stopped; what is done is kept in {runs_folder}. To go on:")
+            message(again)
             raise typer.Exit(130) from None
     # Made from all measurements that are there, so it never lags behind the pages.
     written.append(studies.write_summary(folder, [studies.get(each) for each in studies.names()]))
@@ -113,9 +114,9 @@ def study(
         # A terminal shows no pictures; their captions follow in words.
         Console().print(Markdown("\n".join(line for line in lines if not line.startswith("!["))))
     for file in written:
-        _say(f"wrote {file}")
+        message(f"wrote {file}")
     for study_name, reason in left_out.items():
-        _say(f"left out {study_name}: {reason}")
+        message(f"left out {study_name}: {reason}")
     if left_out:
         raise typer.Exit(2)
 
@@ -130,7 +131,3 @@ def _list() -> None:
         table.add_row(name, studies.get(name).about)
     Console().print(table)
     Console(highlight=False).print("graphsvx study NAME, or graphsvx study --all")
-
-
-def _say(text: str) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)

@@ -14,6 +14,7 @@ from rich.table import Table
 from graphsvx import datasets, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, InputError
+from graphsvx.utils.console import message
 from graphsvx.utils.files import atomic_write
 from graphsvx.zoo import report
 from graphsvx.zoo.paper import ACCURACY
@@ -69,9 +70,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
             if dataset.split("-")[0] not in {"cora", "pubmed", "mutag"}:
                 raise
             # Raw files that are not there: the others can still be trained.
-            Console(stderr=True, highlight=False, soft_wrap=True).print(
-                f"left out {dataset} {model}: {error}", style="yellow", markup=False
-            )
+            message(f"left out {dataset} {model}: {error}", style="yellow")
             rows.append(report.Row(dataset, model, missing="files missing"))
     _show(Console(), rows)
     if table is not None:

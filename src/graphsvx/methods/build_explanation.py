@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
 from graphsvx.estimators.least_squares import Fit
+from graphsvx.results.details import Balance, Groups, Selection
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
 
 # Credit that sums to less than this share of its absolute sum is not rescaled.
@@ -88,40 +88,43 @@ def _ids(members: Ids, owner: Ids, grouped: bool) -> Ids:
     return members[order[np.unique(owner[order], return_index=True)[1]]]
 
 
-def groups(field: Field, players: Players) -> dict[str, Any]:
-    """The members of each named player by kind and name, JSON-like."""
-    members_by_kind: dict[str, Any] = {}
-    of = {
-        "features": (players.feature_members, players.feature_owner),
-        "nodes": (field.ids[players.node_members], players.node_owner),
-    }
-    for kind, names in players.names.items():
-        if kind == "edges":
-            ends = np.stack([field.ids[field.source[players.edge_members]],
-                             field.ids[field.target[players.edge_members]]], 1)  # fmt: skip
-            members, owner = ends, players.edge_owner
-        else:
-            members, owner = of[kind]
-        members_by_kind[kind] = {name: members[owner == i].tolist() for i, name in enumerate(names)}
-    return members_by_kind
+def groups(field: Field, players: Players) -> Groups:
+    """The members of each named player, in the user's ids."""
+    ends = np.stack([field.ids[field.source[players.edge_members]],
+                     field.ids[field.target[players.edge_members]]], 1)  # fmt: skip
+    nodes = field.ids[players.node_members]
+    names = players.names
+    return Groups(
+        features={
+            name: tuple(players.feature_members[players.feature_owner == i].tolist())
+            for i, name in enumerate(names.get("features", ()))
+        },
+        nodes={
+            name: tuple(nodes[players.node_owner == i].tolist())
+            for i, name in enumerate(names.get("nodes", ()))
+        },
+        edges={
+            name: tuple((u, v) for u, v in ends[players.edge_owner == i].tolist())
+            for i, name in enumerate(names.get("edges", ()))
+        },
+    )
 
 
-def selective(fits: list[Fit], row: int, alone: float) -> dict[str, Any]:
+def selection(fits: list[Fit], row: int, alone: float) -> Selection:
     """How much of the prediction the players that a selective regression chose carry.
 
-    `carried`: their share of the credit before the others were left out (None: nothing to
-    share). `alone`: the model's score with only them on.
+    `alone` is the model's score with only them on.
     """
     complete = torch.cat([fit.complete[row] for fit in fits if fit.complete is not None])
     chosen = torch.cat([fit.values[row] for fit in fits]) != 0
     total = float(complete.sum())
     small = _NEAR_ZERO * float(complete.abs().sum())
-    return {
-        "chosen": int(chosen.sum()),
-        "of": len(chosen),
-        "carried": float(complete[chosen].sum()) / total if abs(total) > small else None,
-        "alone": alone,
-    }
+    return Selection(
+        chosen=int(chosen.sum()),
+        players=len(chosen),
+        carried=float(complete[chosen].sum()) / total if abs(total) > small else None,
+        alone=alone,
+    )
 
 
 def balanced(explanation: Explanation, alpha: float) -> Explanation:
@@ -154,8 +157,7 @@ def balanced(explanation: Explanation, alpha: float) -> Explanation:
                             errors=before.node_credit.errors * node.abs()),
         feature_credit=replace(before.feature_credit, values=before.feature_credit.values * feature,
                                errors=before.feature_credit.errors * feature.abs()),
-        extra={**before.extra, "balance": {"alpha": alpha, "nodes": float(node[row]),
-                                         "features": float(feature[row])}},
+        balance=Balance(alpha, nodes=float(node[row]), features=float(feature[row])),
         meaning=f"{before.meaning}, rescaled so that nodes carry {100 * alpha:g} % of it and "
                 f"features the rest",
     )  # fmt: skip

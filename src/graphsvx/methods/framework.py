@@ -15,6 +15,7 @@ from graphsvx.errors import InputError
 from graphsvx.methods import registry
 from graphsvx.methods.base import Block, Properties
 from graphsvx.utils.files import atomic_write
+from graphsvx.utils.markdown import markdown_table
 
 # Decomposable, global, robust, meaningful and (of social, contrastive, selective) how many: the
 # paper's table of explainers.
@@ -31,27 +32,24 @@ _PAPER: dict[str, tuple[bool, bool, bool, bool, int]] = {
 
 def blocks_table(root: str = "../src") -> str:
     """MASK, GEN and EXPL of each method, with links to the code from `docs`."""
-    lines = [_line("method", "MASK", "GEN", "EXPL", "explains", "of", "inside")]
-    lines.append(_line(*["---"] * 7))
+    rows = []
     for name in registry.names():
         blocks = registry.blocks(name)
         title = f"{blocks.title} (`{name}`)" + (f", {blocks.source}" if blocks.source else "")
         parts = [_block(block, root) for block in (blocks.mask, blocks.gen, blocks.expl)]
         package = f"`{blocks.package}`" if blocks.package else ""
-        lines.append(
-            _line(title, *parts, ", ".join(blocks.explains), ", ".join(blocks.tasks), package)
-        )
-    return "\n".join(lines)
+        rows.append([title, *parts, ", ".join(blocks.explains), ", ".join(blocks.tasks), package])
+    return markdown_table(("method", "MASK", "GEN", "EXPL", "explains", "of", "inside"), rows)
 
 
 def properties_table() -> str:
     """What was measured for each method; in brackets the paper's table where it differs."""
     head = ("decomposable", "global", "robust", "meaningful", "selective", "contrastive")
-    lines = [_line("method", *head, "note"), _line(*["---"] * 8)]
+    rows = []
     for name in registry.names():
         blocks = registry.blocks(name)
-        lines.append(_line(f"`{name}`", *_marks(blocks.properties, _PAPER.get(name)), blocks.notes))
-    return "\n".join(lines)
+        rows.append([f"`{name}`", *_marks(blocks.properties, _PAPER.get(name)), blocks.notes])
+    return markdown_table(("method", *head, "note"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {"blocks": blocks_table, "properties": properties_table}
@@ -77,10 +75,6 @@ def main(path: str | Path) -> None:
     text = with_tables(Path(path).read_text(encoding="utf-8"))
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
-
-
-def _line(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _block(block: Block, root: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -100,10 +100,12 @@ class GNNExplainer(Checked):
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
         inner = local_graph.inner_edges if self.edges else torch.zeros(0, dtype=torch.long)
         none = local_graph.x.new_zeros(0)
-        kept = [self._score_of_kept_edges(local_graph, masks, output)
-                for masks, output in zip(learned, outputs, strict=True)]  # fmt: skip
+        masked_scores = tuple(
+            self._score_of_kept_edges(local_graph, masks, output)
+            for masks, output in zip(learned, outputs, strict=True)
+        )
         calls = self.epochs * len(outputs)
-        return build_explanation(
+        explanation = build_explanation(
             query,
             local_graph.evaluator,
             self,
@@ -123,8 +125,8 @@ class GNNExplainer(Checked):
                 "of the feature, is needed to keep the prediction"
             ),
             games=(game_report("masks", len(inner) + len(columns), calls, "Learned"),),
-            extra={"masked_scores": kept},
         )
+        return replace(explanation, masked_scores=masked_scores)
 
     def _learn(self, local_graph: LocalGraph, output: int, seed: int) -> SoftMasks:
         query = local_graph.query

@@ -83,7 +83,7 @@ class GraphLIME(Checked):
             torch.from_numpy(regress(features, scores[:, output], query.memory))
             for output in outputs
         ]
-        return build_explanation(
+        explanation = build_explanation(
             query, local_graph.evaluator, self, seed,
             outputs=outputs,
             target=target,
@@ -94,5 +94,5 @@ class GraphLIME(Checked):
                 "feature also get alike scores"
             ),
             games=(game_report("neighbours", features.shape[1], 1, "neighbours", rows=len(ids)),),
-            extra={"neighbours": ids.tolist()},
         )  # fmt: skip
+        return replace(explanation, neighbours=tuple(ids.tolist()))

@@ -338,19 +338,16 @@ class GraphSVX(Checked):
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors
         )
-        extra: dict[str, Any] = {}
+        groups = selection = None
         meaning = (
             "Shapley value: the player's fair share of the difference between the "
             "prediction and the base value"
         )
-        if self.reference is not None:
-            given = self.reference
-            extra["reference"] = list(given) if isinstance(given, tuple) else given
         if setup.players.names:
-            extra["groups"] = build_explanation.groups(evaluator.field, setup.players)
+            groups = build_explanation.groups(evaluator.field, setup.players)
         if isinstance(self.regression, Lasso):
             alone = score_alone(played, fits, row, target)
-            extra["selective"] = build_explanation.selective(fits, row, alone)
+            selection = build_explanation.selection(fits, row, alone)
             meaning = (
                 "share of the difference between the prediction and the base value among the "
                 "few players that a Lasso chose"
@@ -371,7 +368,9 @@ class GraphSVX(Checked):
             meaning=meaning,
             scale=query.model.scale,
             class_names=query.class_names,
-            extra=extra,
+            reference=self.reference,
+            groups=groups,
+            selection=selection,
         )
         if self.balance is None:
             return explanation

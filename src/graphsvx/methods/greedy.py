@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -86,7 +86,7 @@ class Greedy(Checked):
             *(f"feature {i}" for i in players.feature_members.tolist()),
             *(f"node {i}" for i in evaluator.field.ids[players.node_members].tolist()),
         ]
-        return build_explanation(
+        explanation = build_explanation(
             query,
             evaluator,
             self,
@@ -103,11 +103,13 @@ class Greedy(Checked):
                 [row[b:] for row in rows],
             ),
             meaning=(
-                "the score lost when the player was taken away, in the order of extra['removed']; "
+                "the score lost when the player was taken away, in the order of `removed`; "
                 "0 for players that were still there when the prediction had changed"
             ),
             games=(game_report("joint", game.players, game.calls, "one_less"),),
-            extra={"removed": [[names[i] for i in order] for order in removed]},
+        )
+        return replace(
+            explanation, removed=tuple(tuple(names[i] for i in order) for order in removed)
         )
 
     def _remove(

@@ -229,7 +229,6 @@ def build_explanation(
     nodes: Credit | None = None,
     features: Credit | None = None,
     edges: Credit | None = None,
-    extra: dict[str, Any] | None = None,
     kind: Kind | None = None,
 ) -> Explanation:
     """The explanation record, with the residual that the credit leaves.
@@ -269,5 +268,4 @@ def build_explanation(
         meaning=meaning,
         scale=query.model.scale,
         class_names=query.class_names,
-        extra=extra or {},
     )

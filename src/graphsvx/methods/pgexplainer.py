@@ -160,7 +160,7 @@ class PGExplainer(Checked):
                 for output in outputs
             ]  # fmt: skip
         players = rows[0].shape[0]
-        return build_explanation(
+        explanation = build_explanation(
             query, local_graph.evaluator, self, seed,
             outputs=outputs,
             target=target,
@@ -171,8 +171,8 @@ class PGExplainer(Checked):
                 "needed for the prediction"
             ),
             games=(game_report("edges", players, len(parts), "EdgeNetwork"),),
-            extra={"questions_trained_on": trained.questions},
         )  # fmt: skip
+        return replace(explanation, questions_trained_on=trained.questions)
 
     def _ready(self, query: Query) -> Trained:
         if self.trained is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ from graphsvx.methods.local_graph import (
     perturbed_scores,
     refuse_unless,
 )
+from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Checked, Count, Range
 from graphsvx.utils.extras import require_extra
@@ -92,7 +93,7 @@ class PGMExplainer(Checked):
         fell = scores[:1] - scores[1:]
         networks = [self._learn(perturbed, fell[:, output]) for output in outputs]
         row = outputs.index(target)
-        return build_explanation(
+        explanation = build_explanation(
             query, evaluator, self, seed,
             outputs=outputs,
             target=target,
@@ -105,8 +106,8 @@ class PGMExplainer(Checked):
                 "node's features being replaced; 0 if that may be chance"
             ),
             games=(game_report("nodes", len(ids), self.samples + 1, "coin_flips"),),
-            extra={"network": _as_dict(networks[row], ids)},
         )  # fmt: skip
+        return replace(explanation, network=_in_user_ids(networks[row], ids))
 
     def _scores(self, query: Query, evaluator: Evaluator, setup: GameSetup, rows: Bools) -> Floats:
         step = max(1, query.memory // (32 * max(1, evaluator.field.size)))
@@ -129,21 +130,19 @@ class PGMExplainer(Checked):
         return BayesNetwork(self.significance, self.blanket)(perturbed, changed)
 
 
-def _as_dict(network: Network, ids: NDArray[np.int64]) -> dict[str, object]:
-    """The network in the user's node ids, ready for JSON."""
+def _in_user_ids(network: Network, ids: NDArray[np.int64]) -> BayesianNetwork:
+    """The network in the user's node ids."""
 
     def named(name: str) -> str:
         return name if name == CHANGE else f"node {ids[int(name.split()[1])]}"
 
-    return {
-        "blanket": [int(ids[i]) for i in network.blanket],
-        "edges": [[named(a), named(b)] for a, b in network.edges],
-        "bic_gain": network.bic,
-        "p_values": {
-            str(int(node)): float(p) for node, p in zip(ids, network.p_values, strict=True)
-        },
-        "chance_of_change": [
-            {"node": int(ids[i]), "left_alone": alone, "perturbed": with_it}
-            for i, (alone, with_it) in zip(network.blanket, network.chances, strict=True)
-        ],
-    }
+    return BayesianNetwork(
+        blanket=tuple(int(ids[i]) for i in network.blanket),
+        edges=tuple((named(a), named(b)) for a, b in network.edges),
+        bic_gain=float(network.bic),
+        p_values={str(int(node)): float(p) for node, p in zip(ids, network.p_values, strict=True)},
+        chance_of_change=tuple(
+            ChangeProbability(int(ids[i]), float(alone), float(perturbed))
+            for i, (alone, perturbed) in zip(network.blanket, network.chances, strict=True)
+        ),
+    )

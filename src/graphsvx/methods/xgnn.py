@@ -23,6 +23,7 @@ from graphsvx.methods.local_graph import (
     model_restored,
     refuse_unless,
 )
+from graphsvx.results.details import GeneratedGraph
 from graphsvx.results.explanation import Explanation, FieldRecord
 from graphsvx.utils.constraints import MOST, Checked, Count, Range, Rate
 
@@ -219,25 +220,10 @@ class XGNN(Checked):
             target=target,
             predictions=scores,
             meaning=(
-                "no credit: extra['graph'] is a graph that the model gives this class, and the "
+                "no credit: `generated` is a graph that the model gives this class, and the "
                 "prediction is that graph's"
             ),
             games=(game_report("growth", len(candidates), garden.calls, "Policy"),),
-            extra={
-                "graph": {
-                    "kinds": list(best.kinds),
-                    "x": candidates[list(best.kinds)].tolist(),
-                    "edge_index": best.ends().tolist(),
-                },
-                "score": score,
-                "mean_score_untrained": float(
-                    np.mean([score_of_graph for score_of_graph, _ in before])
-                ),
-                "mean_score_trained": float(
-                    np.mean([score_of_graph for score_of_graph, _ in after])
-                ),
-                "history": history,
-            },
             kind="model",
         )
         size = len(best.kinds)
@@ -249,7 +235,17 @@ class XGNN(Checked):
             num_nodes=size,
             num_features=candidates.shape[1],
         )
-        return replace(explanation, field=drawn)
+        sources, targets = best.ends().tolist()
+        generated = GeneratedGraph(
+            kinds=tuple(best.kinds),
+            x=tuple(map(tuple, candidates[list(best.kinds)].tolist())),
+            edge_index=(tuple(sources), tuple(targets)),
+            score=score,
+            mean_score_untrained=float(np.mean([drawn_score for drawn_score, _ in before])),
+            mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
+            history=tuple(history),
+        )
+        return replace(explanation, field=drawn, generated=generated)
 
     def _candidates(self, query: Query) -> Tensor:
         if self.candidates is None:

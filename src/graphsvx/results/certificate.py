@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
-# Names of the saved format (version 1) where they differ from the attributes.
-_SAVED_AS = {"budget": "asked", "calls": "made", "coalitions": "rows", "depth": "hops"}
-_READ_AS = {saved: name for name, saved in _SAVED_AS.items()}
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -55,26 +50,6 @@ class Certificate:
     """The slower way that was taken because a check failed, and which."""
     tolerance_met: bool | None = None
     """With `tolerance`: whether every error bar went below it. None: no tolerance was asked."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values under the names of the saved format."""
-        record = asdict(self)
-        record["games"] = [
-            {_SAVED_AS.get(name, name): value for name, value in game.items()}
-            for game in record["games"]
-        ]
-        return {_SAVED_AS.get(name, name): value for name, value in record.items()}
-
-    @staticmethod
-    def from_dict(record: dict[str, Any]) -> Certificate:
-        """The inverse of `to_dict`."""
-
-        def named(values: dict[str, Any]) -> dict[str, Any]:
-            return {_READ_AS.get(name, name): value for name, value in values.items()}
-
-        games = tuple(GameReport(**named(game)) for game in record["games"])
-        given = {**named(record), "games": games, "checks": tuple(record["checks"])}
-        return Certificate(**given)
 
     @property
     def exact(self) -> bool:

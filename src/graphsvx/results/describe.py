@@ -108,7 +108,7 @@ def _without(explanation: Explanation) -> str:
     """
     games = {game.name for game in explanation.certificate.games}
     # Rescaled or selected credit no longer meets at the isolated node.
-    changed = {"balance", "selective"} & explanation.extra.keys()
+    changed = explanation.balance is not None or explanation.selection is not None
     own = explanation.kind == "node" and explanation.node_credit.players > 0 and not changed
     features = math.fsum(explanation.feature_values.tolist())
     if own and games <= {"features", "nodes"}:

@@ -12,8 +12,11 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.query import Kind
+from graphsvx.core.reference import Reference
 from graphsvx.errors import TargetError
 from graphsvx.results.certificate import Certificate
+from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
+from graphsvx.results.schema import Array, ArrayOf, Column
 from graphsvx.utils.constraints import Range, as_int, checked
 from graphsvx.utils.printable import one_line
 
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
 
 Ranking = Literal["value", "absolute"]
 
+# The annotations below are the schema of what is saved as JSON and Arrow (`results.schema`).
+_NODES = Array("int64", ("nodes",))
+_ENDS = Array("int64", (2, "edges"))
+_OUTPUTS = Array("float64", ("outputs",))
+_CREDIT = Array("float64", ("outputs", "players"))
 
 _VIEWS: dict[str, Callable[..., Any]] = {}
 
@@ -59,10 +67,10 @@ class Credit:
     float64. An error of 0 means exact, NaN means that the method gives no standard error.
     """
 
-    ids: Tensor
-    values: Tensor
-    errors: Tensor
-    names: tuple[str, ...] | None = None
+    ids: Annotated[Tensor, Array("int64", ("players",))]
+    values: Annotated[Tensor, _CREDIT]
+    errors: Annotated[Tensor, _CREDIT]
+    names: Annotated[tuple[str, ...] | None, Column()] = None
 
     @staticmethod
     def none(outputs: int) -> Credit:
@@ -101,13 +109,13 @@ class Credit:
 class FieldRecord:
     """The part of the graph that the explanation speaks of, for drawing and export."""
 
-    ids: Tensor
+    ids: Annotated[Tensor, _NODES]
     """Node ids in the user's graph, the explained ones first."""
-    hops: Tensor
+    hops: Annotated[Tensor, _NODES]
     """Distance of each node to the explained one(s) along the edges."""
-    edge_index: Tensor
+    edge_index: Annotated[Tensor, _ENDS]
     """Directed edges between these nodes, by id in the user's graph."""
-    classes: Tensor | None = None
+    classes: Annotated[Tensor | None, _NODES] = None
     """Class (label) of each node, where the data has one."""
     num_nodes: int = 0
     num_features: int = 0
@@ -121,18 +129,18 @@ class Explanation:
     properties speak of the one chosen by `target`.
     """
 
-    kind: Kind
-    centres: tuple[int, ...]
+    kind: Annotated[Kind, Column()]
+    centres: Annotated[tuple[int, ...], Column()]
     """The explained node(s); the two ends for an edge; empty for a graph."""
-    outputs: tuple[int, ...]
+    outputs: Annotated[tuple[int, ...], Column()]
     """The outputs (classes) that were explained, in the order of the arrays' rows."""
-    target: int
+    target: Annotated[int, Column()]
     """The output that the properties speak of, one of `outputs`."""
-    bases: Tensor
-    predictions: Tensor
+    bases: Annotated[Tensor, _OUTPUTS]
+    predictions: Annotated[Tensor, _OUTPUTS]
     node_credit: Credit
     feature_credit: Credit
-    edge_credit: Credit
+    edge_credit: Annotated[Credit, ArrayOf("ids", _ENDS)]
     """Credit per edge: `ids` are [2, players] node ids."""
     certificate: Certificate
     field: FieldRecord
@@ -143,8 +151,30 @@ class Explanation:
     rather_than: int | None = None
     """Set by `contrast(a, b)`: the values say why `target` rather than this output."""
     class_names: tuple[str, ...] | None = None
+    graph_index: int | None = None
+    """Position of the explained graph, where a list of graphs was explained."""
+    reference: Reference = None
+    """What switched-off features became, where it was not the mean."""
+    groups: Groups | None = None
+    """Members of named players."""
+    selection: Selection | None = None
+    """Set if a Lasso chose few players."""
+    balance: Balance | None = None
+    """Set if credit was rescaled between nodes and features."""
+    removed: tuple[tuple[str, ...], ...] | None = None
+    """Greedy: for each output, the players in the order in which they were taken away."""
+    neighbours: tuple[int, ...] | None = None
+    """GraphLIME: the nodes that the surrogate was fitted on."""
+    masked_scores: tuple[float, ...] | None = None
+    """GNNExplainer: for each output, the score of the masked graph."""
+    questions_trained_on: int | None = None
+    """PGExplainer: how many questions its network was trained on."""
+    network: BayesianNetwork | None = None
+    """PGM-Explainer: the network of the target."""
+    generated: GeneratedGraph | None = None
+    """XGNN: a graph that the model gives the class."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """What a method returns besides credit; JSON-like."""
+    """JSON-like values of a user's own method; the library neither writes nor reads any."""
 
     # --- the chosen output -------------------------------------------------------------
 

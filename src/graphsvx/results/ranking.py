@@ -43,7 +43,7 @@ def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
         listed += _of(explanation.node_credit, row, "node")
     if players in ("all", "edges"):
         listed += _of(explanation.edge_credit, row, "edge")
-    if "selective" in explanation.extra:
+    if explanation.selection is not None:
         # A selective explanation speaks of the chosen ones only.
         listed = [entry for entry in listed if entry.credit != 0]
     return sorted(listed, key=lambda entry: -abs(entry.credit))

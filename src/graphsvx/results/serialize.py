@@ -1,175 +1,147 @@
-"""Explanations to and from JSON."""
+"""Explanations to and from JSON.
+
+The fields are those of the dataclasses (`Explanation` and the records inside it); `results.schema`
+writes and reads them by their types. Version 1 had other names and an untyped `extra`; it is still
+read.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from graphsvx.core.query import Kind
 from graphsvx.errors import DataError
-from graphsvx.results.certificate import Certificate
-from graphsvx.results.explanation import Credit, Explanation, FieldRecord
-from graphsvx.utils.constraints import Range, check_fields, checked, shown
+from graphsvx.results import schema
+from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.utils.files import as_path, atomic_write
 
 FORMAT = "graphsvx.explanation"
-VERSION = 1
-
-
-def _numbers(tensor: Tensor) -> Any:
-    """Nested lists; NaN, which JSON does not know, becomes null."""
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, list):
-            return [clean(item) for item in value]
-        return None if isinstance(value, float) and math.isnan(value) else value
-
-    return clean(tensor.tolist())
-
-
-def _tensor(value: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    def fill(item: Any) -> Any:
-        if isinstance(item, list):
-            return [fill(each) for each in item]
-        if item is None:
-            return math.nan
-        if isinstance(item, bool) or not isinstance(item, (int, float)) or math.isinf(item):
-            raise ValueError(f"expected a number, got {shown(item)}")
-        return item
-
-    return torch.tensor(fill(value), dtype=dtype).reshape(shape)
-
-
-def _ids(value: Any, most: int, shape: tuple[int, ...]) -> Tensor:
-    """Whole numbers from 0 to below `most`."""
-    found = _tensor(value, torch.long, shape)
-    if found.numel() and not 0 <= int(found.min()) <= int(found.max()) < most:
-        raise ValueError(f"ids must be from 0 to {most - 1}")
-    return found
+VERSION = 2
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
     """Plain lists and numbers, with a format name and version."""
-
-    def credit(credit: Credit) -> dict[str, Any]:
-        return {
-            "ids": credit.ids.tolist(),
-            "values": _numbers(credit.values),
-            "errors": _numbers(credit.errors),
-            "names": None if credit.names is None else list(credit.names),
-        }
-
-    e = explanation
-    field = e.field
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": e.kind,
-        "centres": list(e.centres),
-        "outputs": list(e.outputs),
-        "target": e.target,
-        "rather_than": e.rather_than,
-        "scale": e.scale,
-        "method": e.method,
-        "meaning": e.meaning,
-        "class_names": None if e.class_names is None else list(e.class_names),
-        "bases": _numbers(e.bases),
-        "predictions": _numbers(e.predictions),
-        "nodes": credit(e.node_credit),
-        "features": credit(e.feature_credit),
-        "edges": credit(e.edge_credit),
-        "certificate": e.certificate.to_dict(),
-        "neighbourhood": {
-            "ids": field.ids.tolist(),
-            "hops": field.hops.tolist(),
-            "edge_index": field.edge_index.tolist(),
-            "classes": None if field.classes is None else field.classes.tolist(),
-            "num_nodes": field.num_nodes,
-            "num_features": field.num_features,
-        },
-        "extra": e.extra,
-    }
+    return {"format": FORMAT, "version": VERSION, **schema.encode(explanation)}
 
 
 def from_dict(record: dict[str, Any]) -> Explanation:
     """The inverse of `to_dict`; a DataError if this is no such record."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise DataError(f"this is no saved explanation: its format is not {FORMAT!r}")
-    if record.get("version") != VERSION:
+    if record.get("version") not in (1, VERSION):
         raise DataError(
             f"the explanation has version {record.get('version')}, this graphsvx reads "
-            f"version {VERSION}; use the graphsvx that wrote it"
+            f"versions 1 and {VERSION}; use the graphsvx that wrote it"
         )
     try:
-        return _from_dict(record)
+        values = current(record)
+        explanation: Explanation = schema.decode(
+            Explanation, {key: value for key, value in values.items() if key not in _HEADER}
+        )
+        _check(explanation)
+        return explanation
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"the saved explanation is damaged: {type(error).__name__}: {error}"
         ) from error
 
 
-def _from_dict(record: dict[str, Any]) -> Explanation:
-    about = {name: checked(record[name], hint, name) for name, hint in _ENTRIES.items()}
-    field = record["neighbourhood"]
-    sizes = {name: checked(field[name], _Id, name) for name in ("num_nodes", "num_features")}
-    rows = (len(about["outputs"]),)
-    if about["target"] not in about["outputs"]:
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema document of saved explanations (docs/schema.json)."""
+    document = schema.json_schema(Explanation)
+    header = {"format": {"const": FORMAT}, "version": {"const": VERSION}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **document,
+        "properties": {**header, **document["properties"]},
+        "required": [*header, *document["required"]],
+    }
+
+
+def write_json_schema(path: str | Path) -> None:
+    """Write the JSON Schema document."""
+    with atomic_write(path) as part:
+        part.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
+
+
+_HEADER = ("format", "version")
+
+# Version 1: names of fields that differ, and where the values of `extra` are now.
+_FIELDS = {"neighbourhood": "field", "nodes": "node_credit", "features": "feature_credit",
+           "edges": "edge_credit"}  # fmt: skip
+_CERTIFICATE = {"asked": "budget", "made": "calls", "rows": "coalitions", "hops": "depth"}
+_EXTRA = ("reference", "groups", "balance", "removed", "neighbours", "masked_scores",
+          "questions_trained_on", "network")  # fmt: skip
+_GENERATED = ("score", "mean_score_untrained", "mean_score_trained", "history")
+
+
+def current(record: dict[str, Any]) -> dict[str, Any]:
+    """A saved record, or a part of one, under the names of the current version."""
+    if record.get("version") == VERSION:
+        return record
+    values = {_FIELDS.get(name, name): value for name, value in record.items()}
+    certificate = values["certificate"]
+    values["certificate"] = {
+        _CERTIFICATE.get(name, name): value for name, value in certificate.items()
+    }
+    values["certificate"]["games"] = [
+        {_CERTIFICATE.get(name, name): value for name, value in game.items()}
+        for game in certificate["games"]
+    ]
+    if "num_nodes" in values:  # a row of a table
+        values["field"] = {name: values.pop(name) for name in ("num_nodes", "num_features")}
+    extra = dict(values.pop("extra"))
+    values |= {name: extra.pop(name) for name in _EXTRA if name in extra}
+    if "selective" in extra:
+        selection = dict(extra.pop("selective"))
+        values["selection"] = {"players": selection.pop("of"), **selection}
+    if isinstance(extra.get("graph"), dict):
+        generated = {name: extra.pop(name) for name in _GENERATED}
+        values["generated"] = {**extra.pop("graph"), **generated}
+    elif "graph" in extra:
+        values["graph_index"] = extra.pop("graph")
+    return {**values, "extra": extra}
+
+
+def _check(explanation: Explanation) -> None:
+    """A ValueError if fields contradict each other; their types are right by now."""
+    field, outputs = explanation.field, explanation.outputs
+    if explanation.target not in outputs:
         raise ValueError("the target is not among the outputs")
+    if min((*explanation.centres, *outputs, explanation.rather_than or 0)) < 0:
+        raise ValueError("centres and outputs must be 0 or more")
+    for values in (explanation.bases, explanation.predictions):
+        _must_have_shape(values, (len(outputs),))
 
-    def credit(saved: dict[str, Any], most: int, ends: bool = False) -> Credit:
-        ids = _ids(saved["ids"], most, (2, -1) if ends else (-1,))
-        shape = (*rows, ids.shape[-1])
-        names = checked(saved["names"], tuple[str, ...] | None, "names")
-        if names is not None and len(names) != ids.shape[-1]:
+    def check_credit(credit: Credit, limit: int) -> None:
+        _must_be_below(credit.ids, limit)
+        players = credit.ids.shape[-1]
+        _must_have_shape(credit.values, (len(outputs), players))
+        _must_have_shape(credit.errors, (len(outputs), players))
+        if credit.names is not None and len(credit.names) != players:
             raise ValueError("names are not one for each player")
-        values = _tensor(saved["values"], torch.float64, shape)
-        return Credit(ids, values, _tensor(saved["errors"], torch.float64, shape), names)
 
-    ids = _ids(field["ids"], sizes["num_nodes"], (-1,))
-    classes = field["classes"]
-    return Explanation(
-        bases=_tensor(record["bases"], torch.float64, rows),
-        predictions=_tensor(record["predictions"], torch.float64, rows),
-        node_credit=credit(record["nodes"], sizes["num_nodes"]),
-        feature_credit=credit(record["features"], sizes["num_features"]),
-        edge_credit=credit(record["edges"], sizes["num_nodes"], ends=True),
-        certificate=_certificate(record["certificate"]),
-        field=FieldRecord(
-            ids=ids,
-            hops=_tensor(field["hops"], torch.long, tuple(ids.shape)),
-            edge_index=_ids(field["edge_index"], sizes["num_nodes"], (2, -1)),
-            classes=None if classes is None else _tensor(classes, torch.long, tuple(ids.shape)),
-            **sizes,
-        ),
-        **about,
-    )
+    check_credit(explanation.node_credit, field.num_nodes)
+    check_credit(explanation.feature_credit, field.num_features)
+    check_credit(explanation.edge_credit, field.num_nodes)
+    _must_be_below(field.ids, field.num_nodes)
+    _must_be_below(field.edge_index, field.num_nodes)
+    for per_node in (field.hops, field.classes):
+        if per_node is not None:
+            _must_have_shape(per_node, tuple(field.ids.shape))
 
 
-def _certificate(record: dict[str, Any]) -> Certificate:
-    certificate = Certificate.from_dict(record)
-    for part in (certificate, *certificate.games):
-        check_fields(part)
-    return certificate
+def _must_be_below(ids: Tensor, limit: int) -> None:
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < limit:
+        raise ValueError(f"ids must be from 0 to {limit - 1}")
 
 
-_Id = Annotated[int, Range(0, 2**62)]
-_ENTRIES: dict[str, Any] = {
-    "kind": Kind,
-    "centres": tuple[_Id, ...],
-    "outputs": tuple[_Id, ...],
-    "target": _Id,
-    "rather_than": _Id | None,
-    "scale": str,
-    "method": str,
-    "meaning": str,
-    "class_names": tuple[str, ...] | None,
-    "extra": dict[str, Any],
-}
+def _must_have_shape(values: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(values.shape) != shape:
+        raise ValueError(f"expected an array {list(shape)}, got {list(values.shape)}")
 
 
 def save(explanation: Explanation, path: str | Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,46 +16,100 @@ import torch
 from torch import Tensor
 
 from graphsvx.api import Failure
-from graphsvx.results.certificate import Certificate
+from graphsvx.core.query import Kind
+from graphsvx.results import schema, serialize
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
 
 # "element" is what Parquet calls it: a table has the same schema before and after a file.
 _IDS = pa.large_list(pa.field("element", pa.int64()))
 _NUMBERS = pa.large_list(pa.field("element", pa.float64()))
 _NAMES = pa.list_(pa.field("element", pa.string()))
-# Numbers of the explained output first: what most readers want. Everything else that a whole
-# explanation needs comes after, so that nothing has to be computed again.
-SCHEMA = pa.schema([
-    ("query", pa.int64()),
-    ("error", pa.string()),
-    ("kind", pa.string()),
-    ("target", pa.int64()),
-    ("target_name", pa.string()),
-    ("prediction", pa.float64()),
-    ("base", pa.float64()),
-    ("node_ids", _IDS), ("node_values", _NUMBERS), ("node_errors", _NUMBERS),
-    ("feature_ids", _IDS), ("feature_values", _NUMBERS), ("feature_errors", _NUMBERS),
-    ("edge_sources", _IDS), ("edge_targets", _IDS),
-    ("edge_values", _NUMBERS), ("edge_errors", _NUMBERS),
-    ("exact", pa.bool_()),
-    ("calls", pa.int64()),
-    ("residual", pa.float64()),
-    ("certificate", pa.string()),
-    ("label", pa.int64()),
-    ("centres", _IDS),
-    ("outputs", _IDS), ("bases", _NUMBERS), ("predictions", _NUMBERS),
-    ("all_node_values", _NUMBERS), ("all_node_errors", _NUMBERS),
-    ("all_feature_values", _NUMBERS), ("all_feature_errors", _NUMBERS),
-    ("all_edge_values", _NUMBERS), ("all_edge_errors", _NUMBERS),
-    ("node_names", _NAMES), ("feature_names", _NAMES), ("edge_names", _NAMES),
-    ("field_ids", _IDS), ("field_hops", _IDS), ("field_classes", _IDS),
-    ("field_sources", _IDS), ("field_targets", _IDS),
-    ("record", pa.string()),
-])  # fmt: skip
-"""Columns `all_*` hold every explained output, row by row, where there are several (else null);
-`field_*` is the part of the graph that the explanation speaks of; `record` is the rest as JSON."""
+_ARRAYS = {"int64": _IDS, "float64": _NUMBERS}
 
-_SIDES = ("node", "feature", "edge")
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A field of an explanation, or of its credits and receptive field, with its own column(s)."""
+
+    path: tuple[str, ...]
+    field: schema.Field
+
+    @property
+    def name(self) -> str:
+        """`node_credit.values` is node_values, `field.ids` is field_ids."""
+        return "_".join(part.removesuffix("_credit") for part in self.path)
+
+    def ends(self) -> tuple[str, str] | None:
+        """Columns of an array of edges [2, edges]: where they start and where they end."""
+        if self.field.array is None or self.field.array.shape[0] != 2:
+            return None
+        prefix = self.path[0].removesuffix("_credit")
+        return f"{prefix}_sources", f"{prefix}_targets"
+
+    def per_output(self) -> bool:
+        """Whether it is an array [outputs, players]."""
+        return self.field.array is not None and len(self.field.array.shape) == 2 and not self.ends()
+
+    def columns(self) -> dict[str, pa.DataType]:
+        """Names and types of its columns."""
+        array = self.field.array
+        kind = _COLUMN_TYPES[self.field.type] if array is None else _ARRAYS[array.dtype]
+        names = self.ends() or (self.name,)
+        if self.per_output():
+            names = (self.name, f"all_{self.name}")
+        return dict.fromkeys(names, kind)
+
+
+_COLUMN_TYPES: dict[Any, pa.DataType] = {
+    Kind: pa.string(),
+    int: pa.int64(),
+    tuple[int, ...]: _IDS,
+    tuple[str, ...] | None: _NAMES,
+}
+
+
+def _leaves() -> Iterator[_Leaf]:
+    """The fields with columns, as the records declare them; the others go into `record`."""
+    for field in schema.fields(Explanation):
+        if field.column or field.array is not None:
+            yield _Leaf((field.name,), field)
+        elif field.type in (Credit, FieldRecord):
+            for part in schema.fields(field.type, field.overrides):
+                if part.column or part.array is not None:
+                    yield _Leaf((field.name, part.name), part)
+
+
+_LEAVES = tuple(_leaves())
+
+
+def _label(explanation: Explanation) -> int | None:
+    """The known class of the explained node, where the data has one."""
+    classes = explanation.field.classes
+    return int(classes[0]) if explanation.kind == "node" and classes is not None else None
+
+
+# Computed from the others, for readers of a table: of the target where there are several outputs.
+_COMPUTED: dict[str, tuple[pa.DataType, Callable[[Explanation], Any]]] = {
+    "target_name": (pa.string(), lambda e: e.class_name(e.target)),
+    "prediction": (pa.float64(), lambda e: e.prediction),
+    "base": (pa.float64(), lambda e: e.base),
+    "exact": (pa.bool_(), lambda e: e.certificate.exact),
+    "calls": (pa.int64(), lambda e: e.certificate.calls),
+    "residual": (pa.float64(), lambda e: e.certificate.residual),
+    "certificate": (pa.string(), lambda e: e.certificate.line()),
+    "label": (pa.int64(), _label),
+}
+
+SCHEMA = pa.schema({
+    "query": pa.int64(),
+    "error": pa.string(),
+    **{name: kind for name, (kind, _) in _COMPUTED.items()},
+    **{name: kind for leaf in _LEAVES for name, kind in leaf.columns().items()},
+    "record": pa.string(),
+})  # fmt: skip
+"""Columns `all_*` hold every explained output, row by row, where there are several (else null);
+`field_*` is the part of the graph that the explanation speaks of; `record` is the rest as JSON,
+with the version of `results.serialize`."""
 
 
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
@@ -82,126 +139,78 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=missing)
 
 
-def _row(e: Explanation) -> dict[str, Any]:
-    field, certificate = e.field, e.certificate
-    row: dict[str, Any] = {
-        "kind": e.kind,
-        "target": e.target,
-        "target_name": e.class_name(e.target),
-        "prediction": e.prediction,
-        "base": e.base,
-        "node_ids": _plain(e.node_ids),
-        "feature_ids": _plain(e.feature_ids),
-        "edge_sources": _plain(e.edge_ids.reshape(2, -1)[0]),
-        "edge_targets": _plain(e.edge_ids.reshape(2, -1)[1]),
-        "exact": certificate.exact,
-        "calls": certificate.calls,
-        "residual": certificate.residual,
-        "certificate": certificate.line(),
-        "label": _label(e),
-        "centres": np.array(e.centres, dtype=np.int64),
-        "outputs": np.array(e.outputs, dtype=np.int64),
-        "bases": _plain(e.bases),
-        "predictions": _plain(e.predictions),
-        "field_ids": _plain(field.ids),
-        "field_hops": _plain(field.hops),
-        "field_classes": None if field.classes is None else _plain(field.classes),
-        "field_sources": _plain(field.edge_index[0]),
-        "field_targets": _plain(field.edge_index[1]),
-        "record": json.dumps({
-            "scale": e.scale,
-            "method": e.method,
-            "meaning": e.meaning,
-            "rather_than": e.rather_than,
-            "class_names": e.class_names,
-            "certificate": certificate.to_dict(),
-            "num_nodes": field.num_nodes,
-            "num_features": field.num_features,
-            "extra": e.extra,
-        }),
-    }  # fmt: skip
-    chosen = e.outputs.index(e.target)
-    for side in _SIDES:
-        credit: Credit = getattr(e, f"{side}_credit")
-        row[f"{side}_values"] = _plain(credit.values[chosen])
-        row[f"{side}_errors"] = _plain(credit.errors[chosen])
-        row[f"{side}_names"] = credit.names
-        if len(e.outputs) > 1:
-            row[f"all_{side}_values"] = _plain(credit.values.reshape(-1))
-            row[f"all_{side}_errors"] = _plain(credit.errors.reshape(-1))
-    return row
+def _row(explanation: Explanation) -> dict[str, Any]:
+    row = {name: compute(explanation) for name, (_, compute) in _COMPUTED.items()}
+    chosen = explanation.outputs.index(explanation.target)
+    for leaf in _LEAVES:
+        value = reduce(getattr, leaf.path, explanation)
+        ends = leaf.ends()
+        if not isinstance(value, Tensor):
+            row[leaf.name] = value
+        elif ends is not None:
+            row |= zip(ends, _plain(value.reshape(2, -1)), strict=True)
+        elif leaf.per_output():
+            row[leaf.name] = _plain(value[chosen])
+            several = len(explanation.outputs) > 1
+            row[f"all_{leaf.name}"] = _plain(value.reshape(-1)) if several else None
+        else:
+            row[leaf.name] = _plain(value)
+    return {**row, "record": json.dumps(_rest(explanation))}
+
+
+def _rest(explanation: Explanation) -> dict[str, Any]:
+    """The fields without a column, as in a JSON file."""
+    in_columns = {leaf.path for leaf in _LEAVES}
+    record: dict[str, Any] = {"version": serialize.VERSION}
+    for field in schema.fields(Explanation):
+        value = getattr(explanation, field.name)
+        if field.type in (Credit, FieldRecord):
+            record[field.name] = {
+                part.name: schema.encode(getattr(value, part.name))
+                for part in schema.fields(field.type)
+                if (field.name, part.name) not in in_columns
+            }
+        elif (field.name,) not in in_columns:
+            record[field.name] = schema.encode(value)
+    return record
 
 
 def _plain(tensor: Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
-def _label(e: Explanation) -> int | None:
-    """The known class of the explained node, where the data has one."""
-    classes = e.field.classes
-    return int(classes[0]) if e.kind == "node" and classes is not None else None
-
-
 def explanation(rows: pa.Table, position: int) -> Explanation:
     """The explanation in one row of a table with all columns (not a failed one)."""
 
-    def value(name: str) -> Any:
-        return rows[name][position].as_py()
+    def array(name: str) -> Tensor:
+        return torch.from_numpy(rows[name][position].values.to_numpy().copy())
 
-    def array(name: str) -> Tensor | None:
-        cell = rows[name][position]
-        return torch.from_numpy(cell.values.to_numpy().copy()) if cell.is_valid else None
+    def value(leaf: _Leaf) -> Any:
+        ends = leaf.ends()
+        if ends is not None:
+            return torch.stack([array(name) for name in ends])
+        if leaf.per_output():
+            values = array(leaf.name if outputs == 1 else f"all_{leaf.name}")
+            return values.reshape(outputs, values.numel() // outputs)
+        if leaf.field.array is not None and rows[leaf.name][position].is_valid:
+            return array(leaf.name)
+        plain = rows[leaf.name][position].as_py()
+        return tuple(plain) if isinstance(plain, list) else plain
 
-    def there(name: str) -> Tensor:
-        values = array(name)
-        return torch.zeros(0) if values is None else values
-
-    rest = json.loads(value("record"))
-    outputs = tuple(value("outputs"))
-
-    def credit(side: str) -> Credit:
-        prefix = "" if len(outputs) == 1 else "all_"
-        ids = (
-            torch.stack([there("edge_sources"), there("edge_targets")])
-            if side == "edge"
-            else there(f"{side}_ids")
-        )
-        shape = (len(outputs), ids.shape[-1])
-        names = value(f"{side}_names")
-        return Credit(
-            ids,
-            there(f"{prefix}{side}_values").reshape(shape),
-            there(f"{prefix}{side}_errors").reshape(shape),
-            None if names is None else tuple(names),
-        )
-
-    names = rest["class_names"]
-    return Explanation(
-        kind=value("kind"),
-        centres=tuple(value("centres")),
-        outputs=outputs,
-        target=value("target"),
-        rather_than=rest["rather_than"],
-        bases=there("bases"),
-        predictions=there("predictions"),
-        node_credit=credit("node"),
-        feature_credit=credit("feature"),
-        edge_credit=credit("edge"),
-        certificate=Certificate.from_dict(rest["certificate"]),
-        field=FieldRecord(
-            ids=there("field_ids"),
-            hops=there("field_hops"),
-            edge_index=torch.stack([there("field_sources"), there("field_targets")]),
-            classes=array("field_classes"),
-            num_nodes=rest["num_nodes"],
-            num_features=rest["num_features"],
-        ),
-        method=rest["method"],
-        meaning=rest["meaning"],
-        scale=rest["scale"],
-        class_names=None if names is None else tuple(names),
-        extra=rest["extra"],
-    )
+    rest = serialize.current(json.loads(rows["record"][position].as_py()))
+    outputs = len(rows["outputs"][position])
+    values: dict[str, dict[str, Any]] = defaultdict(dict)
+    for leaf in _LEAVES:
+        values[leaf.path[0]][leaf.path[-1]] = value(leaf)
+    given: dict[str, Any] = {}
+    for field in schema.fields(Explanation):
+        if field.type in (Credit, FieldRecord):
+            given[field.name] = field.type(**values[field.name], **rest.get(field.name, {}))
+        elif field.name in values:
+            given[field.name] = values[field.name][field.name]
+        elif field.name in rest:
+            given[field.name] = schema.decode(field.type, rest[field.name])
+    return Explanation(**given)
 
 
 def failed(rows: pa.Table) -> np.ndarray:

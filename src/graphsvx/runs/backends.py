@@ -38,7 +38,7 @@ class Job:
             if self.kind == "node":
                 return explain(self.model, self.data, node=query, **self.options)
             explanation = explain(self.model, self.data[query], graph=True, **self.options)
-            return replace(explanation, extra={**explanation.extra, "graph": query})
+            return replace(explanation, graph_index=query)
         except GraphSVXError as error:
             return Failure(query, error)
         except Exception as error:  # a run of thousands must not stop for one

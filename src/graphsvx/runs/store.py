@@ -27,17 +27,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout, lock_descriptor
 
 from graphsvx.core.arrays import Ids
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.runs import arrow_schema
 from graphsvx.utils.constraints import Count, checked
 from graphsvx.utils.files import atomic_write
-
-try:
-    import fcntl
-except ImportError:  # Windows: the user sees to it that one process writes at a time
-    fcntl = None  # type: ignore[assignment]  # checked before every use
 
 FORMAT, VERSION = "graphsvx.run", 1
 _NAME = re.compile(r"(\d{5,})-([0-9a-f]{16})\.parquet")
@@ -57,9 +53,10 @@ class StoredFile:
             if _digest(content) != self.path.stem.partition("-")[2]:
                 raise DataError(f"{self.path} is damaged (its checksum is another)")
             file = pq.ParquetFile(pa.BufferReader(content))
-            if file.schema_arrow != arrow_schema.SCHEMA:
+            if set(file.schema_arrow) != set(arrow_schema.SCHEMA):
                 raise DataError(f"{self.path} is damaged (it has other columns)")
-            return file.read(names, use_threads=False)
+            # Version 1 had the same columns in another order.
+            return file.read(names, use_threads=False).select(names or arrow_schema.SCHEMA.names)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{self.path} cannot be read: {error}") from error
 
@@ -202,52 +199,35 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One writer at a time; the system frees the lock of a writer that was killed."""
+        """One writer at a time; the system frees the lock of a writer that was killed.
+
+        Forked workers do not inherit it (`filelock` closes its file in them), so a worker that
+        outlives a killed writer does not keep the folder locked.
+        """
         with _using(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        _held.add(handle)
+            lock = FileLock(self.path / "lock", thread_local=False)
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                raise DataError(
+                    f"another process is working on {self.path}; wait for it, or stop it"
+                ) from None
         try:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise DataError(
-                        f"another process is working on {self.path}; wait for it, or stop it"
-                    ) from None
             yield
         finally:
-            _held.discard(handle)
-            os.close(handle)
+            lock.release()
 
     def in_use(self) -> bool:
-        """Whether a process is working on it."""
+        """Whether a process is working on it. Read access to the folder is enough."""
         try:
             handle = os.open(self.path / "lock", os.O_RDONLY)
         except OSError:  # nobody has made one, or nobody may
             return False
         try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not lock_descriptor(handle, blocking=False)
         finally:
             os.close(handle)
-        return False
-
-
-# A lock belongs to all who hold its file open: workers must not outlive it with theirs.
-_held: set[int] = set()
-
-
-def _let_go() -> None:
-    for handle in _held:
-        os.close(handle)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
 
 
 def _digest(content: bytes) -> str:

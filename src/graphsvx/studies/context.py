@@ -9,13 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from graphsvx import datasets, runs, zoo
 from graphsvx.errors import DataError
 from graphsvx.methods.base import Method
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
+from graphsvx.utils.console import message
 from graphsvx.zoo import Settings, Trained
 from graphsvx.zoo.progress import training_bar
 
@@ -44,7 +43,7 @@ class StudyContext:
 
     def say(self, text: str) -> None:
         """A line on standard error."""
-        Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+        message(text)
 
     def trained_model(
         self, dataset: str, seed: int = 0, model: str | None = None, **changes: Any

@@ -13,6 +13,7 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, number
 from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
+from graphsvx.utils.markdown import markdown_table
 
 QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
@@ -249,13 +250,6 @@ class Page:
                 f"{folder} cannot be written ({error}); choose another --out"
             ) from error
         return [*figures, page]
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lines of a Markdown table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |"
-                     for line in lines)  # fmt: skip
 
 
 def _text(cell: Cell, digits: int) -> str:

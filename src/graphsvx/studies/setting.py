@@ -88,8 +88,8 @@ class Setting:
 
 def query_of(explanation: Explanation) -> int:
     """The node, or the position of the graph, that an explanation of a run is about."""
-    is_graph = explanation.kind == "graph"
-    return int(explanation.extra["graph"]) if is_graph else explanation.centres[0]
+    index = explanation.graph_index
+    return explanation.centres[0] if index is None else index
 
 
 def settings_words(value: Any) -> str:

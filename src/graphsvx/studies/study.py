@@ -18,10 +18,11 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.studies.context import StudyContext, digest
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
-from graphsvx.studies.page import CLAIM_COLUMNS, Page, markdown_table
+from graphsvx.studies.page import CLAIM_COLUMNS, Page
 from graphsvx.studies.setting import Setting, settings_words
 from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
+from graphsvx.utils.markdown import markdown_table
 from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import mean, stdev
 
+from graphsvx.utils.markdown import markdown_table
 from graphsvx.zoo.card import Card
 from graphsvx.zoo.paper import ACCURACY, differences
 
@@ -84,9 +85,7 @@ def markdown(rows: list[Row], command: str) -> str:
         "each with its own graph (or noise), split and initial weights. Seconds are for one seed,",
         "loading included, on one CPU thread.",
         "",
-        _line(COLUMNS),
-        _line(["---"] * len(COLUMNS)),
-        *(_line(row.cells()) for row in rows),
+        markdown_table(COLUMNS, [row.cells() for row in rows]),
         "",
         "## Settings that are not the paper's",
         "",
@@ -97,18 +96,19 @@ def markdown(rows: list[Row], command: str) -> str:
         "epochs), gradients are clipped to norm 2, and the last layer has no ReLU, so that logits",
         "may be negative. Settings were chosen by validation on other seeds (100 and up).",
         "",
-        _line(("data set", "model", "setting (paper's → ours)")),
-        _line(["---"] * 3),
+        markdown_table(
+            ("data set", "model", "setting (paper's → ours)"),
+            [(row.dataset, row.model, _changes(row)) for row in trained],
+        ),
     ]
-    for row in trained:
-        changes = differences(row.cards[0].settings, row.dataset)
-        text = ", ".join(f"{name} {theirs} → {ours}" for name, (theirs, ours) in changes.items())
-        lines.append(_line((row.dataset, row.model, text or "none")))
     if trained:
         versions = ", ".join(f"{k} {v}" for k, v in trained[0].cards[0].versions.items())
         lines += ["", f"Versions: {versions}."]
     return "\n".join(lines) + "\n"
 
 
-def _line(cells: tuple[str, ...] | list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _changes(row: Row) -> str:
+    changes = differences(row.cards[0].settings, row.dataset)
+    return (
+        ", ".join(f"{key} {theirs} → {ours}" for key, (theirs, ours) in changes.items()) or "none"
+    )

@@ -1,0 +1,278 @@
+"""The saved form of explanations: round trips, the JSON Schema document, and version 1."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphsvx import Explanation
+from graphsvx.errors import DataError
+from graphsvx.results import serialize
+from graphsvx.results.certificate import Certificate, GameReport
+from graphsvx.results.details import (
+    Balance,
+    BayesianNetwork,
+    ChangeProbability,
+    GeneratedGraph,
+    Groups,
+    Selection,
+)
+from graphsvx.results.explanation import Credit, FieldRecord
+from graphsvx.runs import arrow_schema
+from tests.results.examples import explanations
+
+NAMES = (
+    "exact", "paper", "nodes", "link", "contrast", "edges", "groups", "reference node",
+    "reference class", "reference vector", "balance", "lasso", "tolerance", "GNNExplainer",
+    "GraphLIME", "Greedy", "IntegratedGradients", "LIME", "PGExplainer", "PGMExplainer", "Random",
+    "Saliency", "SHAP", "graph", "XGNN",
+)  # fmt: skip
+SAVED = Path(__file__).parent / "saved"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "schema.json"
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Same types and bits, NaN equal to NaN; compared without the code that saves."""
+    if isinstance(a, torch.Tensor):
+        return (
+            isinstance(b, torch.Tensor)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.detach().cpu().numpy().tobytes() == b.detach().cpu().numpy().tobytes()
+        )
+    if type(a) is not type(b):
+        return False
+    if is_dataclass(a):
+        return all(equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    return a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+def through_json(explanation: Explanation) -> Explanation:
+    text = json.dumps(explanation.to_dict(), allow_nan=False)
+    return Explanation.from_dict(json.loads(text))
+
+
+def through_arrow(explanation: Explanation) -> Explanation:
+    return arrow_schema.explanation(arrow_schema.to_table([0], [explanation]), 0)
+
+
+def test_the_examples_are_those_named_above() -> None:
+    assert set(explanations()) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_explanation_of_each_kind_survives_json_and_arrow(name) -> None:
+    explanation = explanations()[name]
+    assert equal(through_json(explanation), explanation)
+    assert equal(through_arrow(explanation), explanation)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_explanation_validates_against_the_document(name, tmp_path) -> None:
+    path = tmp_path / "explanation.json"
+    explanations()[name].save(path)
+    validator = jsonschema.Draft202012Validator(json.loads(DOCUMENT.read_text(encoding="utf-8")))
+    assert [error.message for error in validator.iter_errors(json.loads(path.read_text()))] == []
+
+
+def test_the_document_is_current() -> None:
+    """Renew it with `serialize.write_json_schema("docs/schema.json")`."""
+    assert json.loads(DOCUMENT.read_text(encoding="utf-8")) == serialize.json_schema()
+    jsonschema.Draft202012Validator.check_schema(serialize.json_schema())
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"target": "1"}, "expected int"),
+        ({"kind": "house"}, "house"),
+        ({"surprise": 1}, "has no surprise"),
+        ({"selection": {"chosen": 1}}, "Selection needs players"),
+        ({"bases": [[1.0]]}, "expected an array"),
+        ({"network": []}, "BayesianNetwork"),
+    ],
+)
+def test_a_record_of_another_form_is_refused_by_reader_and_document(change, problem) -> None:
+    record = {**explanations()["exact"].to_dict(), **change}
+    with pytest.raises(DataError, match=problem):
+        Explanation.from_dict(record)
+    validator = jsonschema.Draft202012Validator(json.loads(DOCUMENT.read_text(encoding="utf-8")))
+    assert not validator.is_valid(record)
+
+
+# --- version 1 -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def version_1() -> dict[str, dict[str, Any]]:
+    return json.loads((SAVED / "version_1.json").read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_version_1_are_read(version_1, name, tmp_path) -> None:
+    record = version_1[name]
+    assert record["version"] == 1
+    (tmp_path / "e.json").write_text(json.dumps(record))
+    explanation = Explanation.load(tmp_path / "e.json")
+    assert explanation.extra == {}
+    assert explanation.certificate.games[0].calls == record["certificate"]["games"][0]["made"]
+    assert explanation.certificate.depth == record["certificate"]["hops"]
+    assert explanation.node_credit.values.tolist() == record["nodes"]["values"]
+    assert explanation.field.ids.tolist() == record["neighbourhood"]["ids"]
+    assert equal(through_json(explanation), explanation)
+
+
+def test_the_untyped_values_of_version_1_have_their_fields(version_1) -> None:
+    back = {name: Explanation.from_dict(record) for name, record in version_1.items()}
+    old = {name: record["extra"] for name, record in version_1.items()}
+    assert back["graph"].graph_index == old["graph"]["graph"] == 1
+    assert back["reference node"].reference == 3
+    assert back["reference class"].reference == "class:1"
+    assert back["reference vector"].reference == (0.0, 0.5, 1.0)
+    assert back["groups"].groups.nodes["a"] == tuple(old["groups"]["groups"]["nodes"]["a"])
+    assert back["lasso"].selection.players == old["lasso"]["selective"]["of"]
+    assert back["balance"].balance.alpha == 0.7
+    assert back["Greedy"].removed[0] == tuple(old["Greedy"]["removed"][0])
+    assert back["GraphLIME"].neighbours == tuple(old["GraphLIME"]["neighbours"])
+    assert len(back["GNNExplainer"].masked_scores) == 1
+    assert back["PGExplainer"].questions_trained_on == 2
+    assert back["PGMExplainer"].network.p_values == old["PGMExplainer"]["network"]["p_values"]
+    assert back["XGNN"].generated.kinds == tuple(old["XGNN"]["graph"]["kinds"])
+    assert back["XGNN"].generated.score == old["XGNN"]["score"]
+
+
+def test_values_of_a_users_own_method_stay_in_extra(version_1) -> None:
+    record = {**version_1["Random"], "extra": {"mine": [1, {"two": None}]}}
+    assert Explanation.from_dict(record).extra == {"mine": [1, {"two": None}]}
+
+
+def test_tables_of_version_1_are_read(version_1) -> None:
+    rows = pq.read_table(SAVED / "version_1.parquet")
+    assert set(rows.column_names) == set(arrow_schema.SCHEMA.names)
+    assert rows.select(arrow_schema.SCHEMA.names).schema.equals(arrow_schema.SCHEMA)
+    for position, name in enumerate(version_1):
+        from_json = Explanation.from_dict(version_1[name])
+        assert equal(arrow_schema.explanation(rows, position), from_json), name
+
+
+# --- any record ------------------------------------------------------------------------------
+
+numbers = st.floats(allow_infinity=False, width=64)
+finite = st.floats(allow_infinity=False, allow_nan=False)
+ids = st.integers(0, 2**40)
+words = st.text(max_size=4)
+
+
+def tuples(of: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(of, max_size=most).map(tuple)
+
+
+def optional(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | of
+
+
+games = st.builds(GameReport, words, ids, st.booleans(), ids, ids, ids, optional(finite), words)
+certificates = st.builds(
+    Certificate, tuples(games), numbers, ids, optional(ids), tuples(words), optional(words),
+    optional(st.booleans()),
+)  # fmt: skip
+members = st.dictionaries(words, tuples(ids))
+records = {
+    "graph_index": ids,
+    "reference": ids | words | tuples(finite),
+    "groups": st.builds(
+        Groups, members, members, st.dictionaries(words, tuples(st.tuples(ids, ids)))
+    ),
+    "selection": st.builds(Selection, ids, ids, optional(finite), numbers),
+    "balance": st.builds(Balance, finite, finite, numbers),
+    "removed": tuples(tuples(words)),
+    "neighbours": tuples(ids),
+    "masked_scores": tuples(numbers),
+    "questions_trained_on": ids,
+    "network": st.builds(
+        BayesianNetwork, tuples(ids), tuples(st.tuples(words, words)), numbers,
+        st.dictionaries(words, numbers),
+        tuples(st.builds(ChangeProbability, ids, numbers, numbers)),
+    ),
+    "generated": st.builds(
+        GeneratedGraph, tuples(ids), tuples(tuples(finite)), st.tuples(tuples(ids), tuples(ids)),
+        numbers, numbers, numbers, tuples(finite),
+    ),
+}  # fmt: skip
+
+
+@st.composite
+def any_explanation(draw: st.DrawFn) -> Explanation:
+    outputs = draw(st.lists(ids, min_size=1, max_size=3, unique=True).map(tuple))
+
+    def array(*shape: int, of: st.SearchStrategy[Any] = numbers) -> torch.Tensor:
+        count = math.prod(shape)
+        dtype = torch.float64 if of is numbers else torch.int64
+        values = draw(st.lists(of, min_size=count, max_size=count))
+        # NaN has many bit patterns; JSON's null gives the usual one back.
+        values = [math.nan if value != value else value for value in values]  # noqa: PLR0124
+        return torch.tensor(values, dtype=dtype).reshape(shape)
+
+    def credit(*ends: int) -> Credit:
+        players = draw(st.integers(0, 3))
+        names = draw(optional(st.lists(words, min_size=players, max_size=players).map(tuple)))
+        shape = (len(outputs), players)
+        return Credit(array(*ends, players, of=ids), array(*shape), array(*shape), names)
+
+    size, lines = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    classes = array(size, of=ids) if size and draw(st.booleans()) else None
+    kinds = ("node", "nodes", "graph", "edge", "model")
+    return Explanation(
+        kind=draw(st.sampled_from(kinds)),
+        centres=draw(tuples(ids)),
+        outputs=outputs,
+        target=draw(st.sampled_from(outputs)),
+        bases=array(len(outputs)),
+        predictions=array(len(outputs)),
+        node_credit=credit(),
+        feature_credit=credit(),
+        edge_credit=credit(2),
+        certificate=draw(certificates),
+        field=FieldRecord(
+            array(size, of=ids), array(size, of=ids), array(2, lines, of=ids), classes,
+            2**41, 2**41,
+        ),
+        method=draw(words),
+        meaning=draw(words),
+        scale=draw(words),
+        rather_than=draw(optional(ids)),
+        class_names=draw(optional(tuples(words))),
+        extra=draw(st.dictionaries(words, finite | st.none() | st.lists(words))),
+        **{name: draw(optional(record)) for name, record in records.items()},
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(any_explanation())
+def test_any_record_survives_json_and_arrow_and_validates(explanation) -> None:
+    assert equal(through_json(explanation), explanation)
+    assert equal(through_arrow(explanation), explanation)
+    validator = jsonschema.Draft202012Validator(serialize.json_schema())
+    assert validator.is_valid(explanation.to_dict())
+
+
+def test_every_optional_field_is_in_the_property_above() -> None:
+    given_by_methods = {
+        field.name for field in fields(Explanation)
+        if field.default is None and field.name not in ("rather_than", "class_names")
+    }  # fmt: skip
+    assert given_by_methods == records.keys()
