@@ -154,5 +154,5 @@ class Planted:
 def test_a_planted_truth_speaks_for_each_node():
     found = [explanation(400, {401: 1.0, 5: 0.0}), explanation(410, {411: 0.0, 5: 1.0})]
     assert accuracy(found, Planted()) == 0.5
-    with pytest.raises(InputError, match="speaks of nodes"):
+    with pytest.raises(InputError, match="applies to explanations of nodes"):
         accuracy(explanation(0, {1: 1.0}, kind="graph"), Planted())
