@@ -16,7 +16,7 @@ from graphsvx import datasets, zoo
 from graphsvx.datasets import DataSet
 from graphsvx.errors import InputError
 from graphsvx.zoo import Step, Trained
-from graphsvx.zoo.training import some_edges
+from graphsvx.zoo.training import drop_edges
 
 pytestmark = pytest.mark.learned
 
@@ -112,7 +112,7 @@ def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
     torch.manual_seed(0)
     shares = []
     for _ in range(40):
-        left = some_edges(whole, 871)
+        left = drop_edges(whole, 871)
         pairs = {(int(a), int(b)) for a, b in left.t()}
         assert pairs == {(b, a) for a, b in pairs}
         assert pairs <= {(int(a), int(b)) for a, b in whole.t()}
