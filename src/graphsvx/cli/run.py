@@ -1,4 +1,4 @@
-"""`graphsvx run`: thousands of explanations, kept in a folder; `graphsvx report`: read them."""
+"""`graphsvx run` stores many explanations in a folder; `graphsvx report` summarises them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run(
     samples: Annotated[
         int | None, typer.Option(help="Model calls that the explainer may make.")
     ] = None,
-    hops: Annotated[int | None, typer.Option(help="How far away nodes play.")] = None,
+    hops: Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")] = None,
     few: Annotated[
         int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
     ] = None,
@@ -81,8 +81,8 @@ def run(
     scale: Annotated[
         str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
     ] = "probability",
-    seed: Annotated[int, typer.Option(help="Of the explainer.")] = 0,
-    model_seed: Annotated[int, typer.Option(help="Of the data set and its model.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the explainer.")] = 0,
+    model_seed: Annotated[int, typer.Option(help="Seed of the data set and its model.")] = 0,
     engine: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many; by default one for each core.")
@@ -95,10 +95,10 @@ def run(
         bool, typer.Option("--retry-failed", help="Try queries again that failed.")
     ] = False,
     status: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Only say how far a run is.")
+        Path | None, typer.Option(metavar="FOLDER", help="Only print the progress of a run.")
     ] = None,
 ) -> None:
-    """Explain many predictions and keep them; the same command goes on where it stopped."""
+    """Explain many predictions and store them; the same command resumes an interrupted run."""
     from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
 
     if status is not None:
@@ -110,25 +110,25 @@ def run(
         raise InputError(
             "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
         )
-    where = _engine(engine, workers, address)
-    chosen = chosen_method(method, samples, hops, few, setting or [])
-    net, about, names = model_and_graphs(dataset, model, checkpoint, model_seed)
-    graph_level = not isinstance(about, Data)
+    backend = _backend(engine, workers, address)
+    explainer = chosen_method(method, samples, hops, few, setting or [])
+    net, data, names = model_and_graphs(dataset, model, checkpoint, model_seed)
+    graph_level = not isinstance(data, Data)
     if (nodes if graph_level else graphs) is not None:
         right, wrong = ("--graphs", "--nodes") if graph_level else ("--nodes", "--graphs")
         raise InputError(f"{dataset} is explained by {right}, not by {wrong}")
-    words = (graphs if graph_level else nodes) or "all"
-    queries = _chosen(words, dataset, model_seed, about)
+    selection = (graphs if graph_level else nodes) or "all"
+    queries = _selected_ids(selection, dataset, model_seed, data)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with stopped_by_signals():
         try:
             done = runs.start(
                 net,
-                list(about) if graph_level else about,
+                list(data) if graph_level else data,
                 **{"graphs" if graph_level else "nodes": queries},
                 out=out,
-                method=chosen,
-                backend=where,
+                method=explainer,
+                backend=backend,
                 seed=seed,
                 retry_failed=retry_failed,
                 part=part,
@@ -144,7 +144,7 @@ def run(
     _show_status(done.status(), out)
 
 
-def _engine(name: str, workers: int | None, address: str | None) -> runs.Backend:
+def _backend(name: str, workers: int | None, address: str | None) -> runs.Backend:
     from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
 
     if name == "ray":
@@ -156,15 +156,15 @@ def _engine(name: str, workers: int | None, address: str | None) -> runs.Backend
     return runs.Local(workers)
 
 
-def _chosen(words: str, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Any:
-    """Which nodes or graphs: a part of the split, a class, or numbers."""
-    if words == "all":
+def _selected_ids(selection: str, dataset: str, seed: int, data: Data | tuple[Data, ...]) -> Any:
+    """Ids of nodes or graphs: a part of the split, a class, or numbers; None for all."""
+    if selection == "all":
         return None
-    if words in ("train", "val", "test"):
+    if selection in ("train", "val", "test"):
         if dataset not in datasets.names():
             raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
-        return datasets.load(dataset, seed).split.parts()[words]
-    kind, _, rest = words.partition(":")
+        return datasets.load(dataset, seed).split.parts()[selection]
+    kind, _, rest = selection.partition(":")
     if kind == "class":
         return _of_class(_number(rest), dataset, seed, about)
     return _numbers(words, len(about.x) if isinstance(about, Data) else len(about))
@@ -182,17 +182,18 @@ def _numbers(words: str, count: int) -> list[int]:
     return found
 
 
-def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Tensor:
+def _of_class(label: int, dataset: str, seed: int, data: Data | tuple[Data, ...]) -> Tensor:
+    """Ids of the nodes or graphs of a class."""
     labels = (
         datasets.load(dataset, seed).labels
         if dataset in datasets.names()
-        else getattr(about, "y", None)
+        else getattr(data, "y", None)
     )
     if not isinstance(labels, Tensor):
         raise InputError(f"{dataset} has no classes to choose by")
-    ids = (labels == wanted).nonzero()[:, 0]
+    ids = (labels == label).nonzero()[:, 0]
     if not len(ids):
-        raise InputError(f"{dataset} has nothing of class {wanted}")
+        raise InputError(f"{dataset} has nothing of class {label}")
     return ids
 
 
@@ -205,15 +206,19 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _show_status(now: runs.Status, folder: Path) -> None:
+def _show_status(progress: runs.Status, folder: Path) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    parts = [f"{now.done} of {now.total} explained", f"{now.failed} failed", now.state]
-    if now.damaged:
-        parts.append(f"{now.damaged} damaged files, to be made again")
-    if now.rate:
-        parts.append(f"{now.rate:.1f} a second")
-    if now.seconds_left is not None:
-        parts.append(f"{_duration(now.seconds_left)} left")
+    parts = [
+        f"{progress.done} of {progress.total} explained",
+        f"{progress.failed} failed",
+        progress.state,
+    ]
+    if progress.damaged:
+        parts.append(f"{progress.damaged} damaged files, to be made again")
+    if progress.rate:
+        parts.append(f"{progress.rate:.1f} a second")
+    if progress.seconds_left is not None:
+        parts.append(f"{_duration(progress.seconds_left)} left")
     console.print(f"{folder}: {', '.join(parts)}", markup=False)
     if now.command is not None and now.state != "running":
         if now.left:
@@ -238,7 +243,7 @@ def report_run(
     folder: Annotated[Path, typer.Argument(help="A folder that `graphsvx run` filled.")],
     *,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that opens offline.")
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page that works offline.")
     ] = None,
     queries: Annotated[
         str | None,
@@ -247,17 +252,17 @@ def report_run(
     roles: Annotated[str, typer.Option(help="Sum nodes up by hops or by class.")] = "hops",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
 ) -> None:
-    """Sum a run up: what matters on the whole, and chosen explanations on one page."""
+    """Summarise a run: mean importance of players, and selected explanations as HTML."""
     from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
 
     if roles not in ("hops", "class"):
         raise InputError(f"--roles must be hops or class, got {roles!r}")
     opened = runs.open(folder)
-    now = opened.status()
-    if not now.done:
-        raise DataError(f"{folder} has no explanations yet; it has {now.failed} failures")
+    progress = opened.status()
+    if not progress.done:
+        raise DataError(f"{folder} has no explanations yet; it has {progress.failed} failures")
     overview = opened.summary(roles)
-    _show_status(now, folder)
+    _show_status(progress, folder)
     for title, lines in (
         ("Features", overview.features),
         *((f"Features, class {target}", part) for target, part in overview.classes.items()),
@@ -269,8 +274,8 @@ def report_run(
         return
     if queries is None:
         failed = opened.failures()
-        there = set(opened.table(["query"])["query"].to_pylist())
-        chosen = [q for q in opened.queries.tolist() if q in there and q not in failed][:12]
+        stored = set(opened.table(["query"])["query"].to_pylist())
+        ids = [q for q in opened.queries.tolist() if q in stored and q not in failed][:12]
     else:
         chosen = _numbers(queries, int(opened.queries[-1]) + 1)
     report.write([opened[query] for query in chosen], html)

@@ -1,4 +1,4 @@
-"""`graphsvx train`: train one model, or all of the paper's."""
+"""`graphsvx train`: train a model, or all models of the paper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def train(
         str | None,
         typer.Option(help="graphconv, gcn, gin, sage or gat; gcn or gat for citation sets."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the data, the split and the weights.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the data, the split and the weights.")] = 0,
     everything: Annotated[
         bool, typer.Option("--all", help="All models of the paper, beside its accuracies.")
     ] = False,
@@ -40,7 +40,7 @@ def train(
         typer.Option(metavar="FILE", help="With --all: also write the table as Markdown."),
     ] = None,
 ) -> None:
-    """Train a model and keep it: weights as safetensors, and a JSON card beside them."""
+    """Train a model and save it: weights as safetensors, and a JSON card next to them."""
     if everything:
         if dataset is not None or model is not None:
             raise InputError("--all trains every model of the paper; leave out DATASET and --model")
@@ -68,7 +68,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
         except DataError as error:
             if dataset.split("-")[0] not in {"cora", "pubmed", "mutag"}:
                 raise
-            # Raw files that are not there: the others can still be trained.
+            # Raw files are missing: continue with the other data sets.
             Console(stderr=True, highlight=False, soft_wrap=True).print(
                 f"left out {dataset} {model}: {error}", style="yellow", markup=False
             )
@@ -81,16 +81,16 @@ def _train_all(seeds: range, table: Path | None) -> None:
 
 
 def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
-    chosen = zoo.settings_for(dataset, model).model
+    model_name = zoo.settings_for(dataset, model).model
     cards, start = [], time.monotonic()
     for seed in seeds:
         loaded = datasets.load(dataset, seed)
-        with training_bar(f"{dataset} {chosen} seed {seed}") as progress:
-            trained = zoo.train(loaded, chosen, seed, progress)
+        with training_bar(f"{dataset} {model_name} seed {seed}") as progress:
+            trained = zoo.train(loaded, model_name, seed, progress)
         zoo.save(trained)
         cards.append(trained.card)
     seconds = (time.monotonic() - start) / len(seeds)
-    return report.Row(dataset, chosen, tuple(cards), seconds)
+    return report.Row(dataset, model_name, tuple(cards), seconds)
 
 
 def _show(console: Console, rows: list[report.Row]) -> None:
