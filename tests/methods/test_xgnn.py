@@ -22,10 +22,10 @@ MARKED, PLAIN = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
 
 
 def as_networkx(e):
-    made = e.extra["graph"]
+    graph_record = e.extra["graph"]
     graph = nx.Graph()
-    graph.add_nodes_from(range(len(made["kinds"])))
-    graph.add_edges_from(zip(*made["edge_index"], strict=True))
+    graph.add_nodes_from(range(len(graph_record["kinds"])))
+    graph.add_edges_from(zip(*graph_record["edge_index"], strict=True))
     return graph
 
 
@@ -44,20 +44,20 @@ def median_gain(explanations):
 
 
 @pytest.mark.parametrize("target", [0, 1])
-def test_the_grown_graph_follows_the_rules_and_has_the_score_that_is_told(known_graph, target):
+def test_the_generated_graph_satisfies_the_rules_and_has_the_reported_score(known_graph, target):
     model, data = known_graph
     method = XGNN(
         candidates=(MARKED, PLAIN), steps=7, nodes=5, degree=3, episodes=3, rollouts=1, tries=5
     )
     for e in grown(model, data, method, range(5), target):
         assert e.kind == "model"
-        graph, made = as_networkx(e), e.extra["graph"]
+        graph, graph_record = as_networkx(e), e.extra["graph"]
         assert nx.is_connected(graph)
         assert graph.number_of_nodes() <= 5
         assert graph.number_of_edges() <= 7
         assert max(degree for _, degree in graph.degree()) <= 3
-        assert made["x"] == [list((MARKED, PLAIN)[kind]) for kind in made["kinds"]]
-        x, edge_index = torch.tensor(made["x"]), torch.tensor(made["edge_index"])
+        assert graph_record["x"] == [list((MARKED, PLAIN)[kind]) for kind in graph_record["kinds"]]
+        x, edge_index = torch.tensor(graph_record["x"]), torch.tensor(graph_record["edge_index"])
         out = model(x, edge_index, torch.zeros(len(x), dtype=torch.long)).detach()
         score = float(out.softmax(-1)[0, target])
         assert e.extra["score"] == pytest.approx(score, abs=1e-5)
@@ -179,7 +179,7 @@ class Chains(nn.Module):
         return torch.cat([2 * branching, torch.full_like(branching, 2.0)], 1)
 
 
-def test_structure_alone_can_be_learned():
+def test_xgnn_learns_from_structure_with_constant_features():
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     method = XGNN(steps=7, nodes=8, episodes=60, rollouts=0)
     chains = grown(Chains(), data, method)

@@ -55,7 +55,7 @@ def _classes(graph: Graph, ids: Tensor) -> Tensor | None:
 def credits(
     field: Field, players: Players, values: Tensor, errors: Tensor
 ) -> tuple[Credit, Credit, Credit]:
-    """Features, nodes and edges, from columns in this order; a group has its first member's id."""
+    """Feature, node and edge credit from columns in this order; a group has its first id."""
     b, d = players.features, players.features + players.nodes
     outputs = values.shape[0]
     names = players.names
@@ -107,10 +107,10 @@ def groups(field: Field, players: Players) -> dict[str, Any]:
 
 
 def selective(fits: list[Fit], row: int, alone: float) -> dict[str, Any]:
-    """How much of the prediction the players that a selective regression chose carry.
+    """The share of the prediction that the players selected by a sparse regression carry.
 
-    `carried`: their share of the credit before the others were left out (None: nothing to
-    share). `alone`: the model's score with only them on.
+    `carried`: their share of the credit of the regression on all players (None if that sums to 0).
+    `alone`: the model's score with only them on.
     """
     complete = torch.cat([fit.complete[row] for fit in fits if fit.complete is not None])
     chosen = torch.cat([fit.values[row] for fit in fits]) != 0

@@ -29,9 +29,9 @@ from graphsvx.utils.constraints import Checked, Count, Rate
 
 @dataclass(frozen=True)
 class GNNExplainer(Checked):
-    """PyG's GNNExplainer on the receptive field of the question.
+    """PyG's GNNExplainer on the receptive field of the query.
 
-    For a group of nodes one mask is learned for all of them together.
+    For a group of nodes, one mask is learned for all of them together.
     """
 
     epochs: Count = 100
@@ -39,7 +39,7 @@ class GNNExplainer(Checked):
     edges: bool = True
     """Learn M_E; needs a model of PyG layers."""
     features: bool = True
-    """Learn M_F, one entry a column of X, for all nodes of the field together."""
+    """Learn M_F, one entry per column of X, shared by all nodes of the field."""
     edge_size: float = 0.005
     edge_entropy: float = 1.0
     feature_size: float = 1.0
@@ -100,8 +100,8 @@ class GNNExplainer(Checked):
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
         inner = local_graph.inner_edges if self.edges else torch.zeros(0, dtype=torch.long)
         none = local_graph.x.new_zeros(0)
-        kept = [self._score_of_kept_edges(local_graph, masks, output)
-                for masks, output in zip(learned, outputs, strict=True)]  # fmt: skip
+        masked_scores = [self._masked_score(local_graph, masks, output)
+                         for masks, output in zip(learned, outputs, strict=True)]  # fmt: skip
         calls = self.epochs * len(outputs)
         return build_explanation(
             query,
@@ -123,7 +123,7 @@ class GNNExplainer(Checked):
                 "of the feature, is needed to keep the prediction"
             ),
             games=(game_report("masks", len(inner) + len(columns), calls, "Learned"),),
-            extra={"masked_scores": kept},
+            extra={"masked_scores": masked_scores},
         )
 
     def _learn(self, local_graph: LocalGraph, output: int, seed: int) -> SoftMasks:
@@ -137,17 +137,17 @@ class GNNExplainer(Checked):
             return local_graph.explained(out)
 
         reader = Reader(query.model.call, call, query.model.output, output if regression else None)
-        wanted: Any
+        target: Any
         with torch.no_grad():
             out = reader(local_graph.x, local_graph.edge_index)
-        wanted = out if regression else torch.full((len(out),), output, device=out.device)
+        target = out if regression else torch.full((len(out),), output, device=out.device)
         config = model_config(query.model.output, regression, query.kind == "graph")
         return self.mask(
-            reader, config, local_graph.x, local_graph.edge_index, target=wanted, seed=seed
+            reader, config, local_graph.x, local_graph.edge_index, target=target, seed=seed
         )
 
-    def _score_of_kept_edges(self, local_graph: LocalGraph, masks: SoftMasks, output: int) -> float:
-        """The score that the masked graph still has: what the masks are worth."""
+    def _masked_score(self, local_graph: LocalGraph, masks: SoftMasks, output: int) -> float:
+        """The score of the graph with the learned masks applied."""
         x = local_graph.x if masks.features is None else local_graph.x * masks.features
         module = local_graph.query.model.call
         if masks.edges is None or not isinstance(module, torch.nn.Module):

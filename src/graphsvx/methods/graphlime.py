@@ -1,4 +1,4 @@
-"""GraphLIME: which features do predictions follow in the neighbourhood of a node?"""
+"""GraphLIME: HSIC Lasso of predictions on features in the neighbourhood of a node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from graphsvx.utils.constraints import Checked, NotNegative, Range
 
 
 def neighbours(query: Query, hops: int | None, most: int, seed: int) -> Ids:
-    """MASK: the node and its N-hop neighbours, one mask each; `most` drawn where there are more."""
+    """MASK: ids of the node and its N-hop neighbours; a random sample if more than `most`."""
     field = fields.in_neighbourhood(query.graph, query.centres, hops)
     ids = field.ids[: field.size]
     if len(ids) <= most:
@@ -41,10 +41,10 @@ class GraphLIME(Checked):
     """HSIC Lasso of the explained score on features, over the node's N-hop neighbourhood."""
 
     hops: Annotated[int | None, Range(1)] = None
-    """N; None: as far as the model looks."""
+    """N; None: the depth of the model."""
     rho: NotNegative = 0.1
     most: Annotated[int, Range(2, 100_000)] = 300
-    """At most so many neighbours; kernels grow with their square."""
+    """Maximum number of neighbours; the size of the kernels is quadratic in it."""
 
     blocks: ClassVar[Blocks] = Blocks(
         title="GraphLIME",
@@ -66,21 +66,21 @@ class GraphLIME(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Read the neighbours' predictions, then regress."""
+        """Fit HSIC Lasso to the neighbours' features and scores, for each explained output."""
         refuse_unless(query, self, "node")
         local_graph = local_graph_of(query, seed)
         predictions = local_graph.scores()
         outputs, target = query.choose_outputs(predictions)
         hops = local_graph.evaluator.depth if self.hops is None else self.hops
         ids = neighbours(query, hops, self.most, seed)
-        # Their predictions need their own receptive fields.
-        around = local_graph_of(replace(query, kind="nodes", centres=ids), seed)
-        scores = query.model.scores(around.explained(around.outputs())).cpu().numpy()
+        # The neighbours' predictions need the neighbours' receptive fields.
+        wider = local_graph_of(replace(query, kind="nodes", centres=ids), seed)
+        scores = query.model.scores(wider.explained(wider.outputs())).cpu().numpy()
         device = query.graph.x.device
         features = query.graph.x[arrays.as_tensor(ids, device)].double().cpu().numpy()
-        regress = HSICLasso(self.rho)
-        rows = [
-            torch.from_numpy(regress(features, scores[:, output], query.memory))
+        estimator = HSICLasso(self.rho)
+        coefficients = [
+            torch.from_numpy(estimator(features, scores[:, output], query.memory))
             for output in outputs
         ]
         return build_explanation(
@@ -88,11 +88,13 @@ class GraphLIME(Checked):
             outputs=outputs,
             target=target,
             predictions=predictions,
-            features=mask_as_credit(torch.arange(features.shape[1]), rows),
+            features=mask_as_credit(torch.arange(features.shape[1]), coefficients),
             meaning=(
                 "HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
                 "feature also get alike scores"
             ),
-            games=(game_report("neighbours", features.shape[1], 1, "neighbours", rows=len(ids)),),
+            games=(
+                game_report("neighbours", features.shape[1], 1, "neighbours", coalitions=len(ids)),
+            ),
             extra={"neighbours": ids.tolist()},
         )  # fmt: skip

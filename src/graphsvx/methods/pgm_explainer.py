@@ -1,4 +1,4 @@
-"""PGM-Explainer: a probabilistic graphical model of which nodes the prediction hangs on."""
+"""PGM-Explainer: a probabilistic graphical model of node perturbations and the prediction."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ Floats = NDArray[np.float64]
 
 
 def coin_flips(rows: int, players: int, rate: float, seed: int) -> Bools:
-    """MASK: each node is perturbed in each row with probability `rate`."""
+    """MASK: Boolean [rows, players]; each node is perturbed with probability `rate`."""
     return np.random.default_rng(seed).random((rows, players)) < rate
 
 
 @dataclass(frozen=True)
 class PGMExplainer(Checked):
-    """Nodes whose perturbation the change of the prediction depends on, as a Bayesian network.
+    """A Bayesian network of node perturbations and the change of the prediction.
 
-    I(.) of the paper: a row counts as changed if the explained score falls by more than
-    `drop`, or, without one, by more than it does on average over the rows.
+    I(.) of the paper: a sample counts as changed if the explained score decreases by more than
+    `drop`, or, without `drop`, by more than the mean decrease over all samples.
     """
 
     samples: Annotated[int, Range(10, MOST, error=BudgetError)] = 1000
     rate: Annotated[float, Range(0, 1, inside=True)] = 0.5
     drop: float | None = None
     by: Literal["mean", "zero"] = "mean"
-    """What features are replaced by; where all nodes are alike the mean changes nothing."""
+    """Replacement of features; with identical features at all nodes the mean changes nothing."""
     significance: Annotated[float, Range(0, 1, inside=True)] = 0.05
     blanket: Count = 6
-    """At most so many nodes in the Markov blanket."""
+    """Maximum number of nodes in the Markov blanket."""
     hops: Hops = None
 
     blocks: ClassVar[Blocks] = Blocks(
@@ -76,21 +76,21 @@ class PGMExplainer(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Perturb, test, learn."""
+        """Sample perturbations, test dependence, and fit a network for each explained output."""
         refuse_unless(query, self, "node", "nodes", "graph")
         require_extra("pgmpy.ci_tests")
         evaluator = choose_evaluator(query, self.hops, seed)
         players = choosing.find_players(query.graph, evaluator.field, self.hops, "all", "nodes")
         setup = GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
         perturbed = coin_flips(self.samples, len(players.node_members), self.rate, seed)
-        # Row 0 is the graph as it is.
+        # Row 0 is the unperturbed graph.
         rows = np.concatenate([np.zeros((1, perturbed.shape[1]), dtype=bool), perturbed])
         scores = self._scores(query, evaluator, setup, rows)
         predictions = torch.from_numpy(scores[0])
         outputs, target = query.choose_outputs(predictions)
         ids = evaluator.field.ids[players.node_members]
-        fell = scores[:1] - scores[1:]
-        networks = [self._learn(perturbed, fell[:, output]) for output in outputs]
+        decrease = scores[:1] - scores[1:]
+        networks = [self._learn(perturbed, decrease[:, output]) for output in outputs]
         row = outputs.index(target)
         return build_explanation(
             query, evaluator, self, seed,
@@ -122,15 +122,15 @@ class PGMExplainer(Checked):
         scores: Floats = torch.cat(parts).numpy()
         return scores
 
-    def _learn(self, perturbed: Bools, fell: Floats) -> Network:
-        changed: Bools = fell > (fell.mean() if self.drop is None else self.drop)
-        if np.ptp(fell) <= 1e-9:
-            changed = np.zeros(len(fell), dtype=bool)  # rounding is no change
+    def _learn(self, perturbed: Bools, decrease: Floats) -> Network:
+        changed: Bools = decrease > (decrease.mean() if self.drop is None else self.drop)
+        if np.ptp(decrease) <= 1e-9:
+            changed = np.zeros(len(decrease), dtype=bool)  # differences by rounding only
         return BayesNetwork(self.significance, self.blanket)(perturbed, changed)
 
 
 def _as_dict(network: Network, ids: NDArray[np.int64]) -> dict[str, object]:
-    """The network in the user's node ids, ready for JSON."""
+    """The network with the user's node ids, ready for JSON."""
 
     def named(name: str) -> str:
         return name if name == CHANGE else f"node {ids[int(name.split()[1])]}"
@@ -143,7 +143,7 @@ def _as_dict(network: Network, ids: NDArray[np.int64]) -> dict[str, object]:
             str(int(node)): float(p) for node, p in zip(ids, network.p_values, strict=True)
         },
         "chance_of_change": [
-            {"node": int(ids[i]), "left_alone": alone, "perturbed": with_it}
-            for i, (alone, with_it) in zip(network.blanket, network.chances, strict=True)
+            {"node": int(ids[i]), "left_alone": unperturbed, "perturbed": perturbed}
+            for i, (unperturbed, perturbed) in zip(network.blanket, network.chances, strict=True)
         ],
     }
