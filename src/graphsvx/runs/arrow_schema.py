@@ -1,4 +1,4 @@
-"""Explanations as rows of plain columns, and back, bit by bit."""
+"""Arrow schema of explanations: conversion to rows of a table and back, bit for bit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from graphsvx.api import Failure
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
 
-# "element" is what Parquet calls it: a table has the same schema before and after a file.
+# "element" is Parquet's name of list items: with it, a table keeps its schema in a file.
 _IDS = pa.large_list(pa.field("element", pa.int64()))
 _NUMBERS = pa.large_list(pa.field("element", pa.float64()))
 _NAMES = pa.list_(pa.field("element", pa.string()))
-# Numbers of the explained output first: what most readers want. Everything else that a whole
-# explanation needs comes after, so that nothing has to be computed again.
+# The columns of the target output first; then those needed to restore the full explanation.
 SCHEMA = pa.schema([
     ("query", pa.int64()),
     ("error", pa.string()),
@@ -49,14 +48,14 @@ SCHEMA = pa.schema([
     ("field_sources", _IDS), ("field_targets", _IDS),
     ("record", pa.string()),
 ])  # fmt: skip
-"""Columns `all_*` hold every explained output, row by row, where there are several (else null);
-`field_*` is the part of the graph that the explanation speaks of; `record` is the rest as JSON."""
+"""Columns `all_*` hold the values [outputs, players] of all explained outputs, flattened, if tensor
+is more than one (else null); `field_*` is the receptive field; `record` is the rest as JSON."""
 
 _SIDES = ("node", "feature", "edge")
 
 
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
-    """One row a query; a failure has its query and error only."""
+    """One row per query; a failure has only its query and error."""
     rows = [
         {"error": f"{type(result.error).__name__}: {result.error}"} if isinstance(result, Failure)
         else _row(result)
@@ -72,12 +71,12 @@ def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind not in (_IDS, _NUMBERS):
         return pa.array(values, kind)
-    # Through one flat array: lists of numbers would become Python objects otherwise.
+    # From one flat array, to avoid Python objects for every number.
     lengths = np.array([0 if value is None else len(value) for value in values], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     dtype = np.int64 if kind == _IDS else np.float64
-    flat = np.concatenate(there).astype(dtype, copy=False) if there else np.zeros(0, dtype)
+    flat = np.concatenate(present).astype(dtype, copy=False) if present else np.zeros(0, dtype)
     missing = pa.array([value is None for value in values])
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=missing)
 
@@ -120,11 +119,11 @@ def _row(e: Explanation) -> dict[str, Any]:
             "extra": e.extra,
         }),
     }  # fmt: skip
-    chosen = e.outputs.index(e.target)
+    target_row = e.outputs.index(e.target)
     for side in _SIDES:
         credit: Credit = getattr(e, f"{side}_credit")
-        row[f"{side}_values"] = _plain(credit.values[chosen])
-        row[f"{side}_errors"] = _plain(credit.errors[chosen])
+        row[f"{side}_values"] = _plain(credit.values[target_row])
+        row[f"{side}_errors"] = _plain(credit.errors[target_row])
         row[f"{side}_names"] = credit.names
         if len(e.outputs) > 1:
             row[f"all_{side}_values"] = _plain(credit.values.reshape(-1))
@@ -137,13 +136,13 @@ def _plain(tensor: Tensor) -> np.ndarray:
 
 
 def _label(e: Explanation) -> int | None:
-    """The known class of the explained node, where the data has one."""
+    """The class of the explained node in the data, if it has one."""
     classes = e.field.classes
     return int(classes[0]) if e.kind == "node" and classes is not None else None
 
 
 def explanation(rows: pa.Table, position: int) -> Explanation:
-    """The explanation in one row of a table with all columns (not a failed one)."""
+    """The explanation in a row of a table with all columns; the row must not be a failure."""
 
     def value(name: str) -> Any:
         return rows[name][position].as_py()
@@ -152,7 +151,7 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
         cell = rows[name][position]
         return torch.from_numpy(cell.values.to_numpy().copy()) if cell.is_valid else None
 
-    def there(name: str) -> Tensor:
+    def tensor(name: str) -> Tensor:
         values = array(name)
         return torch.zeros(0) if values is None else values
 
@@ -162,16 +161,16 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
     def credit(side: str) -> Credit:
         prefix = "" if len(outputs) == 1 else "all_"
         ids = (
-            torch.stack([there("edge_sources"), there("edge_targets")])
+            torch.stack([tensor("edge_sources"), tensor("edge_targets")])
             if side == "edge"
-            else there(f"{side}_ids")
+            else tensor(f"{side}_ids")
         )
         shape = (len(outputs), ids.shape[-1])
         names = value(f"{side}_names")
         return Credit(
             ids,
-            there(f"{prefix}{side}_values").reshape(shape),
-            there(f"{prefix}{side}_errors").reshape(shape),
+            tensor(f"{prefix}{side}_values").reshape(shape),
+            tensor(f"{prefix}{side}_errors").reshape(shape),
             None if names is None else tuple(names),
         )
 
@@ -182,16 +181,16 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
         outputs=outputs,
         target=value("target"),
         rather_than=rest["rather_than"],
-        bases=there("bases"),
-        predictions=there("predictions"),
+        bases=tensor("bases"),
+        predictions=tensor("predictions"),
         node_credit=credit("node"),
         feature_credit=credit("feature"),
         edge_credit=credit("edge"),
         certificate=Certificate.from_dict(rest["certificate"]),
         field=FieldRecord(
-            ids=there("field_ids"),
-            hops=there("field_hops"),
-            edge_index=torch.stack([there("field_sources"), there("field_targets")]),
+            ids=tensor("field_ids"),
+            hops=tensor("field_hops"),
+            edge_index=torch.stack([tensor("field_sources"), tensor("field_targets")]),
             classes=array("field_classes"),
             num_nodes=rest["num_nodes"],
             num_features=rest["num_features"],
@@ -205,17 +204,17 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
 
 
 def failed(rows: pa.Table) -> np.ndarray:
-    """Which rows are failures."""
+    """Boolean mask [rows] of failures."""
     return np.asarray(pc.is_valid(rows["error"]).combine_chunks().to_numpy(zero_copy_only=False))
 
 
 def queries(rows: pa.Table) -> np.ndarray:
-    """The query of each row."""
+    """The query ids [rows], int64."""
     return np.asarray(rows["query"].to_numpy())
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows by query, one each: an answer goes before a failure."""
+    """Rows of all tables ordered by query, one per query; explanations replace failures."""
     rows = pa.concat_tables(tables)
     query_ids = queries(rows)
     order = np.lexsort((failed(rows), query_ids))
