@@ -267,7 +267,7 @@ def _write(
         plot.save(explanation, picture)
         written.append(picture)
     if html is not None:
-        explanation.to_html(html, about)
+        explanation.to_html(html, data)
         written.append(html)
     for path in written:
         Console(stderr=True, highlight=False).print(f"wrote {path}", soft_wrap=True, markup=False)

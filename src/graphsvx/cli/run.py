@@ -166,20 +166,20 @@ def _selected_ids(selection: str, dataset: str, seed: int, data: Data | tuple[Da
         return datasets.load(dataset, seed).split.parts()[selection]
     kind, _, rest = selection.partition(":")
     if kind == "class":
-        return _of_class(_number(rest), dataset, seed, about)
-    return _numbers(words, len(about.x) if isinstance(about, Data) else len(about))
+        return _of_class(_number(rest), dataset, seed, data)
+    return _numbers(selection, len(data.x) if isinstance(data, Data) else len(data))
 
 
-def _numbers(words: str, count: int) -> list[int]:
+def _numbers(selection: str, count: int) -> list[int]:
     """Numbers and ranges such as 3,7,10-20, each below `count`."""
-    found: list[int] = []
-    for one in words.split(","):
-        first, dash, last = one.strip().partition("-")
+    ids: list[int] = []
+    for word in selection.split(","):
+        first, dash, last = word.strip().partition("-")
         numbers = range(_number(first), _number(last if dash else first) + 1)
-        if numbers and numbers[-1] >= count:  # before a list of them is made
-            raise InputError(f"numbers go from 0 to {count - 1}, got {one.strip()}")
-        found += numbers
-    return found
+        if numbers and numbers[-1] >= count:  # before the range is expanded
+            raise InputError(f"numbers go from 0 to {count - 1}, got {word.strip()}")
+        ids += numbers
+    return ids
 
 
 def _of_class(label: int, dataset: str, seed: int, data: Data | tuple[Data, ...]) -> Tensor:
@@ -220,11 +220,11 @@ def _show_status(progress: runs.Status, folder: Path) -> None:
     if progress.seconds_left is not None:
         parts.append(f"{_duration(progress.seconds_left)} left")
     console.print(f"{folder}: {', '.join(parts)}", markup=False)
-    if now.command is not None and now.state != "running":
-        if now.left:
-            console.print(f"to go on: {one_line(now.command)}", markup=False)
-        elif now.failed and "--retry-failed" not in now.command:
-            again = f"{one_line(now.command)} --retry-failed"
+    if progress.command is not None and progress.state != "running":
+        if progress.left:
+            console.print(f"to go on: {one_line(progress.command)}", markup=False)
+        elif progress.failed and "--retry-failed" not in progress.command:
+            again = f"{one_line(progress.command)} --retry-failed"
             console.print(f"to try failures again: {again}", markup=False)
 
 
@@ -277,8 +277,8 @@ def report_run(
         stored = set(opened.table(["query"])["query"].to_pylist())
         ids = [q for q in opened.queries.tolist() if q in stored and q not in failed][:12]
     else:
-        chosen = _numbers(queries, int(opened.queries[-1]) + 1)
-    report.write([opened[query] for query in chosen], html)
+        ids = _numbers(queries, int(opened.queries[-1]) + 1)
+    report.write([opened[query] for query in ids], html)
     _say(f"wrote {html}")
 
 

@@ -41,7 +41,7 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Trained(Checked):
-    """The edge network's weights, and what they were trained for."""
+    """Weights of the edge network, the level of its queries and their number."""
 
     weights: Mapping[str, Tensor]
     level: Literal["node", "graph"]

@@ -95,7 +95,7 @@ def start(
     # Raise for invalid options once, instead of a failure for each query.
     first = {"node": int(queries[0])} if kind == "node" else {"graph": True}
     build_query(model, data if kind == "node" else data[int(queries[0])], **first, **options)
-    who = _identity(job, queries, chosen, part)
+    run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
     with folder.locked():
@@ -110,16 +110,17 @@ def start(
     return open_run(folder.path)
 
 
-def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
-    several = isinstance(data, (list, tuple, Dataset))
-    if several and nodes is not None:
+def _queries(data: Any, nodes: Any, positions: Any) -> tuple[Any, Ids]:
+    """The kind of the queries, and their node ids or graph positions, ascending."""
+    is_list = isinstance(data, (list, tuple, Dataset))
+    if is_list and nodes is not None:
         raise InputError("a list of graphs is explained as whole graphs; use graphs=, not nodes=")
     if not is_list and positions is not None:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
-    count = len(data) if several else graphs.check_graph(data).num_nodes
-    what = "graphs" if several else "nodes"
-    given = chosen if several else nodes
-    numbers = range(count) if given is None else node_list(given, count, what)
+    count = len(data) if is_list else graphs.check_graph(data).num_nodes
+    what = "graphs" if is_list else "nodes"
+    ids = positions if is_list else nodes
+    numbers = range(count) if ids is None else node_list(ids, count, what)
     if not len(numbers):
         raise InputError(f"{what} must name at least one, got none")
     wrong = next((item for item in (min(numbers), max(numbers)) if not 0 <= item < count), None)

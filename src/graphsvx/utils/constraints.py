@@ -126,13 +126,13 @@ class Checked:
 
 
 def check_fields(record: Any) -> None:
-    """Check each field of a dataclass against its annotation, and make it plain."""
+    """Validate and convert every field of a dataclass, according to its annotation."""
     kind: Any = type(record)
     for name, hint in _hints(kind):
-        given = getattr(record, name)
-        value = checked(given, hint, name)
-        if value is not given:
-            object.__setattr__(record, name, value)
+        value = getattr(record, name)
+        converted = checked(value, hint, name)
+        if converted is not value:
+            object.__setattr__(record, name, converted)
 
 
 @cache

@@ -88,7 +88,7 @@ def load(
 
 
 def read(path: str | Path) -> tuple[nn.Module, Card]:
-    """A trained model in eval mode and its card, for other data than it was trained on."""
+    """A trained model in eval mode and its card, without its data set."""
     file = as_path(path)
     card = _read_card(file)
     return _read_weights(file, card), card

@@ -13,7 +13,7 @@ from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.results.ranking import scale_of
 from graphsvx.utils.printable import one_line
-from graphsvx.views import drawing as scenes
+from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import GraphDrawing
 

@@ -60,7 +60,7 @@ def plain_ticks(ax: Axes, axis: str, places: list[float], names: list[str]) -> N
 
 
 def short(name: str, most: int = 28) -> str:
-    """A name cut in its middle if it is long; line breaks become blanks."""
+    """The name on one line, shortened in the middle to `most` characters."""
     name = one_line(name)
     if len(name) <= most:
         return name
