@@ -78,12 +78,12 @@ class Task:
 
     def coalitions(self) -> list[tuple[str, np.ndarray]]:
         """For each game all rows, the empty and the full one first."""
-        found = []
+        values = []
         for side, masks in self.rows.items():
             ends = np.zeros((2, masks.rows.shape[1]), dtype=bool)
             ends[1] = True
-            found.append((side, np.concatenate([ends, masks.rows])))
-        return found
+            values.append((side, np.concatenate([ends, masks.rows])))
+        return values
 
     def count(self) -> int:
         """Rows of all games together."""
@@ -271,6 +271,6 @@ def _kernel_shap(value: Any, players: int, samples: int) -> np.ndarray:
     import shap  # noqa: PLC0415  (slow to import)
 
     explainer = shap.KernelExplainer(value, np.zeros((1, players)))
-    found = explainer.shap_values(np.ones((1, players)), nsamples=samples, l1_reg=False,
+    values = explainer.shap_values(np.ones((1, players)), nsamples=samples, l1_reg=False,
                                   silent=True)  # fmt: skip
-    return np.asarray(found)[0]
+    return np.asarray(values)[0]

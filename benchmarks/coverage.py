@@ -132,7 +132,7 @@ def games(
     family: str, players: tuple[int, int], *, seed: int, each: int, calls: int
 ) -> Iterator[Judged]:
     """Games of a family with so many players; `calls` a player for truths that are not exact."""
-    found = 0
+    games_found = 0
     for model, graph, node in islice(questions(family, players, seed), _MOST_TRIED):
         game, target = node_game(model, graph, node)
         if not players[0] <= game.players <= players[1]:
@@ -146,8 +146,8 @@ def games(
         if truth is None:
             truth, errors = sampled(game, target, max(_LEAST, calls * game.players), rng)
         yield Judged(game, target, truth, errors)
-        found += 1
-        if found == each:
+        games_found += 1
+        if games_found == each:
             return
 
 
@@ -223,18 +223,18 @@ def answers(judged: Judged, per_player: float, seed: int) -> dict[str, Answer] |
     if masks.exact:
         return None
     values = game.values(np.concatenate([game.end_states(), masks.states]))[:, [judged.target]]
-    found = {}
+    results = {}
     for name, regression in ESTIMATORS.items():
         fit = regression(masks, values[2:], values[0], values[1])
         miss = fit.values[0].numpy() - judged.truth
         # The truth has an error of its own, and zeros are no better than rounding.
         bar = np.hypot(fit.errors[0].numpy(), judged.truth_errors)
         slack = 1e-9 * np.abs(judged.truth).max()
-        found[name] = Answer(
+        results[name] = Answer(
             held=float((np.abs(miss) <= 1.96 * bar + slack).mean()),
             error=float((miss**2).sum() / (judged.truth**2).sum()),
         )
-    return found
+    return results
 
 
 def measure(
@@ -252,12 +252,12 @@ def measure(
                 truths.append({"family": family, "players": game.players, "truth error": share})
             for per in per_player:
                 every = [answers(game, per, turn) for game in judged for turn in range(seeds)]
-                some = [answer for answer in every if answer is not None]
-                if some:
+                finite = [answer for answer in every if answer is not None]
+                if finite:
                     cells.append({
                         "family": family, "players": [low, high], "calls a player": per,
-                        "estimates": len(some),
-                        **{name: _cell([answer[name] for answer in some]) for name in ESTIMATORS},
+                        "estimates": len(finite),
+                        **{name: _cell([answer[name] for answer in finite]) for name in ESTIMATORS},
                     })  # fmt: skip
     return {"seeds": seeds, "each": each, "cells": cells, "games": truths}
 

@@ -113,8 +113,10 @@ def shapiq_estimator(name: str, **settings: Any) -> Estimate:
         make = getattr(shapiq.approximator, name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = make(n=game.players, random_state=seed, **settings).approximate(calls, counter)
-        return np.array([found[(i,)] for i in range(game.players)]), len(counter.seen)
+            estimated = make(n=game.players, random_state=seed, **settings).approximate(
+                calls, counter
+            )
+        return np.array([estimated[(i,)] for i in range(game.players)]), len(counter.seen)
 
     return _raised(run)
 
@@ -125,10 +127,10 @@ def shap_estimator(game: Played, calls: int, seed: int) -> tuple[np.ndarray, int
     counter = _Counter(game)
     np.random.seed(seed)  # shap draws from numpy's global state
     explainer = shap.KernelExplainer(counter, np.zeros((1, game.players)))
-    found = explainer.shap_values(
+    estimated = explainer.shap_values(
         np.ones((1, game.players)), nsamples=calls - 2, l1_reg=False, silent=True
     )
-    return np.asarray(found)[0], len(counter.seen)
+    return np.asarray(estimated)[0], len(counter.seen)
 
 
 def estimators() -> dict[str, Estimate]:
@@ -205,9 +207,9 @@ def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 3, skip: 
             errors, used = [], []
             for game, truth in zip(games, truths, strict=True):
                 for seed in range(seeds):
-                    found, made = estimate(game, calls, seed)
-                    errors.append(float(((found - truth) ** 2).sum() / (truth**2).sum()))
-                    used.append(made)
+                    estimated, calls_made = estimate(game, calls, seed)
+                    errors.append(float(((estimated - truth) ** 2).sum() / (truth**2).sum()))
+                    used.append(calls_made)
             low, high = np.quantile(errors, [0.25, 0.75])
             table[name][str(calls)] = {
                 "median": median(errors), "quarter": float(low), "three quarters": float(high),

@@ -73,7 +73,7 @@ def _cpu() -> float:
     for pid in _family(os.getpid()):
         with suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += sum(int(one) for one in fields[11:15])
+            total += sum(int(ticks) for ticks in fields[11:15])
     return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -91,7 +91,7 @@ def _bare(job: Job, queries: list[int], workers: int) -> None:
 
 def _busy() -> float:
     """Processor seconds that the whole machine has spent."""
-    fields = [int(one) for one in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    fields = [int(ticks) for ticks in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
@@ -123,14 +123,16 @@ def _rounds(
 
     After `patience` seconds the least disturbed rounds are taken.
     """
-    end, kept, rest = time.monotonic() + patience, [], []
-    while len(kept) < repeats and (time.monotonic() < end or len(kept) + len(rest) < repeats):
-        one = {name: _lap(work) for name, work in contenders.items()}
-        worst = max(lap.others for lap in one.values())
-        (kept if worst < 0.05 else rest).append((worst, one))
-    rest.sort(key=lambda pair: pair[0])
-    chosen = [one for _, one in (kept + rest)[:repeats]]
-    return {name: [one[name] for one in chosen] for name in contenders}
+    end, undisturbed, disturbed = time.monotonic() + patience, [], []
+    while len(undisturbed) < repeats and (
+        time.monotonic() < end or len(undisturbed) + len(disturbed) < repeats
+    ):
+        laps = {name: _lap(work) for name, work in contenders.items()}
+        worst = max(lap.others for lap in laps.values())
+        (undisturbed if worst < 0.05 else disturbed).append((worst, laps))
+    disturbed.sort(key=lambda pair: pair[0])
+    chosen = [laps for _, laps in (undisturbed + disturbed)[:repeats]]
+    return {name: [laps[name] for laps in chosen] for name in contenders}
 
 
 def _started(engine: Any, world: tuple[Any, Data], count: int) -> Callable[[], None]:
@@ -153,8 +155,8 @@ def workers(count: int, repeats: int, patience: float) -> dict[str, Any]:
         repeats,
         patience,
     )
-    wall = {name: [lap.wall for lap in found] for name, found in laps.items()}
-    cpu = {name: [lap.cpu for lap in found] for name, found in laps.items()}
+    wall = {name: [lap.wall for lap in measured] for name, measured in laps.items()}
+    cpu = {name: [lap.cpu for lap in measured] for name, measured in laps.items()}
     return {
         "explanations": count,
         "a second, 1 worker": count / median(wall["1 worker"]),
@@ -165,7 +167,9 @@ def workers(count: int, repeats: int, patience: float) -> dict[str, Any]:
         ),
         "store, processor time": _ratio(cpu["1 worker"], cpu["no store"]) - 1,
         "store, wall clock": _ratio(wall["1 worker"], wall["no store"]) - 1,
-        "taken by others, at most": max(lap.others for found in laps.values() for lap in found),
+        "taken by others, at most": max(
+            lap.others for measured in laps.values() for lap in measured
+        ),
     }
 
 
@@ -187,13 +191,15 @@ def on_ray(count: int, repeats: int, patience: float) -> dict[str, Any]:
         )  # fmt: skip
     finally:
         ray.shutdown()
-    wall = {name: [lap.wall for lap in found] for name, found in laps.items()}
+    wall = {name: [lap.wall for lap in measured] for name, measured in laps.items()}
     return {
         "explanations": count,
         "a second, local": count / median(wall["local"]),
         "a second, Ray": count / median(wall["ray"]),
         "Ray / local": _ratio(wall["local"], wall["ray"]),
-        "taken by others, at most": max(lap.others for found in laps.values() for lap in found),
+        "taken by others, at most": max(
+            lap.others for measured in laps.values() for lap in measured
+        ),
     }
 
 
@@ -201,17 +207,17 @@ def driver(rows: int) -> dict[str, Any]:
     """What the one process that writes can take: answers that are there, straight to the disk."""
     model, data = small_world()
     job = Job(model, data, "node", {"method": GraphSVX(), "seed": 0})
-    some = job(tuple(range(256))).rows  # no two of a part are the same
+    table = job(tuple(range(256))).rows  # no two of a part are the same
     with tempfile.TemporaryDirectory() as folder:
         store = RunFolder(Path(folder) / "run")
-        asked = np.arange(rows)
-        store.create({}, asked)
-        progress = read_progress(store, asked, 256, retry_failed=False)
+        queries = np.arange(rows)
+        store.create({}, queries)
+        progress = read_progress(store, queries, 256, retry_failed=False)
         buffer = WriteBuffer(progress)
         start = time.monotonic()
         for first in range(0, rows, 64):
             chunk = tuple(range(first, first + 64))
-            part = some.slice(first % 256, 64)
+            part = table.slice(first % 256, 64)
             buffer.add(Answer(chunk, part.set_column(0, "query", pa.array(chunk)), 1.0))
         buffer.flush()
         seconds = time.monotonic() - start
@@ -231,11 +237,11 @@ def _family(root: int) -> list[int]:
         except OSError:
             continue
         parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
-    found, new = [root], [root]
+    descendants, new = [root], [root]
     while new:
-        new = [child for one in new for child in parents.get(one, [])]
-        found += new
-    return found
+        new = [child for process in new for child in parents.get(process, [])]
+        descendants += new
+    return descendants
 
 
 def _memory(root: int) -> int:
@@ -283,14 +289,14 @@ def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = GraphSAGE(16, 16, 2, 4).eval()
     rng = np.random.default_rng(1)
-    asked = np.sort(rng.choice(nodes, count, replace=False))
+    queries = np.sort(rng.choice(nodes, count, replace=False))
     # The mean of the whole graph as a reference, so that cut-out fields play the same games.
     mean = tuple(data.x.double().mean(0).tolist())
     method = GraphSVX(features="all", reference=mean, samples=200)
     options = {"memory": 64 * 2**20}
     with tempfile.TemporaryDirectory() as folder, _peak() as seen:
         start = time.monotonic()
-        run = runs.start(model, data, asked, out=Path(folder) / "run", method=method,
+        run = runs.start(model, data, queries, out=Path(folder) / "run", method=method,
                          backend=runs.Local(2), **options)  # fmt: skip
         seconds = time.monotonic() - start
         failed = len(run.failures())
@@ -298,11 +304,11 @@ def large(nodes: int, edges: int, count: int, by_hand: int) -> dict[str, Any]:
     there, cut_out = [], []
     graph.out_edges(graph.check_graph(data))  # once a graph, in a run too
     # Both in this process and in turn, so that only the size of the graph differs.
-    for turn, node in enumerate(asked[np.linspace(0, count - 1, by_hand).astype(int)].tolist()):
+    for turn, node in enumerate(queries[np.linspace(0, count - 1, by_hand).astype(int)].tolist()):
         small, where = _by_hand(data, node, 2)
         graph.out_edges(graph.check_graph(small))
-        both = [(data, node, there), (small, where, cut_out)]
-        for graph_of, which, times in both if turn % 2 else reversed(both):
+        graph_pair = [(data, node, there), (small, where, cut_out)]
+        for graph_of, which, times in graph_pair if turn % 2 else reversed(graph_pair):
             begun = time.process_time()
             explain(model, graph_of, node=which, method=method, **options)
             times.append(time.process_time() - begun)
@@ -338,25 +344,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for what in chosen.what:
         before = os.getloadavg()[0]
         if what == "large":
-            made = large(chosen.nodes, chosen.edges, chosen.explained, chosen.by_hand)
+            result = large(chosen.nodes, chosen.edges, chosen.explained, chosen.by_hand)
         elif what == "driver":
-            made = driver(64 * 160)
+            result = driver(64 * 160)
         else:
-            made = {"workers": workers, "ray": on_ray}[what](
+            result = {"workers": workers, "ray": on_ray}[what](
                 chosen.count, chosen.repeats, chosen.patience
             )  # fmt: skip
-        found[what] = {**made, "load before": before, "load after": os.getloadavg()[0]}
-        for name, value in found[what].items():
+        results[what] = {**result, "load before": before, "load after": os.getloadavg()[0]}
+        for name, value in results[what].items():
             print(
                 f"{name:40}{value:>14.3f}" if isinstance(value, float) else f"{name:40}{value:>14}"
             )
     if chosen.json:
         with atomic_write(chosen.json) as part:
-            part.write_text(json.dumps(found, indent=1) + "\n")
+            part.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -99,10 +99,10 @@ class Shares:
 
 def shares(name: str, model: str | None, nodes: int, repeats: int, samples: int) -> Shares:
     """Explanations as they come, taken apart."""
-    here = worlds.world(name, model)
+    world = worlds.world(name, model)
     method = GraphSVX(samples=samples)
     totals, parts, bare = [], [], []
-    for node in here.eligible[:nodes].tolist():
+    for node in world.eligible[:nodes].tolist():
         batches: list[tuple[BatchEvaluator, Any, Any]] = []
         own = BatchEvaluator.__call__
 
@@ -112,24 +112,24 @@ def shares(name: str, model: str | None, nodes: int, repeats: int, samples: int)
             batches.append((self, states, hops))
             return own(self, states, hops)
 
-        graphsvx.explain(here.model, here.graph, node=node, method=method)
+        graphsvx.explain(world.model, world.graph, node=node, method=method)
         with mock.patch.object(BatchEvaluator, "__call__", seen):
-            graphsvx.explain(here.model, here.graph, node=node, method=method)
+            graphsvx.explain(world.model, world.graph, node=node, method=method)
         # Stopwatches take time themselves: the whole is timed without them.
-        run = partial(graphsvx.explain, here.model, here.graph, node=node, method=method)
+        run = partial(graphsvx.explain, world.model, world.graph, node=node, method=method)
         whole, found, alone = [], [], []
         for _ in range(repeats):
             whole += take_turns({"all": run}, 1)["all"].seconds
-            found.append(_taken_apart(here, node, method))
+            found.append(_taken_apart(world, node, method))
             alone.append(_plainly(batches))
         totals.append(median(whole))
-        parts.append({part: median(one[part] for one in found) for part in PARTS})
+        parts.append({part: median(lap[part] for lap in found) for part in PARTS})
         bare.append(median(alone))
-    own = [one["model"] for one in parts]
+    own = [lap["model"] for lap in parts]
     return Shares(
-        where=here.name,
+        where=world.name,
         total=median(totals),
-        parts={part: median(one[part] for one in parts) for part in PARTS},
+        parts={part: median(lap[part] for lap in parts) for part in PARTS},
         ratio=median(t / m for t, m in zip(totals, own, strict=True)),
         together=sum(totals) / sum(own),
         plain=median(bare),
@@ -140,10 +140,10 @@ def shares(name: str, model: str | None, nodes: int, repeats: int, samples: int)
     )
 
 
-def _taken_apart(here: worlds.World, node: int, method: GraphSVX) -> dict[str, float]:
+def _taken_apart(world: worlds.World, node: int, method: GraphSVX) -> dict[str, float]:
     with watched() as watch:
         run = watch.timed("rest", graphsvx.explain)
-        run(here.model, here.graph, node=node, method=method)
+        run(world.model, world.graph, node=node, method=method)
     return {part: watch.seconds.get(part, 0.0) for part in PARTS}
 
 

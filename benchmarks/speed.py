@@ -88,10 +88,10 @@ def same_rows(plan: Plan) -> list[Line]:
     for name, model, samples, wanted in (
         ("ba-shapes", None, 400, 100), ("tree-cycles", None, 1400, 100), ("cora", "gcn", 1000, 100),
     ):  # fmt: skip
-        here = worlds.world(name, model)
+        world = worlds.world(name, model)
         lines.append(
             _against(
-                here,
+                world,
                 int(samples * plan.scale),
                 plan.slow_nodes,
                 plan.repeats,
@@ -102,10 +102,10 @@ def same_rows(plan: Plan) -> list[Line]:
             )
         )
     for name, model, samples, wanted in (("cora", "gcn", 1000, 10), ("cora", "gat", 1000, 5)):
-        here = worlds.world(name, model)
+        world = worlds.world(name, model)
         lines.append(
             _against(
-                here,
+                world,
                 int(samples * plan.scale),
                 plan.nodes,
                 plan.repeats,
@@ -121,11 +121,11 @@ def same_rows(plan: Plan) -> list[Line]:
 
 
 def _against(
-    here: worlds.World, samples: int, nodes: int, repeats: int, wanted: float, name: str,
+    world: worlds.World, samples: int, nodes: int, repeats: int, wanted: float, name: str,
     theirs: Callable[[Task], dict[Any, float]], slow: bool, players: Sides = "both",
 ) -> Line:  # fmt: skip
     times, far, played = [], 0.0, []
-    for task in _with_all_rows(here, samples, nodes, players):
+    for task in _with_all_rows(world, samples, nodes, players):
         played.append(task.count())
         runs = {
             "theirs": lambda task=task: theirs(task),
@@ -135,48 +135,50 @@ def _against(
         far = max(far, _far(laps["ours"].result, laps["theirs"].result))
         times.append((laps["theirs"].median, laps["ours"].median))
     if far > 1e-5:
-        raise AssertionError(f"{name} and graphsvx disagree by {far:.1e} on {here.name}")
+        raise AssertionError(f"{name} and graphsvx disagree by {far:.1e} on {world.name}")
     check = f"same credit to {far:.0e}"
-    where = f"{here.name}, {min(played)}-{max(played)} rows"
+    where = f"{world.name}, {min(played)}-{max(played)} rows"
     if players == "nodes":
         where += " of nodes"
     return _line(name, where, times, wanted, check)
 
 
 def _with_all_rows(
-    here: worlds.World, samples: int, nodes: int, players: Sides
+    world: worlds.World, samples: int, nodes: int, players: Sides
 ) -> list[Task]:  # fmt: skip
     """The first nodes whose games have as many coalitions as are asked for.
 
     A node with 5 players has 32 coalitions; "400 rows" would not be true of it.
     """
-    found: list[Task] = []
-    for node in here.eligible.tolist():
-        task = Task.of(here.model, here.graph, node, samples, players=players)
+    tasks: list[Task] = []
+    for node in world.eligible.tolist():
+        task = Task.of(world.model, world.graph, node, samples, players=players)
         if task.count() >= 0.95 * samples:
-            found.append(task)
-        if len(found) == nodes:
+            tasks.append(task)
+        if len(tasks) == nodes:
             break
-    if not found:
-        raise AssertionError(f"no node of {here.name} has {samples} coalitions")
-    return found
+    if not tasks:
+        raise AssertionError(f"no node of {world.name} has {samples} coalitions")
+    return tasks
 
 
 def learned_masks(plan: Plan) -> list[Line]:
     """GNNExplainer against our default, node by node."""
     lines = []
     for name in ("ba-shapes", "ba-community", "tree-cycles", "tree-grid"):
-        here = worlds.world(name)
+        world = worlds.world(name)
         method = GraphSVX(samples=int(1000 * plan.scale))
         times, errors = [], []
-        for node in here.eligible[: plan.nodes].tolist():
+        for node in world.eligible[: plan.nodes].tolist():
             runs = {
-                "theirs": partial(contenders.gnn_explainer, here.model, here.graph, node),
-                "ours": partial(graphsvx.explain, here.model, here.graph, node=node, method=method),
+                "theirs": partial(contenders.gnn_explainer, world.model, world.graph, node),
+                "ours": partial(
+                    graphsvx.explain, world.model, world.graph, node=node, method=method
+                ),
             }
             laps = take_turns(runs, max(1, min(plan.repeats, 3)), frozenset({"theirs"}))
             times.append((laps["theirs"].median, laps["ours"].median))
-            errors.append(_reference_error(here, node, laps["ours"].result, plan))
+            errors.append(_reference_error(world, node, laps["ours"].result, plan))
         check = (
             f"ours to brute force or 20x the calls: {median(errors):.0e}, "
             f"at worst {max(errors):.0e} (relative squared)"
@@ -185,22 +187,22 @@ def learned_masks(plan: Plan) -> list[Line]:
     return lines
 
 
-def _reference_error(here: worlds.World, node: int, e: Any, plan: Plan) -> float:
+def _reference_error(world: worlds.World, node: int, e: Any, plan: Plan) -> float:
     """Against plain brute force, or 20 times the calls where there are too many coalitions."""
     if max(len(e.node_ids), len(e.feature_ids)) <= 14:
-        truth = contenders.brute_force(here.model, here.graph, node, depth=3)
+        truth = contenders.brute_force(world.model, world.graph, node, depth=3)
         best = np.array([truth[i] for i in e.node_ids.tolist()])
     else:
         method = GraphSVX(samples=int(20_000 * plan.scale))
         best = graphsvx.explain(
-            here.model, here.graph, node=node, method=method, seed=1
+            world.model, world.graph, node=node, method=method, seed=1
         ).node_values.numpy()
     return float(((e.node_values.numpy() - best) ** 2).sum() / max((best**2).sum(), 1e-30))
 
 
 def kernel_explainer(plan: Plan) -> list[Line]:
     """`shap.KernelExplainer` on our own (fast) game and on plain batches, against all of ours."""
-    here = worlds.world("cora", "gcn")
+    world = worlds.world("cora", "gcn")
     samples = int(1000 * plan.scale)
     ways = {"WLS": WLS(), "default": GaussianProcess()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
@@ -209,19 +211,19 @@ def kernel_explainer(plan: Plan) -> list[Line]:
     equal: list[tuple[float, float]] = []
     needed: list[int] = []
     reached = 0
-    for node in here.eligible[: plan.nodes].tolist():
+    for node in world.eligible[: plan.nodes].tolist():
 
         def theirs(node: int = node, budget: int = samples) -> np.ndarray:
-            game, target = worlds.node_game(here.model, here.graph, node)
+            game, target = worlds.node_game(world.model, world.graph, node)
             return contenders.kernel_shap(game, target, budget)
 
         def ours(regression: Estimator, budget: int = samples, node: int = node) -> np.ndarray:
             method = GraphSVX(samples=budget, players="nodes", regression=regression)
-            e = graphsvx.explain(here.model, here.graph, node=node, method=method)
+            e = graphsvx.explain(world.model, world.graph, node=node, method=method)
             return e.node_values.numpy()
 
         def plain(node: int = node) -> np.ndarray:
-            return contenders.plain_kernel_shap(here.model, here.graph, node, samples, depth=2)
+            return contenders.plain_kernel_shap(world.model, world.graph, node, samples, depth=2)
 
         runs = {"theirs": theirs, **{name: partial(ours, how) for name, how in ways.items()}}
         laps = take_turns({**runs, "plain": plain}, plan.repeats, frozenset({"plain"}))
@@ -244,13 +246,13 @@ def kernel_explainer(plan: Plan) -> list[Line]:
         reached += int(good)
         needed.append(factor * samples)
         equal.append((lap.median, laps["default"].median))
-    lost = {name: median(some) for name, some in errors.items()}
+    lost = {name: median(ratios) for name, ratios in errors.items()}
     where = f"cora gcn nodes, {samples}"
     return [
-        _line(f"shap.KernelExplainer, same game, {how}", f"{where}, {name}", some[name], 3,
+        _line(f"shap.KernelExplainer, same game, {how}", f"{where}, {name}", ratios[name], 3,
               f"to the reference: ours {lost[name]:.0e}, theirs {lost[key]:.0e} "
               f"(median relative squared)")
-        for how, some, key in (("played by plain PyG batches", plainly, "plain"),
+        for how, ratios, key in (("played by plain PyG batches", plainly, "plain"),
                                ("played by our engine", times, "theirs"))
         for name in ways
     ] + [
@@ -269,10 +271,10 @@ def graph_size(plan: Plan) -> Line:
     times, far = [], 0.0
     for node in range(plan.nodes):
         runs = {
-            name: lambda here=here, node=node: graphsvx.explain(
-                here[0], here[1], node=node, method=method
+            name: lambda world=world, node=node: graphsvx.explain(
+                world[0], world[1], node=node, method=method
             )
-            for name, here in (("small", small), ("large", large))
+            for name, world in (("small", small), ("large", large))
         }
         take_turns(runs, 1)  # the index is built once per graph
         laps = take_turns(runs, 2 * plan.repeats)
@@ -288,33 +290,34 @@ def graph_size(plan: Plan) -> Line:
 
 def forward_share(plan: Plan, name: str, model: str | None) -> tuple[list[Line], Shares]:
     """All of an explanation against the model's own time; where the rest goes."""
-    found = shares(name, model, plan.nodes, plan.repeats, int(1000 * plan.scale))
-    where = f"{found.where}, default"
+    measured = shares(name, model, plan.nodes, plan.repeats, int(1000 * plan.scale))
+    where = f"{measured.where}, default"
     lines = [
-        Line(f"end to end against the forward passes of its batches, {how}", where, found.total,
+        Line(f"end to end against the forward passes of its batches, {how}", where, measured.total,
              alone, ratio, "at most 1.3x", ratio <= 1.3,
-             f"all nodes together: {together:.1f}x; checks: {100 * found.checks:.0f} % of the time",
-             found.nodes)
+             f"all nodes together: {together:.1f}x; "
+             f"checks: {100 * measured.checks:.0f} % of the time",
+             measured.nodes)
         for how, alone, ratio, together in (
-            ("the model as it is", found.plain, found.plain_ratio, found.plain_together),
-            ("sped up by the engine", found.parts["model"], found.ratio, found.together),
+            ("the model as it is", measured.plain, measured.plain_ratio, measured.plain_together),
+            ("sped up by the engine", measured.parts["model"], measured.ratio, measured.together),
         )
     ]  # fmt: skip
-    return lines, found
+    return lines, measured
 
 
 def unknown_layers(plan: Plan) -> Line:
     """A layer that the engine does not know: copies in batches against one call a coalition."""
-    here = worlds.world("cora", "gcn")
-    model = worlds.chebyshev(here.graph.num_features, 7)
+    world = worlds.world("cora", "gcn")
+    model = worlds.chebyshev(world.graph.num_features, 7)
     method = GraphSVX(samples=int(1000 * plan.scale))
     times, far = [], 0.0
-    for node in here.eligible[: plan.slow_nodes].tolist():
+    for node in world.eligible[: plan.slow_nodes].tolist():
 
         def run(batched: bool, node: int = node) -> Any:
             change = mock.patch.object(surveying, "copies_equal_single_calls", return_value=False)
             with nullcontext() if batched else change:
-                return graphsvx.explain(model, here.graph, node=node, method=method)
+                return graphsvx.explain(model, world.graph, node=node, method=method)
 
         laps = take_turns({"theirs": partial(run, False), "ours": partial(run, True)}, 1)
         far = max(far, _far(laps["ours"].result.nodes, laps["theirs"].result.nodes))
@@ -377,9 +380,9 @@ def measure(plan: Plan) -> dict[str, Any]:
             ("ba-shapes", None),
             ("tree-grid", None),
         ):
-            more, found = forward_share(plan, name, model)
+            more, measured = forward_share(plan, name, model)
             lines += more
-            parts.append(asdict(found))
+            parts.append(asdict(measured))
         return {
             "lines": [line.to_json() for line in lines],
             "parts": parts,

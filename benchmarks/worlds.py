@@ -95,30 +95,33 @@ def played(
 def real_games(each: int, sizes: range, skip: int = 0) -> Iterator[Played]:
     """`each` games from every source; `skip` leaves those out that estimators were tuned on."""
     for name in ("ba-shapes", "tree-grid", "cora"):
-        here = zoo.ensure(name)
-        order = np.random.default_rng(11).permutation(here.dataset.graph.num_nodes)
+        trained = zoo.ensure(name)
+        graph = trained.dataset.graph
+        order = np.random.default_rng(11).permutation(graph.num_nodes)
         yield from _first(
-            (played(name, here.model, here.dataset.graph, int(node), sizes) for node in order),
+            (played(name, trained.model, graph, int(node), sizes) for node in order),
             each, skip,
         )  # fmt: skip
     molecules = zoo.ensure("mutag")
     graphs = molecules.dataset.graphs
     order = np.random.default_rng(11).permutation(len(graphs))
-    some = (graphs[int(i)] for i in order if graphs[int(i)].num_nodes in sizes)
+    candidates = (graphs[int(i)] for i in order if graphs[int(i)].num_nodes in sizes)
     yield from _first(
-        (played("mutagenicity", molecules.model, graph, None, sizes) for graph in some), each, skip
+        (played("mutagenicity", molecules.model, graph, None, sizes) for graph in candidates),
+        each,
+        skip,
     )
 
 
 def _first(games: Iterator[Played | None], count: int, skip: int) -> Iterator[Played]:
-    found = 0
+    count_found = 0
     for game in games:
         if game is None:
             continue
-        found += 1
-        if found > skip:
+        count_found += 1
+        if count_found > skip:
             yield game
-        if found == skip + count:
+        if count_found == skip + count:
             return
 
 

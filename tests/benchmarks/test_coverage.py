@@ -49,7 +49,7 @@ def test_a_sampled_truth_is_as_far_from_the_exact_one_as_it_says() -> None:
     assert found.sum() == pytest.approx(truth.sum())
 
 
-def test_a_fresh_game_has_nothing_played() -> None:
+def test_a_new_game_has_no_calls() -> None:
     game, target = coverage.node_game(*coverage.star(5, 0, 0))
     with torch.no_grad():
         coverage.values_of(game, target, np.ones((1, 5), dtype=bool))

@@ -120,7 +120,9 @@ class _Evil:
         (["ba-shapes", "--node", "1", "--samples", "50", "--picture", "e.doc"], InputError, "doc"),
     ],
 )
-def test_mistakes_are_named(models, monkeypatch, tmp_path, words, error, message) -> None:
+def test_invalid_input_is_reported_by_name(
+    models, monkeypatch, tmp_path, words, error, message
+) -> None:
     monkeypatch.setenv("GRAPHSVX_MODELS", str(models))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=message):

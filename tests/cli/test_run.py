@@ -100,16 +100,16 @@ def test_ctrl_c_prints_the_command_that_resumes(models, tmp_path) -> None:
     [("test", 70), ("class:3", 160), ("0-2,9", 4)],
 )
 def test_nodes_are_chosen_by_words(call, tmp_path, words, count, monkeypatch) -> None:
-    asked = []
+    backends = []
 
     def start(model, graph, *, nodes, **options):
-        asked.extend(nodes)
+        backends.extend(nodes)
         raise InputError("enough")
 
     monkeypatch.setattr(runs, "start", start)
     with pytest.raises(InputError, match="enough"):
         call("run", "ba-shapes", "--nodes", words, "--out", tmp_path / "run")
-    assert len(asked) == count
+    assert len(backends) == count
 
 
 def test_graphs(call, tmp_path) -> None:
@@ -137,7 +137,9 @@ def test_graphs(call, tmp_path) -> None:
         (["report", "nothing", "--roles", "x"], InputError, "hops or class"),
     ],
 )
-def test_mistakes_are_named(call, monkeypatch, tmp_path, words, error, message) -> None:
+def test_invalid_input_is_reported_by_name(
+    call, monkeypatch, tmp_path, words, error, message
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=message):
         call(*words)

@@ -86,7 +86,9 @@ def test_a_seed_that_is_no_integer(run: Run, models: Path, seed: str) -> None:
     assert not models.exists()
 
 
-def test_a_stop_leaves_nothing(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_training_leaves_no_checkpoint(
+    run: Run, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -100,8 +102,8 @@ def test_a_stop_leaves_nothing(run: Run, models: Path, monkeypatch: pytest.Monke
 def test_all_trains_what_it_can_and_says_what_it_cannot(run: Run, tmp_path: Path) -> None:
     ran = run("train", "--all", "--seeds", "2", "--table", str(tmp_path / "models.md"))
     assert ran.code == 0
-    made = ("ba-shapes", "ba-community", "tree-cycles", "tree-grid", "ba-2motifs")
-    for name in made:
+    synthetic_sets = ("ba-shapes", "ba-community", "tree-cycles", "tree-grid", "ba-2motifs")
+    for name in synthetic_sets:
         assert zoo.load(name, seed=1).card.seed == 1
     assert "left out pubmed gat" in ran.err
     page = (tmp_path / "models.md").read_text()
@@ -109,7 +111,7 @@ def test_all_trains_what_it_can_and_says_what_it_cannot(run: Run, tmp_path: Path
     for (name, model), accuracy in ACCURACY.items():
         [row] = [r for r in rows if r.startswith(f"| {name} | {model} |") and "→" not in r][:1]
         assert f"({accuracy[2]:.2f})" in row
-        assert ("files missing" in row) == (name not in made)
+        assert ("files missing" in row) == (name not in synthetic_sets)
     assert "dropout 0.0 → 0.5" in page
 
 

@@ -73,7 +73,7 @@ def test_nodes_without_edges_are_far() -> None:
     assert distances(perturbations, field, 2).tolist() == [[UNREACHABLE]] * 3
 
 
-def test_far_unless_keeps_what_matters() -> None:
+def test_unreachable_unless_keeps_the_levels_of_the_mask() -> None:
     levels = np.array([[0, 3, 254]], dtype=np.uint8)
     assert unreachable_unless(levels, np.array([[True, False, True]])).tolist() == [
         [0, UNREACHABLE, 254]

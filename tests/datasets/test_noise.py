@@ -77,8 +77,8 @@ def test_noisy_nodes_touch_existing_nodes_only_and_have_no_label() -> None:
     assert (graph.y[500:] == -1).all()
     assert all(int(part.max()) < 500 for part in noisy.split.parts().values())
     old = {tuple(e) for e in clean.graph.edge_index.t().tolist()}
-    kept = {tuple(e) for e in graph.edge_index.t().tolist() if max(e) < 500}
-    assert kept == old
+    old_edges_after = {tuple(e) for e in graph.edge_index.t().tolist() if max(e) < 500}
+    assert old_edges_after == old
 
 
 def test_by_default_noisy_nodes_have_the_mean_degree() -> None:
@@ -102,11 +102,11 @@ def test_noise_leaves_the_truth_where_it_is(name: str) -> None:
 
 
 def test_both_kinds_of_noise_add_up() -> None:
-    both = datasets.with_noisy_nodes(datasets.with_noisy_features(datasets.load("ba-community")))
-    assert both.noise is not None
-    assert both.noise.features.tolist() == [10, 11]
-    assert both.noise.nodes.numel() == 280
-    assert both.name == "ba-community-noisy-features-noisy-nodes"
+    noisy = datasets.with_noisy_nodes(datasets.with_noisy_features(datasets.load("ba-community")))
+    assert noisy.noise is not None
+    assert noisy.noise.features.tolist() == [10, 11]
+    assert noisy.noise.nodes.numel() == 280
+    assert noisy.name == "ba-community-noisy-features-noisy-nodes"
 
 
 def test_signed_features_get_signed_noise() -> None:

@@ -104,8 +104,8 @@ def _lines(path: Path) -> list[str]:
 def molecule(atoms: str, bonds: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
     x = torch.zeros(len(atoms), len(ATOMS))
     x[torch.arange(len(atoms)), torch.tensor([ATOMS.index(a) for a in atoms])] = 1
-    both = bonds + [(b, a) for a, b in bonds]
-    return x, torch.tensor(both).t()
+    directed = bonds + [(b, a) for a, b in bonds]
+    return x, torch.tensor(directed).t()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_nitrogen_needs_exactly_one_more_neighbour() -> None:
         assert not datasets.nitro_and_amino(*molecule(atoms, bonds)).any()
 
 
-def test_an_oxygen_that_leads_on_is_no_nitro_group() -> None:
+def test_an_oxygen_with_another_neighbour_is_not_part_of_a_nitro_group() -> None:
     x, edge_index = molecule("CNOOC", [(1, 0), (1, 2), (1, 3), (3, 4)])
     assert not datasets.nitro_and_amino(x, edge_index).any()
 
@@ -191,7 +191,9 @@ def test_reading_writes_nothing(raw_folder: RawFolder, tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_download_is_put_in_place_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_complete_downloads_reach_the_data_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     class Answer:
         def close(self) -> None: ...
 
@@ -209,8 +211,10 @@ def test_a_download_is_put_in_place_whole(monkeypatch: pytest.MonkeyPatch, tmp_p
     )
     with pytest.raises(DataError, match="download from"):
         raw.read(half, tmp_path, lambda *_: None)
-    whole = raw.RawFiles(wanted.folder, wanted.files, wanted.url, lambda r: fetch(r, wanted.files))
-    read = raw.read(whole, tmp_path, lambda folder, _: sorted(Path(folder).iterdir()))
+    complete = raw.RawFiles(
+        wanted.folder, wanted.files, wanted.url, lambda r: fetch(r, wanted.files)
+    )
+    read = raw.read(complete, tmp_path, lambda folder, _: sorted(Path(folder).iterdir()))
     assert [path.name for path in read] == sorted(wanted.files)
     assert [path.name for path in (tmp_path / "Cora").iterdir()] == ["raw"]
 

@@ -35,7 +35,7 @@ def test_the_only_graph() -> None:
         _ = datasets.load("ba-2motifs").graph
 
 
-def test_asking_for_the_other_kind_of_truth() -> None:
+def test_the_wrong_kind_of_truth_is_a_data_error() -> None:
     with pytest.raises(DataError, match="no ground truth on graphs"):
         _ = datasets.load("ba-shapes").graph_truth
     with pytest.raises(DataError, match="no ground truth on nodes"):
@@ -44,7 +44,9 @@ def test_asking_for_the_other_kind_of_truth() -> None:
         datasets.load("ba-2motifs").graph_truth.graph_nodes(1000)
 
 
-def test_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_folders_follow_argument_environment_and_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("GRAPHSVX_DATA", raising=False)
     monkeypatch.delenv("GRAPHSVX_MODELS", raising=False)

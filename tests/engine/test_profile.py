@@ -100,7 +100,7 @@ def test_the_order_of_questions_changes_nothing() -> None:
         assert serialize.same(first[node], explain(other, data, node=node))
 
 
-def test_later_questions_cost_no_calls_but_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_queries_need_no_additional_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = Net(), random_graph(5, nodes=12)
     explain(model, data, node=1)
     calls, plain = [], Model.__call__
@@ -117,7 +117,7 @@ def test_later_questions_cost_no_calls_but_their_own(monkeypatch: pytest.MonkeyP
     )  # fmt: skip
 
 
-def test_nothing_is_kept_alive() -> None:
+def test_no_model_or_graph_is_kept_alive() -> None:
     import gc  # noqa: PLC0415  (only here)
     import weakref  # noqa: PLC0415  (only here)
 
@@ -130,7 +130,7 @@ def test_nothing_is_kept_alive() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in CHANGES if n not in ("features", "edges")])
-def test_a_print_sees_what_torch_can_see(name: str) -> None:
+def test_a_fingerprint_detects_the_changes_that_torch_can_see(name: str) -> None:
     model, data = Net(), random_graph(3)
     before = Fingerprint.of(modules(model))
     assert before.matches(modules(model))
@@ -243,7 +243,7 @@ def test_a_model_that_was_never_called() -> None:
     assert serialize.same(e, explain(copy.deepcopy(model), data, node=1))
 
 
-def test_a_print_sees_a_layer_that_is_used_again() -> None:
+def test_a_fingerprint_detects_a_layer_that_is_used_again() -> None:
     model = Chain()
     before = Fingerprint.of(modules(model))
     _again(model)

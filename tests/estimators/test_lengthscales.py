@@ -71,7 +71,7 @@ def test_the_mixture_that_pairs_were_drawn_from_is_likely() -> None:
         assert holds(lengthscales.all_mixtures(coalitions, y).best(1, 1)[0])
 
 
-def test_pairs_without_a_value_teach_nothing() -> None:
+def test_lengthscales_of_constant_values_are_finite() -> None:
     coalitions = drawn(20, 5)
     relevance = lengthscales.fit_lengthscales(coalitions, np.zeros((20, 1))).relevance
     assert np.isfinite(relevance).all()

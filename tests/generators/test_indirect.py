@@ -86,7 +86,7 @@ def test_only_the_edges_of_the_path_come_back() -> None:
     assert edges == {(0, 1), (1, 0), (1, 2), (2, 1)}
 
 
-def test_nobody_on_means_nothing_comes_back() -> None:
+def test_the_empty_coalition_adds_no_edges() -> None:
     edges, _ = perturbed(scene(PATH, 4), [])
     assert edges == set()
 

@@ -28,23 +28,27 @@ def model() -> nn.Module:
 
 def test_the_mask_is_the_credit(model) -> None:
     data = random_graph(1)
-    made = explainer(model)(data.x, data.edge_index, index=1)
+    pyg_explanation = explainer(model)(data.x, data.edge_index, index=1)
     e = explain(model, data, node=1)
-    assert made.node_mask.shape == (9, 1)
+    assert pyg_explanation.node_mask.shape == (9, 1)
     for node, value in e.nodes.items():
-        assert float(made.node_mask[node]) == pytest.approx(value, abs=1e-6)
-    assert float(made.node_mask[1]) == pytest.approx(float(e.feature_values.sum()), abs=1e-6)
-    assert made.graphsvx.nodes == e.nodes
-    assert made.validate()
+        assert float(pyg_explanation.node_mask[node]) == pytest.approx(value, abs=1e-6)
+    assert float(pyg_explanation.node_mask[1]) == pytest.approx(
+        float(e.feature_values.sum()), abs=1e-6
+    )
+    assert pyg_explanation.graphsvx.nodes == e.nodes
+    assert pyg_explanation.validate()
 
 
 def test_common_attributes_are_the_features(model) -> None:
     data = random_graph(1)
-    made = explainer(model, node_mask_type="common_attributes")(data.x, data.edge_index, index=1)
+    pyg_explanation = explainer(model, node_mask_type="common_attributes")(
+        data.x, data.edge_index, index=1
+    )
     e = explain(model, data, node=1)
-    assert made.node_mask.shape == (1, 3)
+    assert pyg_explanation.node_mask.shape == (1, 3)
     for column, value in e.features.items():
-        assert float(made.node_mask[0, column]) == pytest.approx(value, abs=1e-6)
+        assert float(pyg_explanation.node_mask[0, column]) == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize("returns", ["raw", "probs", "log_probs"])
@@ -59,36 +63,42 @@ def test_what_the_model_returns_is_respected(model, returns) -> None:
             return {"raw": out, "probs": out.softmax(-1), "log_probs": out.log_softmax(-1)}[returns]
 
     data = random_graph(1)
-    made = explainer(Returns(), {**NODE, "return_type": returns})(data.x, data.edge_index, index=1)
-    assert made.graphsvx.nodes == pytest.approx(explain(model, data, node=1).nodes, abs=1e-9)
+    pyg_explanation = explainer(Returns(), {**NODE, "return_type": returns})(
+        data.x, data.edge_index, index=1
+    )
+    assert pyg_explanation.graphsvx.nodes == pytest.approx(
+        explain(model, data, node=1).nodes, abs=1e-9
+    )
 
 
 def test_a_phenomenon_is_explained_for_its_label(model) -> None:
     data = random_graph(1)
-    made = explainer(model, explanation_type="phenomenon")(
+    pyg_explanation = explainer(model, explanation_type="phenomenon")(
         data.x, data.edge_index, target=torch.full((9,), 2), index=1
     )
-    assert made.graphsvx.target == 2
+    assert pyg_explanation.graphsvx.target == 2
 
 
 def test_regression(model) -> None:
     data = random_graph(1)
-    one = random_model("gcn", 1, classes=1)
-    made = explainer(one, {"mode": "regression", "task_level": "node"})(
+    single_output = random_model("gcn", 1, classes=1)
+    pyg_explanation = explainer(single_output, {"mode": "regression", "task_level": "node"})(
         data.x, data.edge_index, index=1
     )
     with torch.no_grad():
-        assert made.graphsvx.prediction == pytest.approx(float(one(data.x, data.edge_index)[1]))
+        assert pyg_explanation.graphsvx.prediction == pytest.approx(
+            float(single_output(data.x, data.edge_index)[1])
+        )
 
 
 def test_binary_classification_with_one_output() -> None:
     data = random_graph(1)
-    one = random_model("gcn", 1, classes=1)
+    single_output = random_model("gcn", 1, classes=1)
     config = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
-    made = explainer(one, config)(data.x, data.edge_index, index=1)
+    pyg_explanation = explainer(single_output, config)(data.x, data.edge_index, index=1)
     with torch.no_grad():
-        p = float(one(data.x, data.edge_index)[1].sigmoid())
-    assert made.graphsvx.prediction == pytest.approx(max(p, 1 - p))
+        p = float(single_output(data.x, data.edge_index)[1].sigmoid())
+    assert pyg_explanation.graphsvx.prediction == pytest.approx(max(p, 1 - p))
 
 
 class Pooled(nn.Module):
@@ -104,11 +114,11 @@ class Pooled(nn.Module):
 def test_whole_graphs() -> None:
     data = random_graph(1)
     batch = torch.zeros(9, dtype=torch.long)
-    made = explainer(Pooled(), {**NODE, "task_level": "graph"})(
+    pyg_explanation = explainer(Pooled(), {**NODE, "task_level": "graph"})(
         data.x, data.edge_index, batch=batch
     )
-    assert made.node_mask.shape == (9, 1)
-    e = made.graphsvx
+    assert pyg_explanation.node_mask.shape == (9, 1)
+    e = pyg_explanation.graphsvx
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
     batch[5:] = 1
     with pytest.raises(UnsupportedError, match="one graph at a time"):
@@ -117,12 +127,12 @@ def test_whole_graphs() -> None:
 
 def test_pygs_own_metrics_take_it(model) -> None:
     data = random_graph(1)
-    one = explainer(model, threshold_config=("topk", 3))
-    made = one(data.x, data.edge_index, index=1)
-    plus, minus = fidelity(one, made)
+    pyg_explainer = explainer(model, threshold_config=("topk", 3))
+    pyg_explanation = pyg_explainer(data.x, data.edge_index, index=1)
+    plus, minus = fidelity(pyg_explainer, pyg_explanation)
     assert 0 <= plus <= 1
     assert 0 <= minus <= 1
-    assert 0 <= unfaithfulness(one, made) <= 1
+    assert 0 <= unfaithfulness(pyg_explainer, pyg_explanation) <= 1
 
 
 def test_several_nodes_of_one_class_are_a_group(model) -> None:
@@ -130,8 +140,8 @@ def test_several_nodes_of_one_class_are_a_group(model) -> None:
     with torch.no_grad():
         classes = model(data.x, data.edge_index).argmax(-1)
     same = (classes == classes[0]).nonzero()[:, 0][:2]
-    made = explainer(model)(data.x, data.edge_index, index=same)
-    assert made.graphsvx.centres == tuple(same.tolist())
+    pyg_explanation = explainer(model)(data.x, data.edge_index, index=same)
+    assert pyg_explanation.graphsvx.centres == tuple(same.tolist())
 
 
 @pytest.mark.parametrize(
@@ -157,29 +167,29 @@ def test_other_levels_and_questions_are_named(model) -> None:
 def test_a_method_and_a_seed_can_be_given(model) -> None:
     data = random_graph(1)
     algorithm = GraphSVXAlgorithm(GraphSVX(players="nodes"), seed=5)
-    one = Explainer(model, algorithm=algorithm, explanation_type="model",
+    pyg_explainer = Explainer(model, algorithm=algorithm, explanation_type="model",
                     node_mask_type="object", model_config=NODE)  # fmt: skip
-    made = one(data.x, data.edge_index, index=1)
-    assert made.graphsvx.feature_credit.players == 0
-    assert made.graphsvx.certificate.seed == 5
+    pyg_explanation = pyg_explainer(data.x, data.edge_index, index=1)
+    assert pyg_explanation.graphsvx.feature_credit.players == 0
+    assert pyg_explanation.graphsvx.certificate.seed == 5
 
 
 def test_an_edge_mask_shares_the_prediction_out_among_edges(model) -> None:
     data = random_graph(1)
-    one = explainer(model, node_mask_type=None, edge_mask_type="object")
-    made = one(data.x, data.edge_index, index=1)
+    pyg_explainer = explainer(model, node_mask_type=None, edge_mask_type="object")
+    pyg_explanation = pyg_explainer(data.x, data.edge_index, index=1)
     e = explain(model, data, node=1, method=GraphSVX(players="edges"))
-    assert made.edge_mask.shape == (data.num_edges,)
-    assert "node_mask" not in made
-    assert float(made.edge_mask.sum()) == pytest.approx(e.prediction - e.base, abs=1e-5)
+    assert pyg_explanation.edge_mask.shape == (data.num_edges,)
+    assert "node_mask" not in pyg_explanation
+    assert float(pyg_explanation.edge_mask.sum()) == pytest.approx(e.prediction - e.base, abs=1e-5)
     for (u, v), value in e.edges.items():
         same = [
             float(m)
-            for m, ends in zip(made.edge_mask, data.edge_index.t().tolist(), strict=True)
+            for m, ends in zip(pyg_explanation.edge_mask, data.edge_index.t().tolist(), strict=True)
             if set(ends) == {u, v}
         ]
         assert sum(same) == pytest.approx(value, abs=1e-6)
-    assert 0 <= unfaithfulness(one, made) <= 1
+    assert 0 <= unfaithfulness(pyg_explainer, pyg_explanation) <= 1
 
 
 class Links(nn.Module):
@@ -198,8 +208,10 @@ def test_links_are_explained() -> None:
     data = random_graph(1)
     pairs = torch.tensor([[0, 3], [5, 7]])
     config = {"mode": "binary_classification", "task_level": "edge", "return_type": "raw"}
-    made = explainer(Links(), config)(data.x, data.edge_index, index=1, edge_label_index=pairs)
-    e = made.graphsvx
+    pyg_explanation = explainer(Links(), config)(
+        data.x, data.edge_index, index=1, edge_label_index=pairs
+    )
+    e = pyg_explanation.graphsvx
     assert e.centres == (3, 7)
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
     with torch.no_grad():

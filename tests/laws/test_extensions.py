@@ -126,7 +126,7 @@ def test_graphs_batched_equal_one_by_one(method: GraphSVX) -> None:
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
 
 
-def test_nodes_that_nobody_hears_and_twins_of_a_graph() -> None:
+def test_dummy_and_symmetric_nodes_of_a_graph() -> None:
     """Dummy: a node without edges (it keeps its features). Symmetry: two equal leaves."""
     pairs = [(0, 1), (1, 2), (1, 3), (0, 4)]
     edges = torch.tensor(pairs + [(v, u) for u, v in pairs]).t()
@@ -350,7 +350,7 @@ def test_balance_follows_the_papers_formula(alpha: float, mask) -> None:
     assert e.balance.alpha == alpha
 
 
-def test_one_side_can_be_shut_off() -> None:
+def test_nodes_or_features_alone_can_be_players() -> None:
     model, data = node_world("gcn", 1)
     both = explain(model, data, node=1)
     nodes = explain(model, data, node=1, method=GraphSVX(players="nodes"))

@@ -332,7 +332,7 @@ EVERY = {
 
 
 @pytest.mark.parametrize("name", list(EVERY))
-def test_every_extension_is_seeded_saved_and_told(name: str, tmp_path) -> None:
+def test_every_extension_is_reproducible_saved_and_described(name: str, tmp_path) -> None:
     method, question = EVERY[name]
     data = random_graph(3)
     model = pooled("gcn", "add", 1) if question.get("graph") else random_model("gcn", 3)

@@ -244,7 +244,7 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["paired", "smarter-separate", "joint-random"])
-def test_another_seed_gives_another_estimate(name: str) -> None:
+def test_estimates_differ_between_seeds(name: str) -> None:
     data = random_graph(2, nodes=14, chance=0.3)
     model = random_model("gcn", 2)
     a, b = (explain(model, data, node=1, method=METHODS[name], seed=s) for s in (0, 1))

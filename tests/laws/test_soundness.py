@@ -23,7 +23,7 @@ GAMES += [("layers", seed) for seed in range(3, 10)] + [("changed", seed) for se
 
 
 @pytest.mark.parametrize(("family", "seed"), GAMES)
-def test_no_number_is_wrong_without_a_word(family: str, seed: int) -> None:
+def test_no_wrong_value_is_returned_silently(family: str, seed: int) -> None:
     verdict = play(family, seed)
     assert not verdict.failed, line(verdict)
 

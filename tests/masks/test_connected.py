@@ -11,7 +11,7 @@ from graphsvx.masks.exact import connected_sets
 
 
 @pytest.mark.parametrize("reach", [None, 1, 2, 3])
-def test_many_players_that_do_not_matter_change_nothing(reach: int | None) -> None:
+def test_unreachable_players_do_not_change_the_connected_sets(reach: int | None) -> None:
     rng = np.random.default_rng(0)
     for _ in range(40):
         players = int(rng.integers(1, 9))

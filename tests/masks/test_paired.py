@@ -151,7 +151,7 @@ def test_credit_adds_up_whatever_the_rows(kind: Callable) -> None:
         assert float(fit.values.sum()) == pytest.approx(values[-1] - values[0], abs=1e-9)
 
 
-def test_smooth_beats_least_squares_where_players_interact() -> None:
+def test_gaussian_process_beats_least_squares_where_players_interact() -> None:
     gains = []
     for number in range(12):
         values = (_largest, _saturating, _network, _unanimity)[number % 4](

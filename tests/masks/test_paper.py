@@ -57,7 +57,7 @@ def test_orders_are_taken_whole_from_zero_up_with_both_u_and_v() -> None:
     assert sorted(sets[10:]) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
 
-def test_an_order_that_does_not_fit_is_not_begun_whole() -> None:
+def test_an_order_that_exceeds_the_budget_is_not_enumerated() -> None:
     rows, stopped = _whole_orders(4, 10, 4)  # 2 + 8 = 10 is not below 10
     assert (len(rows), stopped) == (2, 1)
     rows, stopped = _whole_orders(4, 11, 4)
@@ -80,7 +80,7 @@ def test_diversity_weights_visit_everybody_before_anybody_twice() -> None:
         assert (members[first : first + 3].sum(0) == 1).all()
 
 
-def test_both_values_of_the_coin_occur() -> None:
+def test_coalitions_of_an_order_and_their_complements_both_occur() -> None:
     sizes = _diverse_of_order(8, 2, 40, rng()).sum(1)
     assert set(sizes.tolist()) == {2, 6}
 
@@ -132,7 +132,7 @@ def test_smart_takes_heavy_coalitions_first() -> None:
     assert (sizes[16:] == 2).all()
 
 
-def test_random_tosses_fair_coins() -> None:
+def test_random_masks_have_players_on_with_probability_one_half() -> None:
     masks = Random()(game(20), 2000, rng())
     assert abs(masks.rows.mean() - 0.5) < 0.02
 

@@ -18,19 +18,19 @@ def values(*numbers):
 
 
 def test_a_node_has_the_score_of_its_strongest_edge_with_its_sign():
-    found = edges_to_nodes(ENDS, values(0.2, -0.5, 0.4, -0.1), torch.tensor([9, 5, 2, 7, 11]))
-    assert found.tolist() == [[0.4, -0.5, -0.1, -0.5, 0.0]]
+    credit = edges_to_nodes(ENDS, values(0.2, -0.5, 0.4, -0.1), torch.tensor([9, 5, 2, 7, 11]))
+    assert credit.tolist() == [[0.4, -0.5, -0.1, -0.5, 0.0]]
 
 
 def test_of_opposite_edges_the_positive_one_counts():
-    found = edges_to_nodes(ENDS[:, :2], values(-0.3, 0.3), torch.tensor([5, 7]))
-    assert found.tolist() == [[0.3, 0.3]]
+    credit = edges_to_nodes(ENDS[:, :2], values(-0.3, 0.3), torch.tensor([5, 7]))
+    assert credit.tolist() == [[0.3, 0.3]]
 
 
 def test_an_edge_has_the_mean_of_its_ends_that_have_a_score():
-    found = nodes_to_edges(torch.tensor([7, 5, 2]), values(0.4, -0.2, 1.0), ENDS)
+    credit = nodes_to_edges(torch.tensor([7, 5, 2]), values(0.4, -0.2, 1.0), ENDS)
     # Node 9 has no score: its edges get the other end's; an edge between strangers gets 0.
-    assert found[0].tolist() == pytest.approx([0.1, 0.1, 0.4, 1.0])
+    assert credit[0].tolist() == pytest.approx([0.1, 0.1, 0.4, 1.0])
     assert nodes_to_edges(torch.tensor([1]), values(3.0), ENDS).tolist() == [[0.0] * 4]
 
 
@@ -39,11 +39,11 @@ def test_brute_force_agrees():
     ends = torch.randint(0, 12, (2, 60))
     edge = torch.randn(3, 60, dtype=torch.float64)
     nodes = torch.randperm(12)[:9]
-    found = edges_to_nodes(ends, edge, nodes)
+    credit = edges_to_nodes(ends, edge, nodes)
     for row in range(3):
         for i, node in enumerate(nodes.tolist()):
             mine = [edge[row, k].item() for k in range(60) if node in ends[:, k].tolist()]
-            assert found[row, i].item() == max(mine, key=abs, default=0.0)
+            assert credit[row, i].item() == max(mine, key=abs, default=0.0)
 
 
 def test_explanations_keep_what_they_have(known):

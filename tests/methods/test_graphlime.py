@@ -46,10 +46,10 @@ def clear_problem():
 
 def test_kernels_are_centred_and_of_norm_one(problem):
     features, scores = problem
-    found = centred(gaussian_kernel(features))
+    kernel = centred(gaussian_kernel(features))
     a, y = design(features, scores)
-    np.testing.assert_allclose(found.reshape(6, -1).T, a, atol=1e-12)
-    np.testing.assert_allclose(found.sum(1), 0, atol=1e-12)
+    np.testing.assert_allclose(kernel.reshape(6, -1).T, a, atol=1e-12)
+    np.testing.assert_allclose(kernel.sum(1), 0, atol=1e-12)
     constant = centred(gaussian_kernel(np.ones((40, 1))))
     assert not constant.any()
     gram, link = products(features, y.reshape(40, 40), block=2)
@@ -61,7 +61,7 @@ def test_kernels_are_centred_and_of_norm_one(problem):
 def test_coefficients_minimise_the_penalised_loss(problem, rho):
     features, scores = problem
     a, y = design(features, scores)
-    found = HSICLasso(rho)(features, scores)
+    coefficients = HSICLasso(rho)(features, scores)
 
     def loss(b):
         return 0.5 * ((y - a @ b) ** 2).sum() + rho * b.sum()
@@ -73,10 +73,10 @@ def test_coefficients_minimise_the_penalised_loss(problem, rho):
         loss, np.full(6, 0.1), jac=slope, bounds=[(0, None)] * 6,
         options={"ftol": 1e-15, "gtol": 1e-12, "maxiter": 10_000},
     )  # fmt: skip
-    np.testing.assert_allclose(found, brute.x, atol=1e-6)
+    np.testing.assert_allclose(coefficients, brute.x, atol=1e-6)
     # The conditions of an optimum: no slope where beta is positive, none downwards where it is 0.
-    assert np.abs(slope(found)[found > 0]).max(initial=0) < 1e-7
-    assert slope(found).min() > -1e-7
+    assert np.abs(slope(coefficients)[coefficients > 0]).max(initial=0) < 1e-7
+    assert slope(coefficients).min() > -1e-7
 
 
 def test_without_a_penalty_it_is_non_negative_least_squares(problem):
@@ -87,9 +87,9 @@ def test_without_a_penalty_it_is_non_negative_least_squares(problem):
 
 def test_only_features_that_predictions_follow_get_a_coefficient(clear_problem):
     features, scores = clear_problem
-    found = HSICLasso(0.1)(features, scores)
-    assert set(np.argsort(-found)[:2]) == {2, 4}
-    assert (found >= 0).all()
+    coefficients = HSICLasso(0.1)(features, scores)
+    assert set(np.argsort(-coefficients)[:2]) == {2, 4}
+    assert (coefficients >= 0).all()
     assert not HSICLasso(0.1)(features, np.ones(150)).any()
 
 

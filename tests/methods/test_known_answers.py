@@ -83,7 +83,7 @@ def test_the_clique_that_makes_the_graphs_class_is_found(known_graph, method):
     assert accuracy(e, CLIQUE, by="absolute") == 1.0
 
 
-def test_greedy_breaks_the_clique_and_stops(known_graph):
+def test_greedy_removes_clique_nodes_until_the_class_changes(known_graph):
     model, data = known_graph
     e = graphsvx.explain(model, data, graph=True, method=Greedy())
     gone = {r.id for r in e.top_nodes() if r.value > 0}

@@ -81,9 +81,9 @@ def test_features_are_found_for_every_output(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_is_trained_for_every_output(kind):
     _, data = hand_set()
-    asked = dict(KINDS[kind])
-    method = PGExplainer(epochs=2).fit(Returning(kind), data, nodes=[0, 5], **asked)
-    e = graphsvx.explain(Returning(kind), data, node=CENTRE, method=method, **asked)
+    query_kind = dict(KINDS[kind])
+    method = PGExplainer(epochs=2).fit(Returning(kind), data, nodes=[0, 5], **query_kind)
+    e = graphsvx.explain(Returning(kind), data, node=CENTRE, method=method, **query_kind)
     assert bool(((e.edge_values >= 0) & (e.edge_values <= 1)).all())
 
 

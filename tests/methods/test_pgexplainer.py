@@ -74,7 +74,7 @@ def test_graphs_are_learned_from_graphs(known_graph):
         )
 
 
-def test_it_is_pygs(small):  # noqa: F811  (a fixture)
+def test_pgexplainer_matches_pyg(small):  # noqa: F811  (a fixture)
     model, data = small
     ours = PGExplainer(epochs=3).fit(model, data, nodes=[0, 2], seed=5)
     target = torch.tensor([graphsvx.explain(model, data, node=i).target for i in range(7)])
@@ -111,10 +111,10 @@ def test_the_field_gives_what_the_whole_graph_gives():
     assert e.field.ids.numel() == 5
     algorithm = method.mask.restored(_config(), method.trained.weights)
     target = torch.full((60,), e.target)
-    whole = algorithm(model, data.x, data.edge_index, target=target, index=torch.tensor([30]))
+    pyg_result = algorithm(model, data.x, data.edge_index, target=target, index=torch.tensor([30]))
     ends = [tuple(pair) for pair in data.edge_index.t().tolist()]
     for pair, value in e.edges.items():
-        assert value == pytest.approx(float(whole.edge_mask[ends.index(pair)]), abs=1e-6)
+        assert value == pytest.approx(float(pyg_result.edge_mask[ends.index(pair)]), abs=1e-6)
 
 
 def _config():

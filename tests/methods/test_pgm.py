@@ -50,30 +50,30 @@ def test_constant_columns_depend_on_nothing():
 
 
 def test_the_network_has_the_causes_of_the_change(table):
-    found = BayesNetwork()(*table)
-    assert set(found.blanket) == {1, 3}
-    assert {("node 1", "change"), ("node 3", "change")} <= set(found.edges)
-    assert found.bic > 100
-    assert all(with_it > alone + 0.2 for alone, with_it in found.chances)
-    assert (found.strength[[1, 3]] > 0.4).all()
+    network = BayesNetwork()(*table)
+    assert set(network.blanket) == {1, 3}
+    assert {("node 1", "change"), ("node 3", "change")} <= set(network.edges)
+    assert network.bic > 100
+    assert all(with_it > alone + 0.2 for alone, with_it in network.chances)
+    assert (network.strength[[1, 3]] > 0.4).all()
 
 
-def test_a_follower_is_not_in_the_blanket():
+def test_a_node_dependent_only_through_another_is_not_in_the_markov_blanket():
     """Node 0 only goes along with node 1, which alone makes the change."""
     rng = np.random.default_rng(1)
     cause = rng.random(1000) < 0.5
     follower = cause ^ (rng.random(1000) < 0.2)
     changed = cause ^ (rng.random(1000) < 0.05)
-    found = BayesNetwork()(np.stack([follower, cause], 1), changed)
-    assert found.strength[0] > 0.3
-    assert found.blanket == [1]
+    network = BayesNetwork()(np.stack([follower, cause], 1), changed)
+    assert network.strength[0] > 0.3
+    assert network.blanket == [1]
 
 
 def test_no_change_means_no_network():
-    found = BayesNetwork()(coin_flips(100, 4, 0.5, 0), np.zeros(100, dtype=bool))
-    assert found.blanket == []
-    assert found.edges == []
-    assert not found.strength.any()
+    network = BayesNetwork()(coin_flips(100, 4, 0.5, 0), np.zeros(100, dtype=bool))
+    assert network.blanket == []
+    assert network.edges == []
+    assert not network.strength.any()
 
 
 def test_the_nodes_that_matter_are_found_with_their_network(known):
@@ -102,8 +102,8 @@ def test_zero_replaces_where_the_mean_would_change_nothing(known):
     same = graphsvx.explain(model, data, node=CENTRE, method=PGMExplainer(), target=1)
     assert not same.node_values.any()
     e = graphsvx.explain(model, data, node=CENTRE, method=PGMExplainer(by="zero"), target=1)
-    found = {i for i, v in e.nodes.items() if v > 0.1}
-    assert found == set(range(1, 8))
+    positive_nodes = {i for i, v in e.nodes.items() if v > 0.1}
+    assert positive_nodes == set(range(1, 8))
 
 
 def test_settings_are_checked():

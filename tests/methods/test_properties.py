@@ -101,9 +101,9 @@ def correlation(explanations):
     """
     pairs = combinations([credit(e) for e in explanations], 2)
     # Constant credit has no correlation, but is the same as itself.
-    found = [1.0 if torch.equal(*pair) else float(torch.stack(pair).corrcoef()[0, 1])
+    correlations = [1.0 if torch.equal(*pair) else float(torch.stack(pair).corrcoef()[0, 1])
              for pair in pairs]  # fmt: skip
-    return mean(found)
+    return mean(correlations)
 
 
 def robust(name, world):
@@ -144,8 +144,8 @@ def idle_share(name, seed):
 
 def contrastive(name, world):
     model, data = world
-    both = value(name, model, data, targets="all").contrast(1, 0)
-    return not differ(credit(both), credit(value(name, Difference(model), data, target=0)))
+    contrast = value(name, model, data, targets="all").contrast(1, 0)
+    return not differ(credit(contrast), credit(value(name, Difference(model), data, target=0)))
 
 
 @pytest.mark.parametrize("name", PER_INSTANCE)

@@ -16,11 +16,11 @@ from graphsvx.methods.graphsvx import GraphSVX
 
 def test_every_name_makes_its_method_and_knows_its_blocks():
     for name in registry.names():
-        made = registry.method(name)
-        assert callable(made)
+        method = registry.method(name)
+        assert callable(method)
         assert registry.blocks(name).mask.does
         assert registry.settings(name) == {
-            key: getattr(made, key) for key in registry.settings(name)
+            key: getattr(method, key) for key in registry.settings(name)
         }
     assert registry.names()[:2] == ("graphsvx", "graphsvx-paper")
 

@@ -44,7 +44,7 @@ def small():
 
 
 @pytest.mark.parametrize("nodes", [[0], [0, 3]])
-def test_gnnexplainer_is_pygs(small, nodes):
+def test_gnnexplainer_matches_pyg(small, nodes):
     model, data = small
     target = graphsvx.explain(model, data, nodes=nodes, method=GNNExplainer(epochs=5)).target
     e = graphsvx.explain(model, data, nodes=nodes, method=GNNExplainer(), target=target, seed=7)
@@ -78,7 +78,7 @@ def probability(model, data, node, target):
 
 
 @pytest.mark.parametrize("node", [0, 4])
-def test_gradients_are_captums(small, node):
+def test_gradients_match_captum(small, node):
     model, data = small
     mean = data.x.mean(0).expand_as(data.x)
     others = [i for i in range(7) if i != node]
@@ -86,13 +86,13 @@ def test_gradients_are_captums(small, node):
         e = graphsvx.explain(model, data, node=node, method=method)
         score = probability(model, data, node, e.target)
         if isinstance(method, Saliency):
-            found = captum.attr.Saliency(score).attribute(data.x[None].requires_grad_())[0]
+            attribution = captum.attr.Saliency(score).attribute(data.x[None].requires_grad_())[0]
         else:
-            found = captum.attr.IntegratedGradients(score).attribute(
+            attribution = captum.attr.IntegratedGradients(score).attribute(
                 data.x[None], mean[None], n_steps=30
             )[0]
-        torch.testing.assert_close(e.feature_values.float(), found[node].float())
-        torch.testing.assert_close(e.node_values.float(), found.sum(1)[others].float())
+        torch.testing.assert_close(e.feature_values.float(), attribution[node].float())
+        torch.testing.assert_close(e.node_values.float(), attribution.sum(1)[others].float())
         assert e.node_ids.tolist() == others
 
 
@@ -118,7 +118,7 @@ def own_row(model, data, node, target):
     return score
 
 
-def test_shap_is_shaps_and_exact_for_few_features(small):
+def test_shap_matches_the_shap_package_and_is_exact_for_few_features(small):
     import shap  # noqa: PLC0415  (its own import warns; by now ours has imported it quietly)
 
     model, data = small
@@ -144,7 +144,7 @@ def test_shap_is_the_feature_game_of_graphsvx(small):
     assert ours.base == pytest.approx(theirs.base, abs=1e-6)
 
 
-def test_lime_is_limes(small):
+def test_lime_matches_the_lime_package(small):
     model, data = small
     e = graphsvx.explain(model, data, node=2, method=LIME(samples=300, features="all"), seed=5)
     direct = lime.lime_tabular.LimeTabularExplainer(

@@ -62,16 +62,16 @@ def test_fidelity_of_edges_and_features(known):
     assert fidelity(e, model, data, top=1).plus == pytest.approx(expected, abs=1e-6)
 
 
-def test_fidelity_of_graphs_takes_nodes_away_for_good(known_graph):
+def test_fidelity_of_a_graph_is_high_for_its_decisive_nodes(known_graph):
     model, data = known_graph
     e = graphsvx.explain(model, data, graph=True)
-    found = fidelity(e, model, data, top=4)
-    assert found.plus > 0.8
-    assert abs(found.minus) < 0.01
+    score = fidelity(e, model, data, top=4)
+    assert score.plus > 0.8
+    assert abs(score.minus) < 0.01
     assert fidelity(e, model, data, top=4, compare="label") == (1.0, 0.0)
 
 
-def test_an_explanation_that_says_nothing_takes_nothing_away(known):
+def test_zero_credit_removes_no_players(known):
     model, data = known
     e = graphsvx.explain(model, data, node=0)
     silent = replace(e, node_credit=e.node_credit.map(torch.zeros_like))
@@ -112,19 +112,19 @@ def pyg_explanation(model, data, mask):
         },
         edge_mask_type="object",
     )
-    found = explainer(data.x, data.edge_index, index=0)
-    found.edge_mask = mask
-    return explainer, found
+    pyg_result = explainer(data.x, data.edge_index, index=0)
+    pyg_result.edge_mask = mask
+    return explainer, pyg_result
 
 
 @pytest.mark.parametrize("top", [1, 2, 5])
-def test_label_fidelity_is_pygs_for_hard_masks(known, top):
+def test_label_fidelity_matches_pyg_for_hard_masks(known, top):
     model, data = known
     e = graphsvx.explain(model, data, node=0, method=GNNExplainer())
     best = sorted(e.edges, key=lambda pair: -e.edges[pair])[:top]
     mask = torch.tensor([tuple(pair) in best for pair in data.edge_index.t().tolist()]).float()
-    explainer, found = pyg_explanation(model, data, mask)
-    plus, minus = pyg.fidelity(explainer, found)
+    explainer, pyg_result = pyg_explanation(model, data, mask)
+    plus, minus = pyg.fidelity(explainer, pyg_result)
     ours = fidelity(e, model, data, top=top, compare="label", level="edges")
     assert ours.plus == plus
     # Edges outside the field are masked in PyG's graph and kept in ours: neither matters.
@@ -141,8 +141,8 @@ def test_unfaithfulness_is_kl_of_whole_from_part_and_pygs_is_swapped(known):
     swapped = 1 - math.exp(-float(functional.kl_div(y.log(), part, reduction="sum")))
     ours = unfaithfulness(e, model, data, top=1, level="edges")
     assert ours == pytest.approx(documented, abs=1e-6)
-    explainer, found = pyg_explanation(model, data, mask)
-    assert pyg.unfaithfulness(explainer, found) == pytest.approx(swapped, abs=1e-5)
+    explainer, pyg_result = pyg_explanation(model, data, mask)
+    assert pyg.unfaithfulness(explainer, pyg_result) == pytest.approx(swapped, abs=1e-5)
     assert abs(documented - swapped) > 0.01
     assert unfaithfulness(e, model, data, top=2, level="edges") == pytest.approx(0, abs=1e-6)
 
@@ -174,7 +174,7 @@ def test_the_efficiency_residual_is_zero_for_shapley_values_only(known):
     assert efficiency_residual(graphsvx.explain(model, data, node=0, method=Random())) > 0.1
 
 
-def test_similarity_and_consistency_know_equal_and_disjoint(known):
+def test_similarity_and_consistency_are_1_for_equal_and_0_for_disjoint_explanations(known):
     model, data = known
     e = graphsvx.explain(model, data, node=0)
     assert similarity(e, e) == pytest.approx(1)
@@ -204,7 +204,7 @@ def test_stability_is_high_for_shapley_values_and_low_for_noise(known):
         stability(model, data, Random(), node=0, repeats=0)
 
 
-def test_contrastivity_compares_what_speaks_for_two_classes(known):
+def test_contrastivity_compares_the_supporting_players_of_two_classes(known):
     model, data = known
     e = graphsvx.explain(model, data, node=0, targets="all")
     # What speaks for one of two classes speaks against the other.

@@ -78,8 +78,8 @@ def test_the_papers_protocol_is_the_published_scripts():
     assert len(scored["tree-grid"]) == 16
     assert PAPER_PROTOCOLS["tree-cycles"].truth(511) == {512, 513, 514, 515, 516}
     assert PAPER_PROTOCOLS["ba-2motifs"].truth(-1) == {20, 21, 22, 23, 24}
-    kept = [(r.size, r.top, r.divisor) for r in PAPER_PROTOCOLS.values()]
-    assert kept == [(4, 5, 4), (4, 5, 4), (5, 6, 5), (7, 6, 5), (5, 5, 5)]
+    rules = [(r.size, r.top, r.divisor) for r in PAPER_PROTOCOLS.values()]
+    assert rules == [(4, 5, 4), (4, 5, 4), (5, 6, 5), (7, 6, 5), (5, 5, 5)]
 
 
 def test_graph_sets_are_scored_on_nodes_20_to_24():
@@ -111,8 +111,8 @@ def test_protocols_are_never_mixed():
 
 def test_strict_scores_all_that_the_model_gets_right():
     predicted, labels = torch.tensor([0, 1, 1, 2]), torch.tensor([0, 1, 2, 2])
-    found = scored_nodes("strict", candidates=[1, 2, 3], predicted=predicted, labels=labels)
-    assert found == [1, 3]
+    nodes = scored_nodes("strict", candidates=[1, 2, 3], predicted=predicted, labels=labels)
+    assert nodes == [1, 3]
     assert scored_nodes("paper", dataset="tree-cycles")[0] == 511
     with pytest.raises(InputError, match="needs"):
         scored_nodes("strict")
@@ -151,8 +151,8 @@ class Planted:
         return {(node, node + 1)}
 
 
-def test_a_planted_truth_speaks_for_each_node():
-    found = [explanation(400, {401: 1.0, 5: 0.0}), explanation(410, {411: 0.0, 5: 1.0})]
-    assert accuracy(found, Planted()) == 0.5
-    with pytest.raises(InputError, match="speaks of nodes"):
+def test_a_node_truth_gives_each_node_its_own_motif():
+    explanations = [explanation(400, {401: 1.0, 5: 0.0}), explanation(410, {411: 0.0, 5: 1.0})]
+    assert accuracy(explanations, Planted()) == 0.5
+    with pytest.raises(InputError, match="applies to explanations of nodes"):
         accuracy(explanation(0, {1: 1.0}, kind="graph"), Planted())

@@ -30,7 +30,7 @@ def test_without_neighbours_means_base_plus_the_node_s_own_features():
     assert f"{100 * alone:.0f} %" in e.describe().split(". ")[1]
 
 
-def test_an_answer_that_does_not_win_is_not_what_the_model_says():
+def test_a_class_that_is_not_predicted_is_not_called_the_prediction():
     words = records.features_only().describe()
     assert 'the model gives "house roof" 39 %' in words
     assert "says" not in words
@@ -54,7 +54,7 @@ def test_an_estimate_that_could_be_chance_is_called_that():
     assert "feature 3 may be chance" in replace(explanation, feature_credit=wide).describe()
 
 
-def test_credit_against_only():
+def test_only_negative_credit_is_described_as_against():
     explanation = records.house()
     e = replace(
         explanation,
@@ -80,7 +80,7 @@ def test_a_regression_has_a_value_and_no_percent_of_a_class():
     assert "class" not in words
 
 
-def test_a_logit_is_no_probability():
+def test_the_logit_scale_is_not_described_as_a_probability():
     words = replace(records.house(), scale="logit").describe()
     assert 'the model\'s score for "house roof" is 0.970 (logit)' in words
     assert "97 %" not in words

@@ -153,23 +153,23 @@ def test_networkx_carries_credit_and_hops(exact) -> None:
 
 
 def test_pyg_gets_a_mask_over_all_nodes(exact) -> None:
-    made = exact.to_pyg()
-    assert made.node_mask.shape == (9, 1)
+    converted = exact.to_pyg()
+    assert converted.node_mask.shape == (9, 1)
     for node, value in exact.nodes.items():
-        assert float(made.node_mask[node]) == pytest.approx(value, abs=1e-6)
-    assert made.feature_credit.shape == (3,)
-    assert int((made.node_mask != 0).sum()) <= len(exact.nodes)
+        assert float(converted.node_mask[node]) == pytest.approx(value, abs=1e-6)
+    assert converted.feature_credit.shape == (3,)
+    assert int((converted.node_mask != 0).sum()) <= len(exact.nodes)
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap's own import
 def test_shap_gets_names_and_a_base(exact) -> None:
     pytest.importorskip("shap")
-    made = exact.to_shap()
-    assert float(made.values.sum()) + made.base_values == pytest.approx(exact.prediction)
-    assert len(made.feature_names) == len(made.values)
+    converted = exact.to_shap()
+    assert float(converted.values.sum()) + converted.base_values == pytest.approx(exact.prediction)
+    assert len(converted.feature_names) == len(converted.values)
 
 
-def test_repr_says_the_main_things(exact) -> None:
+def test_repr_has_the_node_the_prediction_and_exact(exact) -> None:
     text = repr(exact)
     assert "node 1" in text
     assert f"{exact.prediction:.4f}" in text
@@ -197,7 +197,7 @@ class Counted(nn.Module):
         return self.inner(x, edge_index)
 
 
-def test_calls_asked_and_made_are_counted() -> None:
+def test_budget_and_calls_are_recorded() -> None:
     model, data = Counted(), random_graph(2, nodes=16, chance=0.3)
     e = explain(model, data, node=1, method=GraphSVX(samples=60, hops=2), memory=1)
     assert e.certificate.calls <= 60

@@ -106,7 +106,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def children(pid: int) -> list[int]:
-    found = []
+    explanations = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text()
@@ -114,8 +114,8 @@ def children(pid: int) -> list[int]:
             continue
         state, parent = text.rpartition(")")[2].split()[:2]
         if int(parent) == pid and state != "Z":
-            found.append(int(path.parent.name))
-    return found
+            explanations.append(int(path.parent.name))
+    return explanations
 
 
 def alive(pid: int) -> bool:

@@ -92,11 +92,11 @@ def test_a_changed_model_is_refused_and_what_changed_is_named(tmp_path, change) 
 
 
 def differs(before: dict[str, Any], net: Any) -> list[str]:
-    found = identity.differences(before, identity.of_model(net))
-    return [line.partition(" (")[0] for line in found]
+    differences = identity.differences(before, identity.of_model(net))
+    return [line.partition(" (")[0] for line in differences]
 
 
-def test_code_is_named_by_function(monkeypatch) -> None:
+def test_changed_code_is_reported_by_function_name(monkeypatch) -> None:
     net = Net()
     before = identity.of_model(net)
     assert differs(before, net) == []
@@ -117,7 +117,7 @@ def test_code_is_named_by_function(monkeypatch) -> None:
         assert differs(before, net) == ["code GCNConv"]
 
 
-def test_functions_are_known_by_what_they_do() -> None:
+def test_functions_are_identified_by_their_code() -> None:
     def made(text: str) -> Any:
         space: dict[str, Any] = {"__name__": "made"}
         exec(text, space)
@@ -133,7 +133,7 @@ def test_functions_are_known_by_what_they_do() -> None:
     assert made(many) == made(many)
 
 
-def test_decorators_partials_and_objects_are_seen_through() -> None:
+def test_changes_inside_decorators_partials_and_objects_are_detected() -> None:
     def times(by: float) -> Any:
         def decorate(function: Any) -> Any:
             @wraps(function)
@@ -173,7 +173,7 @@ def test_what_changes_no_answer_does_not_count() -> None:
     assert differs(before, model.train()) == []
 
 
-def test_models_that_refer_to_themselves_or_to_much_else() -> None:
+def test_models_with_circular_or_large_references_have_an_identity() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -214,15 +214,15 @@ print(json.dumps([identity.of_model(model) for model in models]))
 
 
 def test_the_same_words_in_every_process() -> None:
-    found = [
+    in_children = [
         subprocess.run(
             [sys.executable, "-c", _OTHER_PROCESS], capture_output=True, check=True, text=True,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     ]  # fmt: skip
-    assert found[0] == found[1]
+    assert in_children[0] == in_children[1]
     torch.manual_seed(0)
-    here = [identity.of_model(model) for model in (Net(), GAT(3, 8, 2, 3, heads=2))]
-    assert json.loads(found[0])[:2] == json.loads(json.dumps(here))
-    assert identity.of_model(random_model("gin", 1)) == json.loads(found[0])[2]
+    in_parent = [identity.of_model(model) for model in (Net(), GAT(3, 8, 2, 3, heads=2))]
+    assert json.loads(in_children[0])[:2] == json.loads(json.dumps(in_parent))
+    assert identity.of_model(random_model("gin", 1)) == json.loads(in_children[0])[2]

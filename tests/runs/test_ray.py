@@ -56,14 +56,14 @@ def ray():
 @pytest.fixture(scope="module")
 def cluster(ray) -> Iterator:
     """Two nodes with one CPU each; the driver is on the first."""
-    made = require_extra("ray.cluster_utils", "ray").Cluster(
+    cluster = require_extra("ray.cluster_utils", "ray").Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
     try:
-        yield made
+        yield cluster
     finally:
         ray.shutdown()
-        made.shutdown()
+        cluster.shutdown()
 
 
 def test_two_machines_and_one_is_lost(tmp_path, ray, cluster, reference, monkeypatch) -> None:
@@ -89,7 +89,9 @@ def test_two_machines_and_one_is_lost(tmp_path, ray, cluster, reference, monkeyp
     assert same_rows(run.table(), reference.table())
 
 
-def test_begun_by_processes_finished_on_ray(tmp_path, ray, cluster, reference) -> None:
+def test_a_run_started_with_processes_can_be_finished_on_ray(
+    tmp_path, ray, cluster, reference
+) -> None:
     out = tmp_path / "run"
     start(out)
     for name in names(out)[2:]:
@@ -147,7 +149,7 @@ def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> N
         start(tmp_path / "run", engine=runs.Ray(address="auto"), method=Moody())
 
 
-def test_an_address_where_nobody_answers_is_told_at_once(tmp_path, ray) -> None:
+def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
         address = f"127.0.0.1:{taken.getsockname()[1]}"

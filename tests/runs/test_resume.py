@@ -35,7 +35,9 @@ def test_the_number_of_workers_changes_no_bit(tmp_path, reference, workers, impa
     assert list((tmp_path / "run" / "pieces").iterdir()) == []
 
 
-def test_killed_ten_times_at_random_moments(tmp_path, reference, impatient) -> None:
+def test_a_run_killed_ten_times_at_random_gives_the_same_table(
+    tmp_path, reference, impatient
+) -> None:
     out, rng, orphans = tmp_path / "run", random.Random(7), []
     for kill in range(10):
         before = _files(out)
@@ -113,7 +115,7 @@ def test_failures_are_recorded_and_tried_again_on_request(tmp_path, reference) -
     assert names(out) == names(reference.folder)
 
 
-def test_killed_between_a_new_part_and_the_removal_of_its_pieces(tmp_path, reference) -> None:
+def test_a_run_killed_between_merging_and_removing_files_resumes(tmp_path, reference) -> None:
     out = tmp_path / "run"
     run = start(out)
     store = run._store
@@ -193,7 +195,7 @@ def test_a_full_disk_as_the_system_says_it(tmp_path, reference, impatient, monke
     assert names(tmp_path / "run") == names(reference.folder)
 
 
-def test_one_writer_at_a_time_and_others_may_look(tmp_path, impatient) -> None:
+def test_a_run_has_one_writer_and_any_number_of_readers(tmp_path, impatient) -> None:
     out = tmp_path / "run"
     with mode(delay=0.1):
         child = in_a_process(lambda: start(out))

@@ -27,9 +27,9 @@ from tests.worlds import random_graph, random_model
 
 def test_every_explanation_comes_back_bit_by_bit(reference) -> None:
     model, data = world()
-    for query, found in zip(range(NODES), reference, strict=True):
+    for query, explanation in zip(range(NODES), reference, strict=True):
         once = explain(model, data, node=query, method=Moody(), seed=3)
-        assert serialize.same(found, once)
+        assert serialize.same(explanation, once)
         assert serialize.same(reference[query], once)
 
 
@@ -51,7 +51,7 @@ def test_whatever_an_explanation_holds(tmp_path, method, options) -> None:
         assert serialize.same(run[node], explain(model, data, node=node, method=method, **options))
 
 
-def test_nan_and_negative_zero_survive() -> None:
+def test_nan_and_negative_zero_are_stored_exactly() -> None:
     model, data = world()
     explanation = explain(model, data, node=1, method=Moody())
     odd = torch.full_like(explanation.node_credit.errors, torch.nan)
@@ -188,7 +188,7 @@ def test_wrong_arguments_make_no_folder(tmp_path, change, message) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_of_others_are_left_alone(tmp_path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(DataError, match=r"not empty and holds no run \(it has thesis.tex\)"):
         start(tmp_path)
@@ -222,23 +222,23 @@ def test_what_is_not_there_is_said(reference) -> None:
 
 
 def test_the_summary_is_that_of_the_explanations(reference) -> None:
-    found = reference.summary()
+    overview = reference.summary()
     plain = summary.features(list(reference))
-    assert np.array_equal(found.features.matrix, plain.matrix, equal_nan=True)
-    assert sum(one.explanations for one in found.classes.values()) == NODES
-    for target, one in summary.by_class(list(reference)).items():
-        mine = found.classes[target]
+    assert np.array_equal(overview.features.matrix, plain.matrix, equal_nan=True)
+    assert sum(class_summary.explanations for class_summary in overview.classes.values()) == NODES
+    for target, class_summary in summary.by_class(list(reference)).items():
+        mine = overview.classes[target]
         lines = {line.key: line for line in mine.top()}
-        for line in one.top():
+        for line in class_summary.top():
             assert lines[line.key].mean == pytest.approx(line.mean)
             assert lines[line.key].low == pytest.approx(line.low)
-    assert {line.key for line in found.roles.top()} <= {1, 2}
+    assert {line.key for line in overview.roles.top()} <= {1, 2}
 
 
 def test_chunks_follow_the_time_that_queries_take(tmp_path) -> None:
-    asked = np.arange(1000)
+    queries = np.arange(1000)
     nothing = np.zeros(1000, dtype=bool)
-    progress = keeping.RunProgress(None, asked, 1000, nothing, nothing)
+    progress = keeping.RunProgress(None, queries, 1000, nothing, nothing)
     scheduler = keeping.Scheduler(progress)
     assert scheduler.take() == (0,)
     for _ in range(5):

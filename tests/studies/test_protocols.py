@@ -33,7 +33,7 @@ def test_the_explainer_of_the_example_is_scored(tmp_path: Path, capsys: pytest.C
     assert figures["AUROC"] > 0.5
 
 
-def test_the_example_by_hand_comes_out(tmp_path: Path):
+def test_the_hand_computed_example_of_the_docs_runs(tmp_path: Path):
     assert len(BLOCKS) == 2
     assert BLOCKS[1].count("assert") == 3
     run(BLOCKS[1], tmp_path)

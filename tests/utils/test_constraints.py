@@ -102,8 +102,8 @@ def changed(settings: Any, name: str) -> Iterator[Any]:
 
 
 def _replaced(settings: Any, name: str, value: Any) -> Any:
-    kept = {field.name: getattr(settings, field.name) for field in fields(settings) if field.init}
-    return type(settings)(**{**kept, name: value})
+    values = {field.name: getattr(settings, field.name) for field in fields(settings) if field.init}
+    return type(settings)(**{**values, name: value})
 
 
 def asked(method: Any) -> None:
@@ -121,27 +121,27 @@ def asked(method: Any) -> None:
 
 
 def named(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(kind, field.name) for kind, made in settings.items() for field in fields(made)]
+    return [(kind, field.name) for kind, variant in settings.items() for field in fields(variant)]
 
 
 @pytest.mark.filterwarnings("ignore:Linear regression equation is singular")  # shap, few samples
 @pytest.mark.parametrize(("method", "field"), named(METHODS))
 def test_a_setting_of_a_method_is_refused_or_works(method: str, field: str) -> None:
-    for made in changed(METHODS[method], field):
-        asked(made)
+    for variant in changed(METHODS[method], field):
+        asked(variant)
 
 
 @pytest.mark.parametrize(("part", "field"), named({name: one for name, (one, _) in PARTS.items()}))
 def test_a_setting_of_a_mask_or_regression_is_refused_or_works(part: str, field: str) -> None:
     settings, method = PARTS[part]
-    for made in changed(settings, field):
-        asked(method(made))
+    for variant in changed(settings, field):
+        asked(method(variant))
 
 
 @pytest.mark.parametrize("settings", OTHERS, ids=lambda one: type(one).__name__)
 def test_a_setting_of_anything_else_is_refused_or_accepted(settings: Any) -> None:
     for field in fields(settings):
-        accepted = [getattr(made, field.name) for made in changed(settings, field.name)]
+        accepted = [getattr(variant, field.name) for variant in changed(settings, field.name)]
         assert not any(isinstance(value, (np.generic, torch.Tensor)) for value in accepted)
 
 
@@ -180,7 +180,7 @@ def test_what_was_expected_and_what_came(settings, error, message) -> None:
 def test_numbers_of_other_kinds_become_plain_ones() -> None:
     method = GraphSVX(samples=np.int64(20), r=torch.tensor(0.5), hops=torch.tensor(2))
     assert method == GraphSVX(samples=20, r=0.5, hops=2)
-    assert [type(one) for one in (method.samples, method.r, method.hops)] == [int, float, int]
+    assert [type(value) for value in (method.samples, method.r, method.hops)] == [int, float, int]
     assert methods.PGExplainer(temperature=[3, 2]).temperature == (3, 2)
     assert hash(methods.XGNN(valences=[1, 2])) == hash(methods.XGNN(valences=(1, 2)))
 

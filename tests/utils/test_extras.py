@@ -18,9 +18,9 @@ def failed_import(name: str) -> str:
 
 def test_a_package_that_is_not_installed_is_asked_for() -> None:
     for name in ("nowhere_to_be_found", "nowhere_to_be_found.part"):
-        told = failed_import(name)
-        assert "'nowhere_to_be_found', which is not installed" in told
-        assert 'pip install "graphsvx[data]"' in told
+        message = failed_import(name)
+        assert "'nowhere_to_be_found', which is not installed" in message
+        assert 'pip install "graphsvx[data]"' in message
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_an_installed_package_that_cannot_be_imported_tells_why(
 ) -> None:
     (tmp_path / "broken_package.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    told = failed_import("broken_package")
-    assert f"'broken_package', which is installed but cannot be imported: {reason}" in told
-    assert "not installed" not in told
-    assert "\n" not in told
+    message = failed_import("broken_package")
+    assert f"'broken_package', which is installed but cannot be imported: {reason}" in message
+    assert "not installed" not in message
+    assert "\n" not in message
 
 
 def test_a_version_that_lacks_a_module_is_not_called_missing() -> None:

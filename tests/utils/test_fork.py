@@ -42,10 +42,10 @@ def in_child(work: Callable[[], Any], seconds: float = 60) -> Any:
         there, _, _ = select.select([answer], [], [], seconds)
         if not there:
             os.kill(child, signal.SIGKILL)
-        found = answer.read()
+        output = answer.read()
     os.waitpid(child, 0)
-    assert found, "the child process hung or failed"
-    return pickle.loads(found)
+    assert output, "the child process hung or failed"
+    return pickle.loads(output)
 
 
 class Blocked(nn.Module):
@@ -101,10 +101,10 @@ def test_a_child_explains_while_another_thread_is_in_the_middle_of_it(cached: bo
             trains = all(module.training for module in model.modules())
             return in_order, trains, explain(model, data, node=1).to_dict()
 
-        in_order, trains, found = in_child(work)
+        in_order, trains, record = in_child(work)
     assert in_order
     assert trains
-    assert found == expected.to_dict()
+    assert record == expected.to_dict()
     assert serialize.same(explain(model, data, node=1), expected)
 
 
@@ -130,12 +130,12 @@ def test_children_beside_a_thread_that_explains_all_the_time() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        found = [in_child(lambda: explain(model, data, node=1).to_dict()) for _ in range(5)]
+        records = [in_child(lambda: explain(model, data, node=1).to_dict()) for _ in range(5)]
         many = list(explain_many(model, data, [1, 3, 4], workers=2))
     finally:
         stop.set()
         thread.join()
-    assert all(record == expected for record in found)
+    assert all(record == expected for record in records)
     assert sorted(e.centres[0] for e in many) == [1, 3, 4]
 
 

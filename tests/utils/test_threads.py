@@ -29,14 +29,14 @@ def _threads():
 def test_any_number_of_threads_gives_the_same_bits() -> None:
     torch.manual_seed(0)
     model, data = GCN(300, 64, 2, 5).eval(), make_graph(nodes=200)
-    found = []
+    explanations = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         e = explain(model, data, node=1)
         assert torch.get_num_threads() == threads
-        found.append(torch.cat([e.node_values, e.feature_values]))
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+        explanations.append(torch.cat([e.node_values, e.feature_values]))
+    assert torch.equal(explanations[0], explanations[1])
+    assert torch.equal(explanations[0], explanations[2])
 
 
 @pytest.mark.usefixtures("_threads")
@@ -70,7 +70,8 @@ import torch
 from concurrent.futures import ThreadPoolExecutor
 from threadpoolctl import threadpool_info
 from torch_geometric.nn import GCN
-from graphsvx import convert, explain
+from graphsvx import explain
+from graphsvx.results.serialize import same
 from tests.engine.lazy.test_rows import make_graph
 
 
@@ -92,7 +93,7 @@ with ThreadPoolExecutor(1) as pool:
     in_thread = list(pool.map(lambda node: explain(model, data, node=node), range(4)))
 assert counts == {1}, counts
 assert (torch.get_num_threads(), blas_threads()) == before
-assert all(map(convert.same, in_main, in_thread))
+assert all(map(same, in_main, in_thread))
 """
 
 

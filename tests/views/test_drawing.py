@@ -15,18 +15,21 @@ from tests import records
 
 
 def test_both_directions_of_an_edge_are_one_line():
-    found = drawing.drawing_of(records.house())
-    assert len(found.lines) == len(records.HOUSE_EDGES)
-    assert not any(line.one_way for line in found.lines)
+    graph_drawing = drawing.drawing_of(records.house())
+    assert len(graph_drawing.lines) == len(records.HOUSE_EDGES)
+    assert not any(line.one_way for line in graph_drawing.lines)
 
 
 def test_a_single_direction_keeps_its_direction():
     explanation = records.house()
     field = replace(explanation.field, edge_index=explanation.field.edge_index[:, :9].flip(0))
-    found = drawing.drawing_of(replace(explanation, field=field))
-    ends = {(found.dots[line.a].id, found.dots[line.b].id) for line in found.lines}
+    graph_drawing = drawing.drawing_of(replace(explanation, field=field))
+    ends = {
+        (graph_drawing.dots[line.a].id, graph_drawing.dots[line.b].id)
+        for line in graph_drawing.lines
+    }
     assert ends == {(v, u) for u, v in records.HOUSE_EDGES}
-    assert all(line.one_way for line in found.lines)
+    assert all(line.one_way for line in graph_drawing.lines)
 
 
 def test_dots_have_the_explanation_s_credit_class_and_distance():
@@ -38,13 +41,18 @@ def test_dots_have_the_explanation_s_credit_class_and_distance():
 
 
 def test_the_important_part_carries_four_fifths_of_the_credit():
-    found = drawing.drawing_of(records.house())
-    assert {found.dots[i].id for i in drawing.important(found)} == {402, 400, 401, 403}
-    assert {found.dots[i].id for i in drawing.important(found, top=1)} == {402, 400}
+    graph_drawing = drawing.drawing_of(records.house())
+    assert {graph_drawing.dots[i].id for i in drawing.important(graph_drawing)} == {
+        402,
+        400,
+        401,
+        403,
+    }
+    assert {graph_drawing.dots[i].id for i in drawing.important(graph_drawing, top=1)} == {402, 400}
 
 
 @pytest.mark.parametrize("most", [1, 2, 10, 40, 299, 300, 1000])
-def test_gathering_loses_neither_nodes_nor_credit(most):
+def test_grouping_preserves_the_number_of_nodes_and_the_total_credit(most):
     e = records.crowd()
     full = drawing.drawing_of(e)
     less = drawing.with_groups(full, drawing.find_groups(full, most))
@@ -54,11 +62,11 @@ def test_gathering_loses_neither_nodes_nor_credit(most):
     assert less.dots[0].centre
 
 
-def test_gathering_keeps_who_matters_and_connects_them():
+def test_grouping_draws_important_nodes_and_their_connections_individually():
     full = drawing.drawing_of(records.crowd())
     less = drawing.with_groups(full, drawing.find_groups(full, 40))
-    kept = {dot.id for dot in less.dots if dot.count == 1}
-    assert {1, 2, 3, 4, 5, 6} <= kept
+    single_ids = {dot.id for dot in less.dots if dot.count == 1}
+    assert {1, 2, 3, 4, 5, 6} <= single_ids
     near = less.neighbours()
     seen, todo = {0}, [0]
     while todo:
@@ -73,12 +81,12 @@ def test_gathering_keeps_who_matters_and_connects_them():
 @pytest.mark.parametrize("make", [records.house, records.crowd, records.molecule, records.empty])
 def test_the_same_seed_gives_the_same_places_and_no_two_dots_share_one(kind, make):
     full = drawing.drawing_of(make())
-    found = drawing.with_groups(full, drawing.find_groups(full, 40))
+    graph_drawing = drawing.with_groups(full, drawing.find_groups(full, 40))
     np.random.seed(1)
     random.seed(1)
-    first = layout.places(found, kind, seed=3)
+    first = layout.places(graph_drawing, kind, seed=3)
     state = np.random.get_state()[1].copy(), random.getstate()
-    again = layout.places(found, kind, seed=3)
+    again = layout.places(graph_drawing, kind, seed=3)
     assert np.array_equal(first, again)
     assert np.array_equal(state[0], np.random.get_state()[1])
     assert state[1] == random.getstate()
@@ -90,14 +98,14 @@ def test_the_same_seed_gives_the_same_places_and_no_two_dots_share_one(kind, mak
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_planar_motif_is_drawn_without_crossings(seed):
-    found = drawing.drawing_of(records.house())
-    where = layout.places(found, seed=seed)
+    graph_drawing = drawing.drawing_of(records.house())
+    where = layout.places(graph_drawing, seed=seed)
 
     def side(a, b, c):
         return np.sign((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
-    for line in found.lines:
-        for two in found.lines:
+    for line in graph_drawing.lines:
+        for two in graph_drawing.lines:
             if {line.a, line.b} & {two.a, two.b}:
                 continue
             a, b, c, d = (where[i] for i in (line.a, line.b, two.a, two.b))
@@ -105,30 +113,32 @@ def test_a_planar_motif_is_drawn_without_crossings(seed):
 
 
 def test_an_estimate_that_may_be_0_is_not_important():
-    found = drawing.drawing_of(records.house())
-    dots = tuple(replace(dot, error=0.2 if dot.id == 401 else 0.0) for dot in found.dots)
-    chosen = drawing.important(replace(found, dots=dots))
-    assert {found.dots[i].id for i in chosen} == {402, 400, 403}
+    graph_drawing = drawing.drawing_of(records.house())
+    dots = tuple(replace(dot, error=0.2 if dot.id == 401 else 0.0) for dot in graph_drawing.dots)
+    chosen = drawing.important(replace(graph_drawing, dots=dots))
+    assert {graph_drawing.dots[i].id for i in chosen} == {402, 400, 403}
 
 
 def test_hops_are_rings():
-    found = drawing.drawing_of(records.house())
-    where = layout.places(found, "hops")
+    graph_drawing = drawing.drawing_of(records.house())
+    where = layout.places(graph_drawing, "hops")
     radius = np.linalg.norm(where, axis=1)
-    for dot, r in zip(found.dots, radius, strict=True):
+    for dot, r in zip(graph_drawing.dots, radius, strict=True):
         assert r == pytest.approx(dot.hop, abs=1e-9)
 
 
 def test_a_molecule_without_rdkit_is_drawn_by_force(monkeypatch):
-    found = drawing.drawing_of(records.molecule())
+    graph_drawing = drawing.drawing_of(records.molecule())
     monkeypatch.setitem(sys.modules, "rdkit", None)
-    assert np.array_equal(layout.places(found, "molecule"), layout.places(found, "force"))
+    assert np.array_equal(
+        layout.places(graph_drawing, "molecule"), layout.places(graph_drawing, "force")
+    )
 
 
 def test_rdkit_draws_the_ring_as_a_regular_hexagon():
     pytest.importorskip("rdkit", reason="rdkit is an extra")
-    found = drawing.drawing_of(records.molecule())
-    ring = layout.places(found, "molecule", bonds=records.BONDS)[:6]
+    graph_drawing = drawing.drawing_of(records.molecule())
+    ring = layout.places(graph_drawing, "molecule", bonds=records.BONDS)[:6]
     sides = np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1)
     assert sides == pytest.approx(np.full(6, sides[0]), rel=0.01)
 

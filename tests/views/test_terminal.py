@@ -53,11 +53,11 @@ def test_every_bar_has_the_same_width(credit, ascii_only):
     assert CreditBar(credit, 1.0).drawn(ascii_only).cell_len == 21
 
 
-def test_piped_it_is_plain_text():
+def test_the_table_is_plain_text_when_piped():
     assert "\x1b" not in printed(table(records.crowd()))
 
 
-def test_in_a_terminal_it_is_coloured():
+def test_the_table_is_coloured_in_a_terminal():
     assert "\x1b[31m" in printed(table(records.house()), terminal=True)
     assert "\x1b[34m" in printed(table(records.house()), terminal=True)
 
@@ -80,7 +80,7 @@ def test_the_rest_is_summed_up():
     assert f"{rest:+.4f}" in line
 
 
-def test_names_are_no_markup_and_cannot_steer_the_terminal():
+def test_names_are_printed_without_markup_or_control_characters():
     explanation = records.hostile()
     assert "[red]bold[/red]" in printed(table(explanation))
     names = ("\x1b[2Jgone", "a\nb", *explanation.node_credit.names[2:])
@@ -100,7 +100,7 @@ def test_an_explanation_prints_itself_as_its_table():
     assert printed(records.house()) == printed(table(records.house()))
 
 
-def test_it_stays_readable_in_a_narrow_terminal():
+def test_the_table_fits_a_narrow_terminal():
     text = printed(table(records.house()), width=60)
     assert max(len(line) for line in text.splitlines()) <= 60
     assert "+0.3100" in text
@@ -111,7 +111,7 @@ def test_a_negative_number_of_rows_is_an_error_that_says_so():
         table(records.house(), top=-1)
 
 
-def test_a_grown_graph_is_shown_as_what_it_is():
+def test_a_generated_graph_is_shown_as_an_adjacency_list():
     house = records.house()
     ring = FieldRecord(
         ids=torch.arange(3), hops=torch.zeros(3, dtype=torch.long),

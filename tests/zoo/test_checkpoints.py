@@ -18,8 +18,8 @@ from graphsvx.errors import DataError, InputError
 from graphsvx.zoo import Step, Trained, checkpoints
 
 
-def test_a_checkpoint_gives_the_same_model_back(kept: Path, quick: Trained) -> None:
-    for loaded in (zoo.load("ba-shapes", root=kept.parent), zoo.load(kept), zoo.load(str(kept))):
+def test_a_checkpoint_gives_the_same_model_back(path: Path, quick: Trained) -> None:
+    for loaded in (zoo.load("ba-shapes", root=path.parent), zoo.load(path), zoo.load(str(path))):
         graph = loaded.dataset.graph
         assert torch.equal(
             loaded.model(graph.x, graph.edge_index), quick.model(graph.x, graph.edge_index)
@@ -29,26 +29,26 @@ def test_a_checkpoint_gives_the_same_model_back(kept: Path, quick: Trained) -> N
         assert loaded.dataset.fingerprint == quick.dataset.fingerprint
 
 
-def test_weights_and_card_can_be_read_without_the_data(kept: Path, quick: Trained) -> None:
-    model, card = zoo.read(kept)
+def test_weights_and_card_can_be_read_without_the_data(path: Path, quick: Trained) -> None:
+    model, card = zoo.read(path)
     graph = quick.dataset.graph
     assert torch.equal(model(graph.x, graph.edge_index), quick.model(graph.x, graph.edge_index))
     assert not model.training
     assert card.fingerprint == quick.dataset.fingerprint
-    kept.write_bytes(b"")
+    path.write_bytes(b"")
     with pytest.raises(DataError, match="damaged"):
-        zoo.read(kept)
+        zoo.read(path)
 
 
-def test_files_are_named_after_what_they_hold(kept: Path) -> None:
-    names = sorted(path.name for path in kept.parent.iterdir())
+def test_files_are_named_after_what_they_hold(path: Path) -> None:
+    names = sorted(path.name for path in path.parent.iterdir())
     stem = "ba-shapes-graphconv-seed0"
     assert names == [f"{stem}.json", f"{stem}.safetensors"]
-    assert kept == zoo.checkpoint_path("ba-shapes", root=kept.parent)
+    assert path == zoo.checkpoint_path("ba-shapes", root=path.parent)
 
 
-def test_the_card_is_plain_json(kept: Path) -> None:
-    card = json.loads(kept.with_suffix(".json").read_text())
+def test_the_card_is_plain_json(path: Path) -> None:
+    card = json.loads(path.with_suffix(".json").read_text())
     assert card["dataset"] == "ba-shapes"
     assert card["settings"]["hidden"] == 20
     assert set(card["accuracy"]) == {"train", "val", "test"}
@@ -81,10 +81,10 @@ def test_ensure_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (len(steps), newer.card.settings.epochs) == (5 + 6, 6)
 
 
-def test_a_card_from_before_a_setting_existed(kept: Path, quick: Trained) -> None:
-    changed(kept, lambda card: [card["settings"].pop(k) for k in ("normalise", "cut_edges")])
+def test_a_card_from_before_a_setting_existed(path: Path, quick: Trained) -> None:
+    changed(path, lambda card: [card["settings"].pop(k) for k in ("normalise", "cut_edges")])
     before = replace(quick.card.settings, normalise=False, cut_edges=False)
-    assert zoo.load(kept).card.settings == before
+    assert zoo.load(path).card.settings == before
 
 
 def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -100,30 +100,30 @@ def test_a_missing_checkpoint(tmp_path: Path) -> None:
         zoo.load("ba-shape", root=tmp_path)
 
 
-def test_weights_without_their_card(kept: Path) -> None:
-    kept.with_suffix(".json").unlink()
+def test_weights_without_their_card(path: Path) -> None:
+    path.with_suffix(".json").unlink()
     with pytest.raises(DataError, match=r"no file .*\.json"):
-        zoo.load(kept)
+        zoo.load(path)
     with pytest.raises(DataError, match=r"no file .*\.json"):
-        zoo.ensure("ba-shapes", root=kept.parent)
+        zoo.ensure("ba-shapes", root=path.parent)
 
 
-def test_damaged_weights(kept: Path) -> None:
-    content = bytearray(kept.read_bytes())
+def test_damaged_weights(path: Path) -> None:
+    content = bytearray(path.read_bytes())
     content[-3] ^= 1
-    kept.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(DataError, match=r"damaged.*graphsvx train ba-shapes"):
-        zoo.load(kept)
-    kept.write_bytes(content[:40])
+        zoo.load(path)
+    path.write_bytes(content[:40])
     with pytest.raises(DataError, match="damaged"):
-        zoo.load("ba-shapes", root=kept.parent)
+        zoo.load("ba-shapes", root=path.parent)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 9}', "\x00", "[" * 100_000])
-def test_a_damaged_card(kept: Path, content: str) -> None:
-    kept.with_suffix(".json").write_text(content)
+def test_a_damaged_card(path: Path, content: str) -> None:
+    path.with_suffix(".json").write_text(content)
     with pytest.raises(DataError, match="damaged"):
-        zoo.load(kept)
+        zoo.load(path)
 
 
 @pytest.mark.parametrize(
@@ -151,65 +151,65 @@ def test_a_damaged_card(kept: Path, content: str) -> None:
         lambda card: card.update(weights=None),
     ],
 )
-def test_a_card_with_wrong_entries(kept: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    changed(kept, change)
+def test_a_card_with_wrong_entries(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    changed(path, change)
     with pytest.raises(DataError, match="damaged"):
-        zoo.load(kept)
+        zoo.load(path)
 
 
 @pytest.mark.parametrize("setting", [{"hidden": 21}, {"model": "gin"}, {"concat": False}])
-def test_weights_that_do_not_fit_the_card(kept: Path, setting: dict[str, Any]) -> None:
-    changed(kept, lambda card: card["settings"].update(setting))
+def test_weights_that_do_not_fit_the_card(path: Path, setting: dict[str, Any]) -> None:
+    changed(path, lambda card: card["settings"].update(setting))
     with pytest.raises(DataError, match="does not fit its card") as caught:
-        zoo.load(kept)
+        zoo.load(path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_card_of_another_data_set(kept: Path) -> None:
-    changed(kept, lambda card: card.update(dataset="tree-cycles"))
+def test_a_card_of_another_data_set(path: Path) -> None:
+    changed(path, lambda card: card.update(dataset="tree-cycles"))
     with pytest.raises(DataError, match="card of another checkpoint"):
-        zoo.load("ba-shapes", root=kept.parent)
+        zoo.load("ba-shapes", root=path.parent)
     with pytest.raises(DataError, match="trained on other data"):
-        zoo.load(kept)
+        zoo.load(path)
 
 
-def test_a_card_with_another_fingerprint(kept: Path) -> None:
-    changed(kept, lambda card: card.update(fingerprint="0" * 64))
+def test_a_card_with_another_fingerprint(path: Path) -> None:
+    changed(path, lambda card: card.update(fingerprint="0" * 64))
     with pytest.raises(DataError, match="trained on other data"):
-        zoo.load("ba-shapes", root=kept.parent)
+        zoo.load("ba-shapes", root=path.parent)
 
 
-def test_data_that_the_model_was_not_trained_on(kept: Path) -> None:
+def test_data_that_the_model_was_not_trained_on(path: Path) -> None:
     with pytest.raises(DataError, match="trained on other data"):
-        zoo.load(kept, dataset=datasets.load("ba-shapes", seed=1))
+        zoo.load(path, dataset=datasets.load("ba-shapes", seed=1))
 
 
-def test_a_checkpoint_put_in_anothers_place(kept: Path) -> None:
+def test_a_checkpoint_put_in_anothers_place(path: Path) -> None:
     for ending in (".safetensors", ".json"):
-        kept.with_suffix(ending).rename(kept.parent / f"ba-shapes-graphconv-seed5{ending}")
+        path.with_suffix(ending).rename(path.parent / f"ba-shapes-graphconv-seed5{ending}")
     with pytest.raises(DataError, match="card of another checkpoint"):
-        zoo.load("ba-shapes", seed=5, root=kept.parent)
+        zoo.load("ba-shapes", seed=5, root=path.parent)
 
 
-def test_foreign_tensors_with_a_matching_digest(kept: Path) -> None:
-    safetensors.torch.save_file({"x": torch.zeros(2)}, kept)
-    changed(kept, lambda c: c.update(weights=hashlib.sha256(kept.read_bytes()).hexdigest()))
+def test_foreign_tensors_with_a_matching_digest(path: Path) -> None:
+    safetensors.torch.save_file({"x": torch.zeros(2)}, path)
+    changed(path, lambda c: c.update(weights=hashlib.sha256(path.read_bytes()).hexdigest()))
     with pytest.raises(DataError, match="does not fit its card"):
-        zoo.load(kept)
+        zoo.load(path)
 
 
 def test_a_stop_while_saving_leaves_the_old_checkpoint(
-    kept: Path, quick: Trained, monkeypatch: pytest.MonkeyPatch
+    path: Path, quick: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {p.name: p.read_bytes() for p in kept.parent.iterdir()}
+    before = {p.name: p.read_bytes() for p in path.parent.iterdir()}
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(checkpoints.safetensors.torch, "save_file", stop)
     with pytest.raises(KeyboardInterrupt):
-        zoo.save(quick, root=kept.parent)
-    assert {p.name: p.read_bytes() for p in kept.parent.iterdir()} == before
+        zoo.save(quick, root=path.parent)
+    assert {p.name: p.read_bytes() for p in path.parent.iterdir()} == before
 
 
 def test_a_folder_that_cannot_be_made(quick: Trained, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_weight_zero_is_no_edge_and_weight_one_is_an_edge(model: str, task: str)
     assert torch.allclose(net(x, edges, edge_weight=keep), cut, atol=1e-6)
 
 
-def test_normalised_blocks_do_not_hear_how_loud_a_message_is() -> None:
+def test_normalised_blocks_are_invariant_to_the_scale_of_messages() -> None:
     net = made("graphconv", normalise=True, concat=True)
     assert isinstance(net, NodeClassifier)
     for name, parameter in net.blocks.named_parameters():
@@ -136,7 +136,7 @@ def test_an_unknown_model_names_the_known_ones() -> None:
         zoo.settings_for("cora", "resnet")
 
 
-def test_packed_batches_are_pygs_batches() -> None:
+def test_packed_batches_match_pyg_batches() -> None:
     graphs = datasets.load("ba-2motifs").graphs[495:505]
     chosen = torch.tensor([7, 0, 3])
     x, edge_index, batch, y = Packed.of(graphs).batch(chosen)

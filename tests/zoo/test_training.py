@@ -16,7 +16,7 @@ from graphsvx import datasets, zoo
 from graphsvx.datasets import DataSet
 from graphsvx.errors import InputError
 from graphsvx.zoo import Step, Trained
-from graphsvx.zoo.training import some_edges
+from graphsvx.zoo.training import drop_edges
 
 pytestmark = pytest.mark.learned
 
@@ -56,7 +56,7 @@ def test_the_weights_with_the_lowest_validation_loss_are_kept(shapes: DataSet) -
     assert min(best_epochs) < 60
 
 
-def test_the_card_says_what_the_model_does(shapes: DataSet, quick: Trained) -> None:
+def test_the_accuracy_on_the_card_is_that_of_the_model(shapes: DataSet, quick: Trained) -> None:
     card = quick.card
     with torch.no_grad():
         right = quick.model(shapes.graph.x, shapes.graph.edge_index).argmax(1) == shapes.labels
@@ -87,8 +87,8 @@ def test_roles_in_a_house_are_learned(shapes: DataSet) -> None:
     # 43 % of the nodes are of the most common class; the full training reaches 0.97 and more.
     settings = replace(zoo.settings_for(shapes), epochs=100)
     accuracy = [zoo.train(shapes, seed=seed, settings=settings).card.accuracy for seed in range(3)]
-    assert median(found["val"] for found in accuracy) > 0.9
-    assert median(found["test"] for found in accuracy) > 0.9
+    assert median(card_accuracy["val"] for card_accuracy in accuracy) > 0.9
+    assert median(card_accuracy["test"] for card_accuracy in accuracy) > 0.9
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -107,16 +107,16 @@ def test_degree_normalisation_hides_degrees_from_constant_features(seed: int) ->
         assert torch.allclose(output(model, 3), output(model, 5), atol=1e-6) != told_apart
 
 
-def test_edges_are_cut_in_both_directions_and_at_any_rate() -> None:
-    whole = datasets.load("tree-cycles", seed=3).graph.edge_index
+def test_edges_are_dropped_in_both_directions_at_any_rate() -> None:
+    edge_index = datasets.load("tree-cycles", seed=3).graph.edge_index
     torch.manual_seed(0)
     shares = []
     for _ in range(40):
-        left = some_edges(whole, 871)
-        pairs = {(int(a), int(b)) for a, b in left.t()}
+        remaining = drop_edges(edge_index, 871)
+        pairs = {(int(a), int(b)) for a, b in remaining.t()}
         assert pairs == {(b, a) for a, b in pairs}
-        assert pairs <= {(int(a), int(b)) for a, b in whole.t()}
-        shares.append(left.shape[1] / whole.shape[1])
+        assert pairs <= {(int(a), int(b)) for a, b in edge_index.t()}
+        shares.append(remaining.shape[1] / edge_index.shape[1])
     # Shares are even from 0 to 1: each of these holds for all but one seed in 5,000.
     assert min(shares) < 0.2
     assert max(shares) > 0.8

@@ -1,6 +1,6 @@
 """The command line: `graphsvx --help`.
 
-One file a command. Errors of ours are one line and exit code 2; Ctrl-C is exit code 130.
+One module per command. A `GraphSVXError` prints one line and exits with 2, Ctrl-C with 130.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line and turn our errors into one line each."""
+    """Run the command line; a `GraphSVXError` is printed as one line."""
     try:
         app()
     except GraphSVXError as error:

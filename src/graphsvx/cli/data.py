@@ -1,4 +1,4 @@
-"""`graphsvx datasets`: what there is, beside the paper's statistics."""
+"""`graphsvx datasets`: list the data sets with the paper's statistics."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SIZES = ("graphs", "classes", "nodes", "features", "edges")
 
 @app.command()
 def datasets(
-    seed: Annotated[int, typer.Option(help="Seed of the sets that are made.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic sets.")] = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write them as JSON.")
     ] = None,
 ) -> None:
     """List the data sets with their sizes; the paper's in brackets where they differ."""
-    rows = [_described(name, seed) for name in data.names()]
+    rows = [_row(name, seed) for name in data.names()]
     if json_file is not None:
         _write(json_file, rows)
     title = f"Data sets (seed {seed}); the paper's figures in brackets if others"
@@ -53,7 +53,8 @@ def datasets(
             console.print(row["missing"], style="dim", soft_wrap=True, markup=False)
 
 
-def _described(name: str, seed: int) -> dict[str, Any]:
+def _row(name: str, seed: int) -> dict[str, Any]:
+    """Sizes of a data set with the paper's, or in `missing` why it cannot be loaded."""
     paper = data.PAPER_STATISTICS.get(name)
     row: dict[str, Any] = {
         "name": name,

@@ -1,4 +1,4 @@
-"""`graphsvx explain`: one prediction, explained in the terminal, in a picture, in a file."""
+"""`graphsvx explain`: explain a prediction, as a table, a picture, JSON or HTML."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def explain(
     *,
     node: Annotated[int | None, typer.Option(help="The node to explain.")] = None,
     nodes: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="A group of nodes: its average score.")
+        str | None, typer.Option(metavar="A,B,...", help="A group of nodes: its mean score.")
     ] = None,
     edge: Annotated[
         str | None,
-        typer.Option(metavar="U,V", help="A link: the inner product of what its two ends get."),
+        typer.Option(metavar="U,V", help="A link: the inner product of its ends' outputs."),
     ] = None,
     graph: Annotated[
         int | None, typer.Option(help="The graph to explain, in a set of many graphs.")
@@ -95,45 +95,45 @@ def explain(
     samples: Annotated[
         int | None, typer.Option(help="Model calls that the explainer may make.")
     ] = None,
-    hops: Annotated[int | None, typer.Option(help="How far away nodes play.")] = None,
+    hops: Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")] = None,
     scale: Annotated[
         str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
     ] = "probability",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of the explainer.")] = 0,
-    model_seed: Annotated[int, typer.Option(help="Of the data set and its model.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the explainer.")] = 0,
+    model_seed: Annotated[int, typer.Option(help="Seed of the data set and its model.")] = 0,
     describe: Annotated[bool, typer.Option(help="Add the explanation in words.")] = False,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the whole record as JSON.")
+        Path | None, typer.Option(metavar="FILE", help="Write the explanation as JSON.")
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that opens offline.")
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page that works offline.")
     ] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
     if picture is not None and picture.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
-    chosen = chosen_method(method, samples, hops, few, setting or [])
-    versus = None if contrast is None else _numbers(contrast, "--contrast", 2)
-    if versus and target is not None:
+    explainer = chosen_method(method, samples, hops, few, setting or [])
+    class_pair = None if contrast is None else _numbers(contrast, "--contrast", 2)
+    if class_pair and target is not None:
         raise InputError("--contrast A,B explains both classes; leave --target out")
     net, graphs, names = model_and_graphs(dataset, model, checkpoint, model_seed)
-    about, question = _question(dataset, graphs, node=node, nodes=nodes, edge=edge, graph=graph)
+    data, query = _query(dataset, graphs, node=node, nodes=nodes, edge=edge, graph=graph)
     explanation = explain_one(
-        net, about, method=chosen, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
-        class_names=names if edge is None else None,  # classes of nodes are none of links
-        targets="all" if versus else None, **question,
+        net, data, method=explainer, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
+        class_names=names if edge is None else None,  # the names are those of node classes
+        targets="all" if class_pair else None, **query,
     )  # fmt: skip
-    if versus:
-        explanation = explanation.contrast(*versus)
+    if class_pair:
+        explanation = explanation.contrast(*class_pair)
     _print(explanation, top, describe)
-    _write(explanation, about, json, picture, html)
+    _write(explanation, data, json, picture, html)
 
 
-def _question(
+def _query(
     dataset: str,
     graphs: Data | tuple[Data, ...],
     *,
@@ -142,9 +142,9 @@ def _question(
     edge: str | None,
     graph: int | None,
 ) -> tuple[Data, dict[str, Any]]:
-    """The graph that is asked about, and the question as `explain` takes it."""
-    options = [name for name, given in (("--node", node), ("--nodes", nodes), ("--edge", edge))
-             if given is not None]  # fmt: skip
+    """The graph to explain, and the keyword of `graphsvx.explain` that names the query."""
+    options = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
+             if value is not None]  # fmt: skip
     if not isinstance(graphs, Data):
         if options:
             raise InputError(
@@ -169,39 +169,39 @@ def _question(
 
 
 def _numbers(text: str, option: str, count: int | None = None) -> list[int]:
-    """Whole numbers separated by commas."""
+    """Parse integers separated by commas, `count` of them if it is given."""
     try:
         numbers = [int(word) for word in text.split(",")]
     except ValueError:
         numbers = []
     if not numbers or (count is not None and len(numbers) != count):
-        wanted = "numbers" if count is None else f"{count} numbers"
-        raise InputError(f"{option} takes {wanted} separated by commas, got {text!r}")
+        expected = "numbers" if count is None else f"{count} numbers"
+        raise InputError(f"{option} takes {expected} separated by commas, got {text!r}")
     return numbers
 
 
 def chosen_method(
     name: str, samples: int | None, hops: int | None, few: int | None, pairs: list[str]
 ) -> Method:
-    """The explainer of that name, its settings as a command line has them."""
-    given: dict[str, Any] = {}
+    """The explainer called `name` with the settings of the command line."""
+    settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-        given[key.strip()] = registry.parse_setting(text.strip())
+        settings[key.strip()] = registry.parse_setting(text.strip())
     for key, value in (("samples", samples), ("hops", hops)):
         if value is not None:
-            given[key] = value
+            settings[key] = value
     if few is not None:
-        given["regression"] = Lasso(k=few)
-    return registry.method(name, **given)
+        settings["regression"] = Lasso(k=few)
+    return registry.method(name, **settings)
 
 
 def model_and_graphs(
     dataset: str, model: str | None, checkpoint: Path | None, seed: int
 ) -> tuple[nn.Module, Data | tuple[Data, ...], tuple[str, ...] | None]:
-    """A trained model with the graph (or graphs) it is asked about, and the class names."""
+    """A trained model, the graph or graphs of the data set, and the class names."""
     if dataset in datasets.names():
         if checkpoint is not None:
             trained = zoo.load(checkpoint)
@@ -214,9 +214,9 @@ def model_and_graphs(
         else:
             with training_bar(f"training {dataset}, once") as progress:
                 trained = zoo.ensure(dataset, model, seed, progress)
-        known = trained.dataset
-        graphs: Data | tuple[Data, ...] = known.graph if known.task == "node" else known.graphs
-        return trained.model, graphs, known.class_names
+        source = trained.dataset
+        graphs: Data | tuple[Data, ...] = source.graph if source.task == "node" else source.graphs
+        return trained.model, graphs, source.class_names
     path = Path(dataset)
     if not path.exists():
         raise DataError(
@@ -233,7 +233,7 @@ def model_and_graphs(
 
 
 def _saved_graph(path: Path) -> Data:
-    """A PyG `Data` written by torch.save, read without running any code from the file."""
+    """Read a PyG `Data` written by torch.save with `weights_only`, so no code in it is run."""
     try:
         with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             loaded = torch.load(path, weights_only=True)
@@ -257,7 +257,7 @@ def _print(explanation: Explanation, top: int, describe: bool) -> None:
 
 def _write(
     explanation: Explanation,
-    about: Data,
+    data: Data,
     json: Path | None,
     picture: Path | None,
     html: Path | None,
@@ -272,7 +272,7 @@ def _write(
         plot.save(explanation, picture)
         written.append(picture)
     if html is not None:
-        explanation.to_html(html, about)
+        explanation.to_html(html, data)
         written.append(html)
     for path in written:
         message(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""Signals that end a long command, taken as Ctrl-C."""
+"""SIGTERM handled like Ctrl-C in long commands."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """A batch system that ends a job is a user who presses Ctrl-C."""
+    """Raise KeyboardInterrupt on SIGTERM, which batch systems send to end a job."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: nobody sends signals here
+    except ValueError:  # not in the main thread, where signals cannot be handled
         yield
         return
     try:

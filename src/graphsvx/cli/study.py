@@ -1,4 +1,4 @@
-"""`graphsvx study`: the paper's experiments, each with our figures beside the paper's."""
+"""`graphsvx study`: reproduce the paper's experiments and compare with its figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Examples:
 
     graphsvx study masks --pages
 
-A study that was stopped goes on where it was: its explanations are kept in --runs.
+An interrupted study resumes where it stopped: its explanations are stored in --runs.
 """
 
 
@@ -74,7 +74,7 @@ def study(
         int | None, typer.Option(min=1, help="Processes; by default one for each core.")
     ] = None,
 ) -> None:
-    """Repeat an experiment of the paper: tables with its figures beside ours, plots, a page."""
+    """Reproduce an experiment of the paper: tables with its figures and ours, plots, a page."""
     from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
 
     if name is None and not everything:
@@ -82,7 +82,7 @@ def study(
         return
     if name is not None and everything:
         raise InputError("--all makes every study; leave out the name")
-    chosen = studies.names() if everything else (studies.get(str(name)).name,)
+    selected = studies.names() if everything else (studies.get(str(name)).name,)
     folder = out or Path("out/studies" if quick else "docs/results")
     runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
     again = shlex.join(["graphsvx", *sys.argv[1:]])
@@ -90,7 +90,7 @@ def study(
     left_out: dict[str, DataError] = {}
     with stopped_by_signals():
         try:
-            for study_name in chosen:
+            for study_name in selected:
                 command = f"graphsvx study {study_name}" + (" --quick" if quick else "")
                 # Starting processes takes longer than the few explanations of a quick version.
                 processes = workers or (1 if quick else None)
@@ -101,17 +101,17 @@ def study(
                 except DataError as error:
                     if not everything:
                         raise
-                    # Raw files or measurements that are not there: others can still be made.
+                    # Raw files or measurements are missing: continue with the other studies.
                     left_out[study_name] = error
         except KeyboardInterrupt:
             message(f"stopped; what is done is kept in {runs_folder}. To go on:")
             message(again)
             raise typer.Exit(130) from None
-    # Made from all measurements that are there, so it never lags behind the pages.
+    # Written from all stored measurements, so that it agrees with the pages.
     written.append(studies.write_summary(folder, [studies.get(each) for each in studies.names()]))
-    if len(chosen) == 1:
-        lines = (folder / f"{chosen[0]}.md").read_text().splitlines()
-        # A terminal shows no pictures; their captions follow in words.
+    if len(selected) == 1:
+        lines = (folder / f"{selected[0]}.md").read_text().splitlines()
+        # Images cannot be shown in a terminal; their captions follow as text.
         Console().print(Markdown("\n".join(line for line in lines if not line.startswith("!["))))
     for file in written:
         message(f"wrote {file}")

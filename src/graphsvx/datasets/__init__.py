@@ -1,7 +1,7 @@
-"""The paper's data sets, with their ground truth where there is one.
+"""The paper's data sets, with ground truth explanations where they are known.
 
->>> from graphsvx import data
->>> data.load("ba-shapes", seed=0).graph.num_nodes
+>>> from graphsvx import datasets
+>>> datasets.load("ba-shapes", seed=0).graph.num_nodes
 700
 """
 

@@ -1,4 +1,4 @@
-"""The record of a data set: graphs, classes, split, ground truth, noise."""
+"""`DataSet`: graphs, classes, split, ground truth and noise of a data set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Task = Literal["node", "graph"]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Indices (of nodes or of graphs) for training, validation and test; 80/10/10."""
+    """Indices of nodes or graphs for training, validation and test (80/10/10), each int64."""
 
     train: Tensor
     val: Tensor
@@ -30,7 +30,7 @@ class Split:
         return {"train": self.train, "val": self.val, "test": self.test}
 
     def masks(self, size: int) -> dict[str, Tensor]:
-        """The three parts as masks over `size` items."""
+        """The three parts as boolean masks of shape [size]."""
         masks = {}
         for name, index in self.parts().items():
             masks[name] = torch.zeros(size, dtype=torch.bool)
@@ -40,29 +40,29 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """What was added and means nothing: feature columns and nodes, by id."""
+    """Ids of the uninformative feature columns and nodes that were added to a data set."""
 
     features: Tensor
     nodes: Tensor
 
     @classmethod
     def none(cls) -> Noise:
-        """No noise."""
-        nothing = torch.empty(0, dtype=torch.long)
-        return cls(features=nothing, nodes=nothing)
+        """Empty ids: no noise."""
+        empty = torch.empty(0, dtype=torch.long)
+        return cls(features=empty, nodes=empty)
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """One data set of the paper, whole.
+    """A data set of the paper.
 
-    name, seed: `data.load(name, seed)` makes the same bits again.
-    graphs: one graph for node sets, many for graph sets; `x`, `edge_index`, `y`.
-    task: "node" or "graph": what has a class.
-    class_names, feature_names: in the order of the labels and of the columns.
-    split: 80/10/10, each class in proportion.
-    truth: what the right explanations are, None where nobody knows.
-    noise: what was added on purpose, None in a clean set.
+    name, seed: `datasets.load(name, seed)` gives the same tensors bit for bit.
+    graphs: one graph for node sets, many for graph sets; each with `x`, `edge_index` and `y`.
+    task: "node" or "graph": what is classified.
+    class_names, feature_names: in the order of the labels and of the columns of `x`.
+    split: 80/10/10, stratified by class.
+    truth: ground truth explanations, None where they are unknown.
+    noise: feature columns and nodes that were added as noise, None in a clean set.
     """
 
     name: str
@@ -104,14 +104,14 @@ class DataSet:
 
     @property
     def node_truth(self) -> NodeTruth:
-        """The truth of a node set; an error if there is none."""
+        """The ground truth of a node set; an error if there is none."""
         if not isinstance(self.truth, NodeTruth):
             raise DataError(f"data set {self.name!r} has no ground truth on nodes")
         return self.truth
 
     @property
     def graph_truth(self) -> GraphTruth:
-        """The truth of a graph set; an error if there is none."""
+        """The ground truth of a graph set; an error if there is none."""
         if not isinstance(self.truth, GraphTruth):
             raise DataError(f"data set {self.name!r} has no ground truth on graphs")
         return self.truth
@@ -134,23 +134,23 @@ def _update(digest: hashlib._Hash, tensor: Tensor) -> None:
 
 
 def generator(seed: int, *purpose: str) -> torch.Generator:
-    """A random stream for one purpose, unrelated to the streams of other purposes and seeds."""
+    """A torch generator seeded by a hash of seed and purpose: independent for each purpose."""
     text = "/".join((*purpose, str(seed)))
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
     return torch.Generator().manual_seed(number)
 
 
 def stratified_split(labels: Tensor, rng: torch.Generator) -> Split:
-    """80/10/10 of all items in total, and of every class to within one item.
+    """Stratified 80/10/10 split of `labels` [items]; every class is proportional within one item.
 
-    Every item gets its random rank within its class as a fraction of the class; sorted by this
-    fraction, any stretch of the order holds all classes in proportion.
+    Each item gets its random rank within its class, divided by the size of the class. Sorted by
+    this fraction, every contiguous range contains all classes in proportion.
     """
     position = torch.empty(labels.numel(), dtype=torch.double)
     for label in sorted(set(labels.tolist())):
         members = (labels == label).nonzero().flatten()
         rank = torch.randperm(members.numel(), generator=rng).double()
-        # A common random shift decides ties between classes without touching the ranks.
+        # A common random shift breaks ties between classes and keeps the ranks.
         shift = torch.rand(1, generator=rng, dtype=torch.double)
         position[members] = (rank + shift) / members.numel()
     order = position.argsort(stable=True)

@@ -1,4 +1,4 @@
-"""Graphs made of a base, motifs tied to it, and a few random edges.
+"""Synthetic graphs: a base graph, motifs attached to it, and a few random edges.
 
 A graph under construction is its number of nodes and its set of undirected edges `(low, high)`.
 """
@@ -16,7 +16,7 @@ Edges = set[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Motif:
-    """A small graph to plant: its edges and the role of each node; node 0 is tied to the base."""
+    """A small graph to attach: its edges and each node's role; node 0 is linked to the base."""
 
     kind: str
     edges: tuple[tuple[int, int], ...]
@@ -46,14 +46,14 @@ HOUSE = Motif("house", ((0, 1), (1, 2), (2, 3), (0, 3), (0, 4), (1, 4)), (2, 2, 
 
 
 def undirected(a: int, b: int) -> tuple[int, int]:
-    """The edge between two nodes, whichever way round they came."""
+    """The undirected edge between two nodes as `(low, high)`."""
     return (a, b) if a < b else (b, a)
 
 
 def barabasi_albert(size: int, links: int, rng: torch.Generator) -> Edges:
     """Preferential attachment: a star of `links + 1` nodes, then nodes with `links` edges each."""
     edges = {(0, leaf) for leaf in range(1, links + 1)}
-    # Every node once for every edge that it has: a uniform draw is a draw by degree.
+    # Each node appears once per incident edge, so a uniform draw is proportional to degree.
     ends = [0] * links + list(range(1, links + 1))
     for node in range(links + 1, size):
         targets: set[int] = set()
@@ -70,9 +70,9 @@ def binary_tree(height: int) -> Edges:
 
 
 def plant(edges: Edges, base: int, motif: Motif, count: int, rng: torch.Generator) -> Edges:
-    """Add `count` motifs after the `base` nodes, each tied to another node of the base.
+    """Add `count` motifs after the `base` nodes, each linked to a different node of the base.
 
-    Motif i takes the nodes from `base + i * motif.size` on, the first one being the tied one.
+    Motif i has the nodes from `base + i * motif.size` on; the first of them has the link.
     """
     hosts = torch.randperm(base, generator=rng)[:count].tolist()
     planted = set(edges)
@@ -91,7 +91,7 @@ def add_random(
 ) -> Edges:
     """Add `count` new edges drawn by `draw`, none of them inside one motif.
 
-    A chord would make another motif of it: a 5-cycle with one is a house.
+    A chord would change the motif: a 5-cycle with a chord is a house.
     """
     ids = motif_of.tolist()
     grown = set(edges)

@@ -1,4 +1,4 @@
-"""Where raw files are read from and what is made is kept."""
+"""Folders of raw data files and of checkpoints."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def cache_dir() -> Path:
 
 
 def data_dir(root: str | Path | None = None) -> Path:
-    """Raw files of the real data sets: `root`, else GRAPHSVX_DATA, else in the cache."""
+    """Folder of the raw files of real data sets: `root`, else GRAPHSVX_DATA, else in the cache."""
     chosen = root or os.environ.get("GRAPHSVX_DATA")
     return Path(chosen) if chosen else cache_dir() / "data"
 
 
 def models_dir(root: str | Path | None = None) -> Path:
-    """Checkpoints: `root`, else GRAPHSVX_MODELS, else in the cache."""
+    """Folder of checkpoints: `root`, else GRAPHSVX_MODELS, else in the cache."""
     chosen = root or os.environ.get("GRAPHSVX_MODELS")
     return Path(chosen) if chosen else cache_dir() / "models"

@@ -1,4 +1,4 @@
-"""Features and nodes that mean nothing, added on purpose (the paper's appendix)."""
+"""Uninformative features and nodes added to a data set (the paper's appendix)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphsvx.errors import DataError
 
 FEATURES_SUFFIX = "-noisy-features"
 NODES_SUFFIX = "-noisy-nodes"
-# The paper's constants; elsewhere the data set's own density and mean degree are taken.
+# The paper's constants; other data sets use their own density and mean degree.
 PAPER_DENSITY = {"cora": 0.013, "pubmed": 0.1}
 PAPER_RANGE = {"pubmed": (0.0, 1.0)}
 PAPER_PROBABILITY = {"cora": 0.003, "pubmed": 0.0005}
@@ -28,16 +28,16 @@ def with_noisy_features(dataset: DataSet, share: float = 0.2, seed: int | None =
     its range with probability p and 0 otherwise, p being its share of non-zeros. The new columns
     come last and are listed in `.noise.features`.
     """
-    rng = _stream(dataset, share, seed, "noisy-features")
+    rng = _generator(dataset, share, seed, "noisy-features")
     old = dataset.features
     # The paper counts 287 of 1,433 columns: 286.6 rounded.
     count = max(1, round(share * old))
     graphs = []
-    law = _Law.of(dataset)
+    distribution = _FeatureDistribution.of(dataset)
     for graph in dataset.graphs:
-        new = graph.clone()
-        new.x = torch.cat([graph.x, law.draw((graph.num_nodes, count), rng)], dim=1)
-        graphs.append(new)
+        noisy = graph.clone()
+        noisy.x = torch.cat([graph.x, distribution.draw((graph.num_nodes, count), rng)], dim=1)
+        graphs.append(noisy)
     names = dataset.feature_names
     before = dataset.noise or Noise.none()
     return replace(
@@ -55,7 +55,7 @@ def with_noisy_nodes(
     probability: float | None = None,
     seed: int | None = None,
 ) -> DataSet:
-    """The node set with `share` more nodes, each tied to each existing node with `probability`.
+    """The node set with `share` more nodes, each linked to each existing node with `probability`.
 
     By default the new nodes get the mean degree of the existing ones; features are drawn as in
     `with_noisy_features`. The new nodes come last, have label -1, are in no part of the split, and
@@ -65,10 +65,10 @@ def with_noisy_nodes(
         raise DataError(f"noisy nodes need a node data set, {dataset.name!r} classifies graphs")
     if probability is not None and not 0 <= probability <= 1:
         raise DataError(f"probability must be between 0 and 1, got {probability}")
-    rng = _stream(dataset, share, seed, "noisy-nodes")
+    rng = _generator(dataset, share, seed, "noisy-nodes")
     graph = dataset.graph
     old = int(graph.num_nodes)
-    # The paper counts 541 of 2,708 nodes: 541.6 cut off.
+    # The paper counts 541 of 2,708 nodes: 541.6 truncated.
     count = max(1, int(share * old))
     chance = probability
     if chance is None:
@@ -78,7 +78,8 @@ def with_noisy_nodes(
     new = new + old
     added = torch.stack([torch.cat([new, existing]), torch.cat([existing, new])])
     edge_index = coalesce(torch.cat([graph.edge_index, added], dim=1), num_nodes=old + count)
-    x = torch.cat([graph.x, _Law.of(dataset).draw((count, dataset.features), rng)])
+    distribution = _FeatureDistribution.of(dataset)
+    x = torch.cat([graph.x, distribution.draw((count, dataset.features), rng)])
     y = torch.cat([graph.y, graph.y.new_full((count,), -1)])
     truth = dataset.truth
     before = dataset.noise or Noise.none()
@@ -92,14 +93,14 @@ def with_noisy_nodes(
     )
 
 
-class _Law:
-    """How the values of a data set's features are spread."""
+class _FeatureDistribution:
+    """Distribution of feature values: 0 with probability 1 - density, else 1 or uniform."""
 
     def __init__(self, density: float, low: float, high: float, binary: bool) -> None:
         self.density, self.low, self.high, self.binary = density, low, high, binary
 
     @classmethod
-    def of(cls, dataset: DataSet) -> _Law:
+    def of(cls, dataset: DataSet) -> _FeatureDistribution:
         x = torch.cat([graph.x for graph in dataset.graphs])
         density = float((x != 0).double().mean())
         low, high = PAPER_RANGE.get(dataset.name, (float(x.min()), float(x.max())))
@@ -111,13 +112,13 @@ class _Law:
         )
 
     def draw(self, shape: tuple[int, int], rng: torch.Generator) -> Tensor:
-        on = (torch.rand(shape, generator=rng) < self.density).float()
+        nonzero = (torch.rand(shape, generator=rng) < self.density).float()
         if self.binary:
-            return on
-        return on * (self.low + (self.high - self.low) * torch.rand(shape, generator=rng))
+            return nonzero
+        return nonzero * (self.low + (self.high - self.low) * torch.rand(shape, generator=rng))
 
 
-def _stream(dataset: DataSet, share: float, seed: int | None, kind: str) -> torch.Generator:
+def _generator(dataset: DataSet, share: float, seed: int | None, kind: str) -> torch.Generator:
     if not 0 < share <= 1:
         raise DataError(f"share must be above 0 and at most 1, got {share}")
     return generator(dataset.seed if seed is None else seed, dataset.name, kind)

@@ -1,8 +1,8 @@
-"""Raw files of the real data sets: found in the data directory, or downloaded by PyG.
+"""Raw files of the real data sets: read from the data directory, or downloaded by PyG.
 
-Files are read by PyG's own readers. Those of the citation sets are pickles, as their authors
-published them, so take them from a place that you trust. Nothing is written into the data
-directory but a download that is complete.
+Files are read by PyG's own readers. Those of the citation sets are pickles, as published by their
+authors, so use files from a trusted source only. Only complete downloads are moved into the data
+directory.
 """
 
 from __future__ import annotations
@@ -56,56 +56,52 @@ def tu_dataset(folder: str) -> RawFiles:
     )
 
 
-def read(wanted: RawFiles, root: str | Path | None, reader: Callable[[str, str], T]) -> T:
-    """What `reader(raw folder, name)` makes of the files, which are downloaded if missing."""
-    place = data_dir(root) / wanted.folder / "raw"
-    if missing(wanted, place):
-        _download(wanted, place)
+def read(raw_files: RawFiles, root: str | Path | None, reader: Callable[[str, str], T]) -> T:
+    """The result of `reader(raw folder, name)`; files that are missing are downloaded first."""
+    folder = data_dir(root) / raw_files.folder / "raw"
+    if missing(raw_files, folder):
+        _download(raw_files, folder)
     try:
-        return reader(str(place), wanted.folder)
-    # PyG's readers raise whatever the parser or the unpickler meets in a damaged file.
+        return reader(str(folder), raw_files.folder)
+    # PyG's readers pass on any exception of the parser or unpickler for a damaged file.
     except Exception as error:
         raise DataError(
-            f"the files in {place} cannot be read ({type(error).__name__}: {error}); "
-            f"remove them and put {_listed(wanted.files)} there again"
+            f"the files in {folder} cannot be read ({type(error).__name__}: {error}); "
+            f"remove them and put {', '.join(raw_files.files)} there again"
         ) from error
 
 
-def missing(wanted: RawFiles, place: Path) -> list[str]:
-    """The files that are not there."""
-    return [name for name in wanted.files if not (place / name).is_file()]
+def missing(raw_files: RawFiles, folder: Path) -> list[str]:
+    """Names of the files that do not exist in `folder`."""
+    return [name for name in raw_files.files if not (folder / name).is_file()]
 
 
-def _download(wanted: RawFiles, place: Path) -> None:
-    absent = missing(wanted, place)
+def _download(raw_files: RawFiles, folder: Path) -> None:
+    absent = missing(raw_files, folder)
     advice = (
-        f"put {_listed(absent)} into {place}, or point GRAPHSVX_DATA to a folder "
-        f"that has {wanted.folder}/raw"
+        f"put {', '.join(absent)} into {folder}, or point GRAPHSVX_DATA to a folder "
+        f"that has {raw_files.folder}/raw"
     )
     try:
-        # PyG's downloader waits for minutes where there is no network: ask briefly first.
-        urllib.request.urlopen(wanted.url, timeout=SECONDS_TO_CONNECT).close()  # noqa: S310 - https, a constant of PyG
+        # PyG's downloader blocks for minutes without a network: test with a short timeout first.
+        urllib.request.urlopen(raw_files.url, timeout=SECONDS_TO_CONNECT).close()  # noqa: S310 - https, a constant of PyG
     except urllib.error.HTTPError:
-        pass  # An answer, even "not found" for the bare folder, means that there is a network.
+        pass  # Any HTTP answer, even 404 for the bare folder, means that the server is reachable.
     except OSError as error:
         raise DataError(
-            f"{wanted.folder}: {len(absent)} raw files are missing and {wanted.url} "
+            f"{raw_files.folder}: {len(absent)} raw files are missing and {raw_files.url} "
             f"cannot be reached; {advice}"
         ) from error
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=place.parent) as part:
-            wanted.download(part)
-            fetched = Path(part) / wanted.folder / "raw"
-            place.mkdir(exist_ok=True)
-            for name in wanted.files:
-                (fetched / name).replace(place / name)
-    # The network, the server's answer, the unpacking or the disk: all end in the same advice.
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".part-", dir=folder.parent) as part:
+            raw_files.download(part)
+            downloaded = Path(part) / raw_files.folder / "raw"
+            folder.mkdir(exist_ok=True)
+            for name in raw_files.files:
+                (downloaded / name).replace(folder / name)
+    # Network, server, unpacking and disk errors all lead to the same advice.
     except Exception as error:
         raise DataError(
-            f"{wanted.folder}: the download from {wanted.url} failed ({error}); {advice}"
+            f"{raw_files.folder}: the download from {raw_files.url} failed ({error}); {advice}"
         ) from error
-
-
-def _listed(files: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(files)

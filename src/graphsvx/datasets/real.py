@@ -32,10 +32,10 @@ OXYGEN, HYDROGEN, NITROGEN = ATOMS.index("O"), ATOMS.index("H"), ATOMS.index("N"
 
 
 def citation(folder: str, seed: int, root: str | Path | None) -> DataSet:
-    """Cora, CiteSeer or PubMed: papers, their words, who cites whom; split 80/10/10.
+    """Cora, CiteSeer or PubMed: nodes are papers, features are words, edges are citations.
 
-    The seed chooses the split only. CiteSeer's 15 papers without words and label have class 0, as
-    PyG gives them.
+    The seed determines the 80/10/10 split only. CiteSeer's 15 papers without words and label have
+    class 0, as in PyG.
     """
     name = folder.lower()
     data = raw.read(raw.planetoid(folder), root, read_planetoid_data)
@@ -51,9 +51,9 @@ def citation(folder: str, seed: int, root: str | Path | None) -> DataSet:
 
 
 def mutag(seed: int, root: str | Path | None) -> DataSet:
-    """Mutagenicity: 4,337 molecules, class 0 mutagen, class 1 not; features are the atoms.
+    """Mutagenicity: 4,337 molecules, class 0 mutagen, class 1 nonmutagen; one-hot atom features.
 
-    The NO2 and NH2 groups are the truth for mutagens that have one; other molecules have none.
+    The ground truth of a mutagen is its NO2 and NH2 groups; other molecules have none.
     """
     collated, slices, _ = raw.read(raw.tu_dataset("Mutagenicity"), root, read_tu_data)
     if collated.x.shape[1] != len(ATOMS):
@@ -72,12 +72,12 @@ def mutag(seed: int, root: str | Path | None) -> DataSet:
             y=torch.tensor([label]),
         )
         graphs.append(graph)
-        inside = nitro_and_amino(graph.x, graph.edge_index)
+        edge_mask = nitro_and_amino(graph.x, graph.edge_index)
         if label != 0:
-            inside = torch.zeros_like(inside)
-        touched = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        touched[graph.edge_index[:, inside].flatten()] = True
-        masks.append((touched, inside))
+            edge_mask = torch.zeros_like(edge_mask)
+        node_mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        node_mask[graph.edge_index[:, edge_mask].flatten()] = True
+        masks.append((node_mask, edge_mask))
     return DataSet(
         name="mutag",
         seed=seed,
@@ -91,11 +91,11 @@ def mutag(seed: int, root: str | Path | None) -> DataSet:
 
 
 def nitro_and_amino(x: Tensor, edge_index: Tensor) -> Tensor:
-    """Mask over bonds: those inside an NO2 or NH2 group, both directions.
+    """Boolean mask [edges] of the bonds inside an NO2 or NH2 group, in both directions.
 
     The nitrogen has three neighbours: two oxygens that have no other neighbour (NO2), or two
-    hydrogens (NH2), and a third one that is neither oxygen nor hydrogen. So the ends of nitrates
-    (O-NO2) and hydroxylamines (O-NH2), and ammonia, do not count.
+    hydrogens (NH2), and a third atom that is neither oxygen nor hydrogen. Nitrates (O-NO2),
+    hydroxylamines (O-NH2) and ammonia are therefore excluded.
     """
     atom = x.argmax(dim=1)
     source, target = edge_index

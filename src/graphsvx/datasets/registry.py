@@ -1,4 +1,4 @@
-"""Data sets by name."""
+"""Loaders of data sets by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Loader = Callable[[int, str | Path | None], DataSet]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sizes of a data set; edges are directed, as the paper counts those with ground truth."""
+    """Sizes of a data set; edges are directed, as in the paper's table of synthetic sets."""
 
     graphs: int
     classes: int
@@ -28,7 +28,7 @@ class Statistics:
     edges: int
 
 
-# Appendix, tables of statistics. Citation sets: the paper counts undirected links there.
+# The paper's appendix, tables of statistics; for citation sets it counts undirected edges.
 PAPER_STATISTICS: dict[str, Statistics] = {
     "ba-shapes": Statistics(1, 4, 700, 10, 4110),
     "ba-community": Statistics(1, 8, 1400, 10, 8920),
@@ -41,7 +41,7 @@ PAPER_STATISTICS: dict[str, Statistics] = {
 }
 
 
-def _made(build: Callable[[int], DataSet]) -> Loader:
+def _synthetic(build: Callable[[int], DataSet]) -> Loader:
     return lambda seed, _root: build(seed)
 
 
@@ -50,11 +50,11 @@ def _noisy(folder: str, add: Callable[[DataSet], DataSet]) -> Loader:
 
 
 LOADERS: dict[str, Loader] = {
-    "ba-shapes": _made(synthetic.ba_shapes),
-    "ba-community": _made(synthetic.ba_community),
-    "tree-cycles": _made(synthetic.tree_cycles),
-    "tree-grid": _made(synthetic.tree_grid),
-    "ba-2motifs": _made(synthetic.ba_2motifs),
+    "ba-shapes": _synthetic(synthetic.ba_shapes),
+    "ba-community": _synthetic(synthetic.ba_community),
+    "tree-cycles": _synthetic(synthetic.tree_cycles),
+    "tree-grid": _synthetic(synthetic.tree_grid),
+    "ba-2motifs": _synthetic(synthetic.ba_2motifs),
     "mutag": real.mutag,
 }
 for _folder in ("Cora", "CiteSeer", "PubMed"):
@@ -65,18 +65,18 @@ for _folder in ("Cora", "CiteSeer", "PubMed"):
 
 
 def names() -> tuple[str, ...]:
-    """All names that `load` knows."""
+    """All names that `load` accepts."""
     return tuple(LOADERS)
 
 
 def load(name: str, seed: int = 0, root: str | Path | None = None) -> DataSet:
-    """The data set `name`; the same seed gives the same bits.
+    """The data set `name`; the same seed gives the same tensors bit for bit.
 
-    `root` is where the raw files of real sets lie, in PyG's layout; by default GRAPHSVX_DATA, else
-    a folder in the user's cache, where they are downloaded to.
+    `root` is the folder with the raw files of real sets, in PyG's layout; by default GRAPHSVX_DATA,
+    else a folder in the user's cache. Missing files are downloaded into it.
     """
     loader = LOADERS.get(checked_name(name))
-    if loader is None:  # checked_name knows the same names
+    if loader is None:  # cannot happen: checked_name raises first
         raise DataError(f"no loader for {name!r}")
     return loader(checked_seed(seed), root)
 

@@ -1,7 +1,7 @@
-"""The data sets of the paper that are made: motifs planted in base graphs.
+"""The paper's synthetic data sets: base graphs with planted motifs.
 
-Sizes follow the paper's table of statistics. Where its text says something else (number of random
-edges, of cycles, of graphs), the table wins; `docs/datasets.md` lists the differences.
+Sizes follow the paper's table of statistics. Where its text differs (number of random edges, of
+cycles, of graphs), the table is used; `docs/datasets.md` lists the differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOUSE_ROLES = ("base", "top", "middle", "bottom")
 
 
 def ba_shapes(seed: int) -> DataSet:
-    """300 Barabási-Albert nodes, 80 houses, 20 random edges; the class is the role."""
+    """BA-Shapes: 300 Barabási-Albert nodes, 80 houses, 20 random edges; classes are roles."""
     edge_index, truth = _shapes(generator(seed, "ba-shapes", "graph"))
     return _node_set(
         "ba-shapes", seed, edge_index, truth, labels=truth.role, class_names=HOUSE_ROLES
@@ -30,22 +30,20 @@ def ba_shapes(seed: int) -> DataSet:
 
 
 def ba_community(seed: int) -> DataSet:
-    """Two BA-Shapes, 350 edges between them; the class is the role and the community.
+    """BA-Community: two BA-Shapes with 350 edges between them; a class per role and community.
 
     Features are Gaussian: columns 0 and 1 have mean -1 in the first community, +1 in the second,
-    and deviation 0.5; the other eight are standard normal everywhere.
+    and standard deviation 0.5; the other eight are standard normal.
     """
     rng = generator(seed, "ba-community", "graph")
     (first, first_truth), (second, second_truth) = _shapes(rng), _shapes(rng)
     size = first_truth.motif_of.numel()
-    sides = {
+    edges = {
         (int(a), int(b)) for a, b in torch.cat([first, second + size], dim=1).t().tolist() if a < b
     }
     merged_truth = union(first_truth, second_truth, torch.empty(2, 0, dtype=torch.long))
-    joined = construct.add_random(
-        sides, 350, construct.cross_pair(size, rng), merged_truth.motif_of
-    )
-    edge_index = construct.edge_index(joined)
+    edges = construct.add_random(edges, 350, construct.cross_pair(size, rng), merged_truth.motif_of)
+    edge_index = construct.edge_index(edges)
     truth = replace(
         union(first_truth, second_truth, edge_index), informative_features=frozenset({0, 1})
     )
@@ -65,31 +63,31 @@ def ba_community(seed: int) -> DataSet:
 
 
 def tree_cycles(seed: int) -> DataSet:
-    """A binary tree of 511 nodes, 60 six-cycles, 45 random edges; the class is base or cycle."""
+    """Tree-Cycles: a binary tree of 511 nodes, 60 six-cycles, 45 random edges; base or cycle."""
     return _tree_set("tree-cycles", seed, construct.cycle(6), motifs=60, random_edges=45)
 
 
 def tree_grid(seed: int) -> DataSet:
-    """A binary tree of 511 nodes, 80 3x3 grids, 155 random edges; the class is base or grid."""
+    """Tree-Grid: a binary tree of 511 nodes, 80 3x3 grids, 155 random edges; base or grid."""
     return _tree_set("tree-grid", seed, construct.grid(3), motifs=80, random_edges=155)
 
 
 def ba_2motifs(seed: int) -> DataSet:
-    """1,000 trees grown by preferential attachment (20 nodes), half with a house, half with a ring.
+    """BA-2motifs: 1,000 Barabási-Albert trees of 20 nodes, half with a house, half with a 5-cycle.
 
-    Graphs 0-499 carry a house, graphs 500-999 a 5-cycle, on nodes 20-24. One random edge, never
+    Graphs 0-499 have a house, graphs 500-999 a 5-cycle, on nodes 20-24. One random edge, never
     inside the motif, is added to 196 of the graphs.
     """
     rng = generator(seed, "ba-2motifs", "graphs")
     count, base = 1000, 20
-    disturbed = set(torch.randperm(count, generator=rng)[:196].tolist())
+    with_random_edge = set(torch.randperm(count, generator=rng)[:196].tolist())
     graphs, masks = [], []
     for index in range(count):
         motif = HOUSE if index < count // 2 else construct.cycle(5)
         motif_of = motif_ids(base, motif.size, 1)
         size = motif_of.numel()
         edges = construct.plant(construct.barabasi_albert(base, 1, rng), base, motif, 1, rng)
-        if index in disturbed:
+        if index in with_random_edge:
             edges = construct.add_random(edges, 1, construct.any_pair(size, rng), motif_of)
         edge_index = construct.edge_index(edges)
         label = torch.tensor([0 if motif is HOUSE else 1])

@@ -1,4 +1,4 @@
-"""What the right explanation is, where a data set knows it."""
+"""Ground truth explanations of the data sets that have them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from graphsvx.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class NodeTruth:
-    """Motifs planted in the one graph of a node set.
+    """Ground truth of a node set: the motifs planted in its graph.
 
-    A node of a motif is explained by the nodes and edges of its motif; a node of the base graph
-    has no known explanation. The edge that ties a motif to the base belongs to neither.
+    The explanation of a motif's node is the nodes and edges of its motif; a node of the base graph
+    has no known explanation. The edge between a motif and the base graph belongs to neither.
 
-    motif_of: motif id of every node, -1 in the base graph.
-    role: role of every node in its motif, 0 in the base graph. House: 1 top, 2 middle, 3 bottom;
-        cycle and grid: 1.
-    edge_motif: motif id of every column of `edge_index`, -1 outside.
-    edge_index: the edges that `edge_motif` speaks of.
-    attached: first node of every motif, the one tied to the base graph.
+    motif_of: [nodes] motif id of every node, -1 in the base graph.
+    role: [nodes] role of every node in its motif, 0 in the base graph. House: 1 top, 2 middle,
+        3 bottom; cycle and grid: 1.
+    edge_motif: [edges] motif id of every column of `edge_index`, -1 outside motifs.
+    edge_index: [2, edges] the edges of the graph.
+    attached: [motifs] first node of every motif, the one linked to the base graph.
     kind: "house", "cycle" or "grid".
-    informative_features: columns that tell the classes apart; None where features are constant.
+    informative_features: columns that separate the classes; None where features are constant.
     """
 
     motif_of: Tensor
@@ -42,13 +42,12 @@ class NodeTruth:
         return self.attached.numel()
 
     def motif(self, node: int) -> frozenset[int]:
-        """Nodes of the motif of `node`, itself included; empty for a node of the base graph."""
+        """Nodes of the motif of `node`, including `node`; empty for a node of the base graph."""
         return frozenset(self.motif_mask(node).nonzero().flatten().tolist())
 
     def motif_mask(self, node: int) -> Tensor:
-        """`motif(node)` as a mask over nodes."""
-        which = self._motif_id(node)
-        return (self.motif_of == which) & (self.motif_of >= 0)
+        """`motif(node)` as a boolean mask [nodes]."""
+        return (self.motif_of == self._motif_id(node)) & (self.motif_of >= 0)
 
     def motif_edges(self, node: int) -> frozenset[tuple[int, int]]:
         """Directed edges (both directions) inside the motif of `node`."""
@@ -56,12 +55,11 @@ class NodeTruth:
         return frozenset((source, target) for source, target in pairs)
 
     def motif_edge_mask(self, node: int) -> Tensor:
-        """`motif_edges(node)` as a mask over the columns of `edge_index`."""
-        which = self._motif_id(node)
-        return (self.edge_motif == which) & (self.edge_motif >= 0)
+        """`motif_edges(node)` as a boolean mask over the columns of `edge_index`."""
+        return (self.edge_motif == self._motif_id(node)) & (self.edge_motif >= 0)
 
     def nodes(self) -> Tensor:
-        """All nodes with a known explanation, in order."""
+        """Ids of all nodes with a known explanation, ascending."""
         return (self.motif_of >= 0).nonzero().flatten()
 
     def _motif_id(self, node: int) -> int:
@@ -71,7 +69,7 @@ class NodeTruth:
         return int(self.motif_of[node])
 
     def extended(self, edge_index: Tensor, nodes: int) -> NodeTruth:
-        """The same truth in a graph that got more edges and, at the end, `nodes` more nodes."""
+        """The same truth for a graph with other edges and `nodes` more nodes at the end."""
         motif_of = torch.cat([self.motif_of, self.motif_of.new_full((nodes,), -1)])
         role = torch.cat([self.role, self.role.new_zeros(nodes)])
         return replace(
@@ -85,10 +83,10 @@ class NodeTruth:
 
 @dataclass(frozen=True, eq=False)
 class GraphTruth:
-    """For every graph of a graph set, the nodes and edges that make its class.
+    """Ground truth of a graph set: the nodes and edges of each graph that determine its class.
 
-    node_masks, edge_masks: one mask a graph; all False where nothing is known.
-    kind: what the motif is, in words.
+    node_masks, edge_masks: one boolean mask per graph; all False where nothing is known.
+    kind: description of the motif.
     """
 
     node_masks: tuple[Tensor, ...]
@@ -96,15 +94,15 @@ class GraphTruth:
     kind: str
 
     def graph_nodes(self, graph: int) -> Tensor:
-        """Mask over the nodes of a graph: those of its motifs."""
+        """Boolean mask [nodes] of the motif nodes of a graph."""
         return self.node_masks[self._checked(graph)]
 
     def graph_edges(self, graph: int) -> Tensor:
-        """Mask over the columns of a graph's `edge_index`: those inside its motifs."""
+        """Boolean mask [edges] of the columns of a graph's `edge_index` inside its motifs."""
         return self.edge_masks[self._checked(graph)]
 
     def graphs(self) -> tuple[int, ...]:
-        """All graphs with a known explanation, in order."""
+        """Indices of all graphs with a known explanation, ascending."""
         return tuple(i for i, mask in enumerate(self.edge_masks) if bool(mask.any()))
 
     def _checked(self, graph: int) -> int:
@@ -129,10 +127,10 @@ def motif_ids(base: int, size: int, count: int) -> Tensor:
 
 
 def union(first: NodeTruth, second: NodeTruth, edge_index: Tensor) -> NodeTruth:
-    """The truth of two graphs put side by side, the second one's nodes after the first one's."""
+    """The truth of the disjoint union of two graphs; nodes of `second` follow those of `first`."""
     offset = first.motif_of.numel()
-    later = torch.where(second.motif_of >= 0, second.motif_of + first.motifs, second.motif_of)
-    motif_of = torch.cat([first.motif_of, later])
+    shifted = torch.where(second.motif_of >= 0, second.motif_of + first.motifs, second.motif_of)
+    motif_of = torch.cat([first.motif_of, shifted])
     return NodeTruth(
         motif_of=motif_of,
         role=torch.cat([first.role, second.role]),
@@ -144,5 +142,5 @@ def union(first: NodeTruth, second: NodeTruth, edge_index: Tensor) -> NodeTruth:
 
 
 def from_masks(masks: Sequence[tuple[Tensor, Tensor]], kind: str) -> GraphTruth:
-    """A `GraphTruth` from one (node mask, edge mask) pair a graph."""
+    """A `GraphTruth` from one (node mask, edge mask) pair per graph."""
     return GraphTruth(tuple(n for n, _ in masks), tuple(e for _, e in masks), kind)

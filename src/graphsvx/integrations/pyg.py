@@ -40,7 +40,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     `node_mask_type="object"` gives the credit of nodes (the explained node has the sum of its
     own features' credit), `"common_attributes"` that of features as a [1, features] mask, and
-    `edge_mask_type="object"` without a node mask plays edges: an edge and its reverse are one
+    `edge_mask_type="object"` without a node mask that of edges: an edge and its reverse are one
     player and share its credit. Links (`task_level="edge"`) are explained for models that take
     `edge_label_index`.
     """
@@ -51,7 +51,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         self.seed = seed
 
     def supports(self) -> bool:
-        """Name what is not supported, before any work."""
+        """True if the configuration is supported; otherwise raises `UnsupportedError`."""
         config = self.explainer_config
         nodes, edges = config.node_mask_type, config.edge_mask_type
         if nodes is not None and edges is not None:
@@ -99,7 +99,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             seed=self.seed,
             output=self._output(),
             scale=self._scale(),
-            **self._question(target, index, batch, pairs),
+            **self._query(target, index, batch, pairs),
         )
         return self._masks(explanation, edge_index)
 
@@ -116,7 +116,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         regression = self.model_config.mode == ModelMode.regression
         return "value" if regression else "probability"
 
-    def _question(
+    def _query(
         self, target: Tensor, index: int | Tensor | None, batch: Any, pairs: Any
     ) -> dict[str, Any]:
         if self.model_config.task_level == ModelTaskLevel.graph:
@@ -128,20 +128,20 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         if index is None:
             raise UnsupportedError("GraphSVXAlgorithm needs index=: which output to explain")
         nodes = torch.as_tensor(index).reshape(-1)
-        chosen = self._target(target[nodes])
+        target_class = self._target(target[nodes])
         if self.model_config.task_level == ModelTaskLevel.edge:
             if not isinstance(pairs, Tensor) or len(nodes) != 1:
                 raise UnsupportedError(
                     "GraphSVXAlgorithm explains one link at a time, of a model that takes "
                     "edge_label_index"
                 )
-            return {"edge": tuple(pairs[:, int(nodes)].tolist()), "target": chosen}
+            return {"edge": tuple(pairs[:, int(nodes)].tolist()), "target": target_class}
         if len(nodes) == 1:
-            return {"node": int(nodes), "target": chosen}
-        return {"nodes": nodes.tolist(), "target": chosen}
+            return {"node": int(nodes), "target": target_class}
+        return {"nodes": nodes.tolist(), "target": target_class}
 
     def _target(self, target: Tensor) -> int | None:
-        """The class to explain; None for a regression, whose target is no class."""
+        """The class to explain; None for regression, which has no classes."""
         if self.model_config.mode == ModelMode.regression:
             return None
         classes = torch.unique(target.reshape(-1).long())
@@ -168,7 +168,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
 
 def _edge_mask(explanation: Explanation, edge_index: Tensor) -> Tensor:
-    """Credit per column of edge_index; the edges of one player share it evenly."""
+    """Credit [edges] per column of `edge_index`; the columns of one player share it evenly."""
     ends = [(min(u, v), max(u, v)) for u, v in edge_index.t().tolist()]
     count = Counter(ends)
     credit = {(min(u, v), max(u, v)): value for (u, v), value in explanation.edges.items()}

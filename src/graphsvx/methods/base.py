@@ -1,4 +1,4 @@
-"""What a method says about itself: its three blocks, what it explains, and its properties."""
+"""The `Method` protocol, and a method's description: its blocks, tasks and properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Target = Literal["nodes", "edges", "features", "graph"]
 
 @dataclass(frozen=True)
 class Block:
-    """One of MASK, GEN and EXPL: what it does, and the code that does it."""
+    """One of MASK, GEN and EXPL: a description, and the class or function that implements it."""
 
     does: str
     code: type | Callable[..., Any]
@@ -38,14 +38,14 @@ class Properties:
     meaningful: bool
     """Values are in units of the prediction: twice the score gives twice the credit."""
     selective: bool
-    """Most players that cannot matter get exactly 0."""
+    """Most players that cannot affect the prediction get exactly 0."""
     contrastive: bool
-    """Why a rather than b: the credit of a difference is the difference of the credits."""
+    """The credit of a difference of two outputs is the difference of their credits."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A method as the paper's framework sees it."""
+    """Description of a method in the paper's framework."""
 
     title: str
     mask: Block
@@ -55,9 +55,9 @@ class Blocks:
     tasks: tuple[Task, ...]
     properties: Properties
     source: str = ""
-    """Where the method comes from."""
+    """The publication of the method."""
     package: str | None = None
-    """The package that does the work inside, where there is one."""
+    """The package whose implementation is used, if any."""
     notes: str = field(default="")
 
 
@@ -65,5 +65,5 @@ class Method(Protocol):
     """An explainer: a callable of (query, seed) that returns an explanation."""
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """The explanation; the same seed gives the same bits."""
+        """The explanation; the same seed gives the same result bit for bit."""
         ...

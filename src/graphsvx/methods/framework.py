@@ -1,6 +1,6 @@
-"""The tables of docs/framework.md, made from what the methods say about themselves.
+"""The tables of docs/framework.md, generated from the `blocks` of each method.
 
-python -m graphsvx.methods.framework docs/framework.md     writes them anew
+python -m graphsvx.methods.framework docs/framework.md     regenerates them
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from graphsvx.methods.base import Block, Properties
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 
-# Decomposable, global, robust, meaningful and (of social, contrastive, selective) how many: the
-# paper's table of explainers.
+# The paper's table of explainers: decomposable, global, robust, meaningful, and the number of
+# human-centric properties.
 _PAPER: dict[str, tuple[bool, bool, bool, bool, int]] = {
     "graphsvx": (True, True, True, True, 3),
     "graphsvx-paper": (True, True, True, True, 3),
@@ -43,7 +43,7 @@ def blocks_table(root: str = "../src") -> str:
 
 
 def properties_table() -> str:
-    """What was measured for each method; in brackets the paper's table where it differs."""
+    """Measured properties of each method; in brackets the paper's where they differ."""
     head = ("decomposable", "global", "robust", "meaningful", "selective", "contrastive")
     rows = []
     for name in registry.names():
@@ -56,7 +56,7 @@ TABLES: dict[str, Callable[[], str]] = {"blocks": blocks_table, "properties": pr
 
 
 def with_tables(text: str) -> str:
-    """A page with the tables between its markers made anew."""
+    """The page with the tables between its markers regenerated."""
     for name, make in TABLES.items():
         first, last = (
             f"<!-- {name}: made by graphsvx.methods.framework -->",
@@ -71,7 +71,7 @@ def with_tables(text: str) -> str:
 
 
 def main(path: str | Path) -> None:
-    """Renew a page in place."""
+    """Regenerate the tables of a page in place."""
     text = with_tables(Path(path).read_text(encoding="utf-8"))
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
@@ -99,10 +99,7 @@ def _marks(properties: Properties, paper: tuple[bool, bool, bool, bool, int] | N
         marks.append(mark)
     return [
         *marks,
-        *(
-            "yes" if holds_too else "no"
-            for holds_too in (properties.selective, properties.contrastive)
-        ),
+        *("yes" if holds else "no" for holds in (properties.selective, properties.contrastive)),
     ]
 
 

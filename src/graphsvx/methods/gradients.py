@@ -1,4 +1,4 @@
-"""The gradient family, through captum: what most users try first."""
+"""Functions shared by the gradient methods, which use captum."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SHARED_BLOCKS = {
 def attributions_to_credit(
     local_graph: LocalGraph, attributions: list[Tensor]
 ) -> tuple[Credit, Credit]:
-    """EXPL: attributions [N, F] an output to credit of features and nodes, nothing twice.
+    """EXPL: feature and node credit from one attribution matrix [N, F] per output.
 
-    The explained nodes' rows are credit of features, the sum of each other row is credit of
-    its node. A graph has no explained node, so all credit is the nodes'.
+    The rows of the explained nodes are feature credit; the sum of every other row is the credit of
+    its node. A graph query has no explained node, so all credit is node credit.
     """
     others = local_graph.others
     columns = torch.arange(local_graph.x.shape[1] if len(local_graph.centres) else 0)
@@ -38,7 +38,7 @@ def attributions_to_credit(
 
 
 def score_function(local_graph: LocalGraph, output: int) -> Any:
-    """What captum differentiates: batches [steps, N, F] of features to scores [steps]."""
+    """The function that captum differentiates: features [steps, N, F] to scores [steps]."""
 
     def scores(batch: Tensor) -> Tensor:
         return torch.stack([local_graph.scores(x)[output] for x in batch])

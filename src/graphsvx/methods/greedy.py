@@ -1,4 +1,4 @@
-"""Greedy: take away what hurts most, again and again, until the prediction changes."""
+"""Greedy: repeatedly remove the player with the largest effect until the prediction changes."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from graphsvx.utils.constraints import Checked, Range
 
 
 def one_less(on: Bools) -> tuple[Bools, np.ndarray]:
-    """MASK: every way of switching one more player off, and who that is in each row."""
-    left = np.flatnonzero(on)
-    rows = np.tile(on, (len(left), 1))
-    rows[np.arange(len(left)), left] = False
-    return rows, left
+    """MASK: the coalitions [players on, players] with one more player off, and those players."""
+    players_on = np.flatnonzero(on)
+    coalitions = np.tile(on, (len(players_on), 1))
+    coalitions[np.arange(len(players_on)), players_on] = False
+    return coalitions, players_on
 
 
 @dataclass(frozen=True)
 class Greedy(Checked):
     """Removes the most contributory feature or node until the prediction changes.
 
-    A value is what the score lost when its player went; players that were still there at the end
-    have 0. The losses add up to prediction - base, where base is the score at the end.
+    The value of a player is the decrease of the score at its removal, 0 for players that were not
+    removed. Values add up to prediction - base, where base is the score after the last removal.
     """
 
     players: Literal["both", "nodes", "features"] = "both"
     features: FeatureChoice = 0.25
     hops: Hops = None
     rounds: Annotated[int | None, Range(1)] = None
-    """At most so many removals; None: until the prediction changes."""
+    """Maximum number of removals; None: until the prediction changes."""
 
     blocks: ClassVar[Blocks] = Blocks(
         title="Greedy",
@@ -63,7 +63,7 @@ class Greedy(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Remove and look."""
+        """Remove players greedily for each explained output."""
         refuse_unless(query, self, "node", "nodes", "graph")
         evaluator = choose_evaluator(query, self.hops, seed)
         players = choosing.find_players(
@@ -120,14 +120,14 @@ class Greedy(Checked):
         score = full
         order: list[int] = []
         while on.any() and (self.rounds is None or len(order) < self.rounds):
-            rows, who = one_less(on)
-            scores = game.values(game.states(rows))
+            coalitions, removable = one_less(on)
+            scores = game.values(game.states(coalitions))
             best = int(scores[:, output].argmin())
             if score[output] <= scores[best, output]:
-                break  # whatever goes now would help the prediction: nobody contributes any more
-            values[who[best]] = score[output] - scores[best, output]
-            on[who[best]] = False
-            order.append(int(who[best]))
+                break  # no removal decreases the score any more
+            values[removable[best]] = score[output] - scores[best, output]
+            on[removable[best]] = False
+            order.append(int(removable[best]))
             score = scores[best]
             if self._changed(query, score, full, empty, output):
                 break
@@ -138,5 +138,5 @@ class Greedy(Checked):
     ) -> bool:
         if query.model.scale != "value" and len(full) > 1:
             return int(score.argmax()) != int(full.argmax())
-        # A number never "changes class": stop when most of the way to the empty graph is gone.
+        # Regression has no class to change: stop at 90 % of the way to the empty coalition's score.
         return bool((score - full)[output].abs() >= 0.9 * (empty - full)[output].abs())

@@ -25,7 +25,7 @@ from graphsvx.utils.extras import require_extra
 
 
 def integrated_gradient(local_graph: LocalGraph, output: int, start: Tensor, steps: int) -> Tensor:
-    """captum's integral of the gradient from `start` to X, [N, F]."""
+    """captum's integrated gradient along the line from `start` to X, [N, F]."""
     method = require_extra("captum.attr").IntegratedGradients(score_function(local_graph, output))
     attributions: Tensor = method.attribute(
         local_graph.x[None], start[None], n_steps=steps, method="gausslegendre"
@@ -35,7 +35,7 @@ def integrated_gradient(local_graph: LocalGraph, output: int, start: Tensor, ste
 
 @dataclass(frozen=True)
 class IntegratedGradients(Checked):
-    """Gradients integrated along the straight line from a baseline to X; edges stay."""
+    """Gradients integrated along the straight line from a baseline to X; edges are unchanged."""
 
     steps: Count = 50
     baseline: Literal["mean", "zero"] = "mean"
@@ -60,7 +60,7 @@ class IntegratedGradients(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """`steps` backward passes an output."""
+        """`steps` backward passes per output."""
         refuse_unless(query, self, "node", "nodes", "graph")
         require_extra("captum.attr")
         local_graph = local_graph_of(query, seed)

@@ -31,7 +31,7 @@ def local_surrogate(
     samples: int,
     seed: int,
 ) -> Any:
-    """lime's tabular explainer without bins and without feature selection, as a regression."""
+    """lime's tabular explainer in regression mode, without discretisation or feature selection."""
     lime = require_extra("lime.lime_tabular")
     explainer = lime.LimeTabularExplainer(
         data,
@@ -47,7 +47,7 @@ def local_surrogate(
 
 @dataclass(frozen=True)
 class LIME(Checked):
-    """A local linear surrogate over the node's features, the rest of the graph as it is."""
+    """A local linear surrogate over the explained node's features; the rest is unchanged."""
 
     samples: Samples = 1000
     features: FeatureChoice = 0.25
@@ -74,7 +74,7 @@ class LIME(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Ask lime, once an output, on the same perturbed rows."""
+        """Run lime once per output, on the same perturbed feature rows."""
         refuse_unless(query, self, "node")
         require_extra("lime.lime_tabular")
         function = feature_function(query, self.features, seed)
@@ -110,6 +110,8 @@ class LIME(Checked):
                 "change of the score for one standard deviation of the feature"
             ),
             games=(
-                game_report("features", players, function.calls, "lime", asked=self.samples, r2=r2),
+                game_report(
+                    "features", players, function.calls, "lime", budget=self.samples, r2=r2
+                ),
             ),
         )

@@ -1,7 +1,7 @@
-"""The receptive field as a small graph for the baselines, and the record that they return.
+"""The receptive field as a graph for the baselines, and building of their explanations.
 
-Cost follows the receptive field: methods that differentiate, fit or sample get the receptive
-field as a graph of its own, never the whole graph.
+Methods that differentiate, fit or sample work on the receptive field as a separate graph, so
+their cost does not depend on the size of the full graph.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from graphsvx.utils.exclusive import taking_back
 
 @dataclass(frozen=True, eq=False)
 class LocalGraph:
-    """The field of a query as plain tensors, nodes and edges in the order of the user's graph.
+    """The receptive field of a query as tensors, nodes and edges in the order of the user's graph.
 
-    Where the field is the whole graph, a package that is called with these tensors sees exactly
-    what it would see if it were called directly.
+    If the field is the full graph, these tensors equal those of the user's graph.
     """
 
     query: Query
@@ -48,7 +47,7 @@ class LocalGraph:
     edge_attr: Tensor | None
     batch: Tensor | None
     centres: Tensor
-    """Where the explained nodes are among `ids`; empty for a graph."""
+    """Positions of the explained nodes in `ids`; empty for a graph query."""
 
     def outputs(self, x: Tensor | None = None) -> Tensor:
         """The model's raw output for every node of this graph (or for the graph)."""
@@ -70,14 +69,14 @@ class LocalGraph:
 
     @property
     def others(self) -> Tensor:
-        """Positions of the field's nodes that are not explained themselves."""
-        inside = np.isin(self.ids, self.evaluator.field.ids[: self.evaluator.field.size])
-        inside[self.centres.cpu().numpy()] = False
-        return torch.from_numpy(np.flatnonzero(inside))
+        """Positions of the field's nodes other than the explained ones."""
+        in_field = np.isin(self.ids, self.evaluator.field.ids[: self.evaluator.field.size])
+        in_field[self.centres.cpu().numpy()] = False
+        return torch.from_numpy(np.flatnonzero(in_field))
 
     @property
     def inner_edges(self) -> Tensor:
-        """Positions of the edges between nodes of the field: those that get credit."""
+        """Positions of the edges between nodes of the field, which are the edge players."""
         return torch.from_numpy(
             np.flatnonzero(
                 np.isin(self.edges, self.evaluator.field.edges[self.evaluator.field.inner_edges])
@@ -91,7 +90,7 @@ class LocalGraph:
 
 
 def local_graph_of(query: Query, seed: int) -> LocalGraph:
-    """The receptive field of a query as a graph, or the whole graph if that is not enough."""
+    """The receptive field of a query as a graph, or the full graph if the model is not local."""
     evaluator = choose_evaluator(query, None, seed)
     graph, device = query.graph, query.graph.x.device
     if not evaluator.local:
@@ -102,7 +101,7 @@ def local_graph_of(query: Query, seed: int) -> LocalGraph:
         ends = graph.edge_index[:, arrays.as_tensor(edges, device)].cpu().numpy()
         x = graph.x.index_select(0, arrays.as_tensor(ids, device))
         edge_index = arrays.as_tensor(np.searchsorted(ids, ends), device)
-    where = arrays.as_tensor(edges, device)
+    columns = arrays.as_tensor(edges, device)
     return LocalGraph(
         query=query,
         evaluator=evaluator,
@@ -110,8 +109,8 @@ def local_graph_of(query: Query, seed: int) -> LocalGraph:
         edges=edges,
         x=x.detach(),
         edge_index=edge_index,
-        edge_weight=None if graph.edge_weight is None else graph.edge_weight[where],
-        edge_attr=None if graph.edge_attr is None else graph.edge_attr[where],
+        edge_weight=None if graph.edge_weight is None else graph.edge_weight[columns],
+        edge_attr=None if graph.edge_attr is None else graph.edge_attr[columns],
         batch=torch.zeros(len(ids), dtype=torch.long, device=device)
         if query.kind == "graph"
         else None,
@@ -124,27 +123,27 @@ def perturbed_scores(query: Query, evaluator: Evaluator, perturbations: Perturba
     return query.scores(evaluate(query, evaluator, perturbations)).cpu()
 
 
-# --- what the baselines share -----------------------------------------------------------
+# --- checks and context managers of the baselines ---------------------------------------
 
 
 def refuse_unless(query: Query, method: object, *kinds: Kind) -> None:
     """Raise an UnsupportedError if the method does not explain this kind of query."""
     if query.kind not in kinds:
-        known = {
+        names = {
             "node": "a node",
             "nodes": "a group of nodes",
             "graph": "a graph",
             "edge": "an edge",
         }
-        can = " or ".join(known[kind] for kind in kinds)
+        supported = " or ".join(names[kind] for kind in kinds)
         raise UnsupportedError(
-            f"{type(method).__name__} explains {can}, got a question about "
-            f"{known.get(query.kind, query.kind)}; choose another method"
+            f"{type(method).__name__} explains {supported}, got a question about "
+            f"{names.get(query.kind, query.kind)}; choose another method"
         )
 
 
 def message_passing_module(query: Query, method: object) -> nn.Module:
-    """The model as a module whose messages can be weighed edge by edge, or an error."""
+    """The model if it has PyG layers that take an edge mask; otherwise `UnsupportedError`."""
     module = query.model.call
     if not isinstance(module, nn.Module) or not any(
         isinstance(layer, MessagePassing) and layer.explain is not False
@@ -163,7 +162,7 @@ _MASK_ATTRIBUTES = ("_edge_mask", "_loop_mask", "_apply_sigmoid", "explain")
 
 @contextmanager
 def model_restored(module: object) -> Iterator[None]:
-    """Gradients on, the model's parameters out of them, and its layers as found afterwards.
+    """Enable gradients with frozen parameters; restore parameters and layers afterwards.
 
     PyG's algorithms leave a `_edge_mask` entry in each layer and gradients on the parameters.
     """
@@ -177,10 +176,10 @@ def model_restored(module: object) -> Iterator[None]:
     registered = ["_edge_mask" in layer._parameters for layer in layers]
 
     def restore() -> None:
-        for one, needed in parameters:
-            one.requires_grad_(needed)
-        for layer, before, was in zip(layers, masks_before, registered, strict=True):
-            if not was:
+        for parameter, requires_grad in parameters:
+            parameter.requires_grad_(requires_grad)
+        for layer, before, was_registered in zip(layers, masks_before, registered, strict=True):
+            if not was_registered:
                 layer._parameters.pop("_edge_mask", None)
             for name, value in before.items():
                 setattr(layer, name, value)
@@ -192,23 +191,23 @@ def model_restored(module: object) -> Iterator[None]:
             yield
 
 
-# --- the record -----------------------------------------------------------------------
+# --- building the explanation ---------------------------------------------------------
 
 
 def no_credit(outputs: int) -> Credit:
-    """Credit of a kind of players that a method does not speak of."""
+    """Empty credit, for a kind of players that a method does not explain."""
     return Credit.none(outputs)
 
 
 def game_report(name: str, players: int, calls: int, mask: str, **known: Any) -> GameReport:
-    """A baseline's line in the certificate; R² is 0 where there is no surrogate."""
+    """A baseline's entry in the certificate; R² is None without a surrogate."""
     return GameReport(
         name=name,
         players=players,
         exact=known.get("exact", False),
-        budget=known.get("asked", calls),
+        budget=known.get("budget", calls),
         calls=calls,
-        coalitions=known.get("rows", calls),
+        coalitions=known.get("coalitions", calls),
         r2=known.get("r2"),
         mask=mask,
     )
@@ -231,10 +230,10 @@ def build_explanation(
     edges: Credit | None = None,
     kind: Kind | None = None,
 ) -> Explanation:
-    """The explanation record, with the residual that the credit leaves.
+    """Build the explanation, with the residual prediction - base - total in its certificate.
 
-    `predictions` are the scores of all outputs. A method that shares nothing out has base 0, and
-    its residual is whatever its values leave: only the Shapley family makes it 0.
+    `predictions` are the scores of all outputs. Without `bases` the base value is 0; the residual
+    is 0 only for methods that satisfy the efficiency axiom.
     """
     count = len(outputs)
     explained = predictions.detach().double().cpu()[list(outputs)]

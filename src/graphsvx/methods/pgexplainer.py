@@ -1,4 +1,4 @@
-"""PGExplainer: one network scores the edges of all questions; trained once, then instant."""
+"""PGExplainer: a network trained on many queries that predicts the edge mask of a new one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Trained(Checked):
-    """The edge network's weights, and what they were trained for."""
+    """Weights of the edge network, the level of its queries and their number."""
 
     weights: Mapping[str, Tensor]
     level: Literal["node", "graph"]
@@ -50,18 +50,18 @@ class Trained(Checked):
 
 @dataclass(frozen=True)
 class PGExplainer(Checked):
-    """PyG's PGExplainer. `fit` returns a trained copy; only that one explains.
+    """PyG's PGExplainer. `fit` returns a trained copy, which can explain.
 
-    The network reads the embeddings of an edge's ends (and of the explained node), so it also
+    The network takes the embeddings of an edge's ends (and of the explained node), so it also
     explains nodes and graphs that it was not trained on.
     """
 
     epochs: Count = 30
     lr: Rate = 0.003
     size: float = 0.05
-    """Weight of the number of edges kept."""
+    """Weight of the mask's size in the loss."""
     entropy: float = 1.0
-    """Weight of the masks' entropy."""
+    """Weight of the mask's entropy in the loss."""
     temperature: tuple[Positive, Positive] = (5.0, 2.0)
     """First and last temperature of the concrete distribution."""
     trained: Trained | None = field(default=None, repr=False, compare=False)
@@ -112,8 +112,8 @@ class PGExplainer(Checked):
         """
         options: dict[str, Any] = {"output": output, "scale": scale, "target": target}
         if nodes is not None:
-            chosen = nodes.tolist() if isinstance(nodes, Tensor) else list(nodes)
-            queries = [build_query(model, data, node=node, **options) for node in chosen]
+            node_ids = nodes.tolist() if isinstance(nodes, Tensor) else list(nodes)
+            queries = [build_query(model, data, node=node, **options) for node in node_ids]
         else:
             graphs = data if isinstance(data, Iterable) and not hasattr(data, "x") else [data]
             queries = [build_query(model, graph, graph=True, **options) for graph in graphs]
@@ -121,12 +121,12 @@ class PGExplainer(Checked):
             raise InputError("fit needs at least one node or graph, got none")
         message_passing_module(queries[0], self)
         with evaluation_mode(queries[0].model.submodules):
-            questions = [_TrainingQuery.of(query, seed) for query in queries]
+            training_queries = [_TrainingQuery.of(query, seed) for query in queries]
             with model_restored(model):
                 torch.manual_seed(seed)
-                algorithm = self.mask.make(questions[0].config)
+                algorithm = self.mask.make(training_queries[0].config)
                 for epoch in range(self.epochs):
-                    for query in questions:
+                    for query in training_queries:
                         loss = query.train(algorithm, epoch)
                         if not np.isfinite(loss):
                             raise ModelError(
@@ -142,7 +142,7 @@ class PGExplainer(Checked):
     # --- explaining ---------------------------------------------------------------------
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Score the edges of the field; for a group, the mean over its nodes."""
+        """Predict the mask of the field's edges; for a group, the mean over its nodes."""
         refuse_unless(query, self, "node", "nodes", "graph")
         message_passing_module(query, self)
         trained = self._ready(query)
@@ -191,7 +191,7 @@ class PGExplainer(Checked):
     def _mask(
         self, local_graph: LocalGraph, wider: _TrainingQuery, trained: Trained
     ) -> Tensor:  # fmt: skip
-        """The mask of one of the questions, over the edges of the whole field."""
+        """The mask of a single node or graph, over the edges of the query's field."""
         algorithm = self.mask.restored(wider.config, trained.weights)
         try:
             mask: Tensor = wider.explain(algorithm)
@@ -200,14 +200,14 @@ class PGExplainer(Checked):
                 f"this PGExplainer was trained for a model with other embeddings: {error}"
             ) from error
         inner = local_graph.edges[local_graph.inner_edges.numpy()]
-        # A group's field is wider than that of one of its nodes: beyond it an edge has 0.
-        place = np.searchsorted(wider.local_graph.edges, inner).clip(
+        # A group's field is wider than that of each of its nodes: edges outside the latter get 0.
+        position = np.searchsorted(wider.local_graph.edges, inner).clip(
             max=max(0, len(wider.local_graph.edges) - 1)
         )
         if len(wider.local_graph.edges) == 0:
             return torch.zeros(len(inner))
-        known = wider.local_graph.edges[place] == inner
-        return torch.where(torch.from_numpy(known), mask.detach().cpu()[place], 0.0)
+        present = wider.local_graph.edges[position] == inner
+        return torch.where(torch.from_numpy(present), mask.detach().cpu()[position], 0.0)
 
     # --- files --------------------------------------------------------------------------
 
@@ -250,10 +250,10 @@ class PGExplainer(Checked):
 
 @dataclass(frozen=True, eq=False)
 class _TrainingQuery:
-    """One query as PyG's PGExplainer sees it.
+    """The arguments of PyG's PGExplainer for one query.
 
-    The stage is wider than the field: the network reads the *last* layer's embeddings of all
-    nodes of the field, and those need receptive fields of their own to be right.
+    `local_graph` is wider than the query's receptive field: the network takes the last layer's
+    embeddings of all nodes of the field, which depend on the receptive fields of these nodes.
     """
 
     local_graph: LocalGraph
@@ -288,9 +288,9 @@ class _TrainingQuery:
         return _TrainingQuery(local_graph, reader, config, target, index)
 
     def train(self, algorithm: Any, epoch: int) -> float:
-        """One step."""
+        """One training step; returns the loss."""
         if self.local_graph.edge_index.shape[1] == 0:
-            return 0.0  # nothing to weigh; the mean over no edges would be NaN
+            return 0.0  # the mean over no edges would be NaN
         with warnings.catch_warnings():
             # PyG turns the loss into a float without detaching it, at the end of the step.
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True")
@@ -301,7 +301,7 @@ class _TrainingQuery:
         return loss
 
     def explain(self, algorithm: Any) -> Tensor:
-        """Edge mask of the stage."""
+        """Edge mask [edges] of `local_graph`."""
         result = algorithm(
             self.reader,
             self.local_graph.x,

@@ -1,4 +1,4 @@
-"""Random credit: the floor that every explainer has to beat."""
+"""Random credit: the baseline that every explainer should outperform."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ def uniform(players: int, rng: torch.Generator) -> torch.Tensor:
 
 
 def _derive_rng(query: Query, seed: int) -> torch.Generator:
-    """A stream of its own for every question: with one for all, the players in the same place
-    would be lucky everywhere, and a mean over many questions would be no mean over many draws."""
+    """A separate random stream for each query.
+
+    With the same stream for all queries, players at the same position would get the same values,
+    and a mean over queries would not be a mean over independent draws.
+    """
     digest = hashlib.sha256(f"{seed} {query.kind} {query.centres.tolist()}".encode())
     if query.kind == "graph":
         digest.update(query.graph.edge_index.cpu().numpy().tobytes())
@@ -40,7 +43,7 @@ def _derive_rng(query: Query, seed: int) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Random(Checked):
-    """Uniform numbers in [0, 1] for the same players as GraphSVX's (or for edges)."""
+    """Uniform random numbers in [0, 1] for the players of GraphSVX."""
 
     players: Sides = "both"
     features: FeatureChoice = 0.25
@@ -63,7 +66,7 @@ class Random(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Draw."""
+        """Draw a random value for every player and output."""
         refuse_unless(query, self, "node", "nodes", "graph")
         local_graph = local_graph_of(query, seed)
         predictions = local_graph.scores()

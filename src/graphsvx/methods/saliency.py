@@ -23,7 +23,7 @@ from graphsvx.utils.extras import require_extra
 
 @dataclass(frozen=True)
 class Saliency(Checked):
-    """|df / dX|: how fast the score moves with each number of X."""
+    """|df / dX|: the absolute gradient of the score in the features."""
 
     blocks: ClassVar[Blocks] = Blocks(
         title="Saliency",
@@ -44,7 +44,7 @@ class Saliency(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """One backward pass an output."""
+        """One backward pass per output."""
         refuse_unless(query, self, "node", "nodes", "graph")
         attr = require_extra("captum.attr")
         local_graph = local_graph_of(query, seed)

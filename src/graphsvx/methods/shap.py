@@ -27,7 +27,7 @@ from graphsvx.utils.extras import require_extra
 
 @contextmanager
 def numpy_seeded(seed: int) -> Iterator[None]:
-    """shap draws from numpy's global state: seed it, and give it back as it was."""
+    """Seed numpy's global random state, which shap uses, and restore it afterwards."""
     before = np.random.get_state()
     np.random.seed(seed % 2**32)
     try:
@@ -38,7 +38,7 @@ def numpy_seeded(seed: int) -> Iterator[None]:
 
 def kernel_shap(function: FeatureFunction, samples: int, seed: int) -> Any:
     """shap's KernelExplainer with mu as the background, no feature selection."""
-    # shap's own: a colour map that it makes with a function that matplotlib will drop.
+    # shap builds a colour map with a deprecated matplotlib function at import.
     shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
     with numpy_seeded(seed):
         explainer = shap.KernelExplainer(function, function.mean[None], keep_index=False)
@@ -50,7 +50,7 @@ def kernel_shap(function: FeatureFunction, samples: int, seed: int) -> Any:
 
 @dataclass(frozen=True)
 class SHAP(Checked):
-    """Kernel SHAP of the node's features, the rest of the graph switched on."""
+    """Kernel SHAP of the explained node's features, with all nodes on."""
 
     samples: Samples = 2048
     features: FeatureChoice = 0.25
@@ -75,7 +75,7 @@ class SHAP(Checked):
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        """Ask shap."""
+        """Run shap's KernelExplainer for all outputs at once."""
         refuse_unless(query, self, "node")
         require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
         function = feature_function(query, self.features, seed)
@@ -105,7 +105,7 @@ class SHAP(Checked):
             ),
             games=(
                 game_report(
-                    "features", players, function.calls, "shap", asked=self.samples, exact=exact
+                    "features", players, function.calls, "shap", budget=self.samples, exact=exact
                 ),
             ),
         )

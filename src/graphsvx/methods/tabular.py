@@ -1,7 +1,7 @@
-"""LIME and SHAP over the explained node's features, through their own packages.
+"""The model as a function of the explained node's features, for LIME and SHAP.
 
-Both see the model as a function of one row: X_v is replaced, everything else stays, and the score
-of v is read. They perturb the same columns that GraphSVX lets play.
+X_v is replaced, everything else is unchanged, and the score of v is returned. The columns are the
+feature players of GraphSVX.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class FeatureFunction:
     _cache: dict[bytes, Floats] = field(default_factory=dict)
 
     def __call__(self, rows: Floats) -> Floats:
-        """Scores of perturbed rows."""
+        """Scores [rows, outputs] of perturbed feature rows."""
         rows = np.ascontiguousarray(np.atleast_2d(rows), dtype=np.float64)
         keys = [row.tobytes() for row in rows]
         new = {key: i for i, key in enumerate(keys) if key not in self._cache}
         if new:
-            where = list(new.values())
+            positions = list(new.values())
             step = max(1, self.query.memory // (8 * 4 * max(1, self.query.graph.num_features)))
-            for first in range(0, len(where), step):
-                part = where[first : first + step]
-                scores = self._play(rows[part])
+            for first in range(0, len(positions), step):
+                part = positions[first : first + step]
+                scores = self._evaluate(rows[part])
                 self._cache.update(zip([keys[i] for i in part], scores, strict=True))
             self.calls += len(new)
         return np.stack([self._cache[key] for key in keys])
 
-    def _play(self, rows: Floats) -> Floats:
+    def _evaluate(self, rows: Floats) -> Floats:
         own = self.setup.feature_table[:1]
         vectors = own.repeat(len(rows), 1)
         vectors[:, self.columns.to(own.device)] = torch.from_numpy(rows).to(own)
@@ -65,14 +65,14 @@ class FeatureFunction:
 
     @property
     def values(self) -> Floats:
-        """The chosen features of the explained node."""
+        """The values of `columns` at the explained node, [B]."""
         own = self.setup.feature_table[0, self.columns.to(self.setup.graph.x.device)]
         values: Floats = own.double().cpu().numpy()
         return values
 
     @property
     def mean(self) -> Floats:
-        """mu of the chosen features."""
+        """mu: the mean of `columns` over all nodes, [B]."""
         values: Floats = self.setup.graph.statistics.mean.cpu()[self.columns].numpy()
         return values
 

@@ -1,12 +1,12 @@
-"""How good is an explanation? Free functions of explanations (and model and data where needed).
+"""Evaluation measures for explanations: functions of explanations, and of model and data if needed.
 
     against ground truth          accuracy (protocols "paper" and "strict"), auroc
     against the model             fidelity, characterization, unfaithfulness, efficiency_residual
     of the explanation itself     sparsity, contrastivity
     against other explanations    stability, consistency
 
-Credit may have any sign: `by="value"` ranks signed values (what speaks *for* the prediction),
-`by="absolute"` their magnitude.
+Credit may have any sign: `by="value"` ranks signed values (positive credit supports the
+prediction), `by="absolute"` their magnitude.
 """
 
 from graphsvx.metrics.agreement import consistency, contrastivity, similarity, stability

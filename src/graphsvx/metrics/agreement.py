@@ -1,4 +1,4 @@
-"""Against other explanations: of a noisy copy, of another model, of another class."""
+"""Measures that compare explanations: of noisy data, of another model, of another class."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from graphsvx.results.explanation import Explanation, Ranking
 
 
 def similarity(first: Explanation, second: Explanation, level: Level | None = None) -> float:
-    """Cosine of the two credit vectors over all players that either names, 1 if both are 0."""
+    """Cosine similarity of two credit vectors over the union of their players; 1 if both are 0."""
     level = level or level_of(first)
-    a, b = (dict(zip(*_listed(explanation, level), strict=True)) for explanation in (first, second))
+    a, b = (_credit_by_player(explanation, level) for explanation in (first, second))
     keys = sorted({*a, *b})
     u = torch.tensor([a.get(key, 0.0) for key in keys], dtype=torch.float64)
     v = torch.tensor([b.get(key, 0.0) for key in keys], dtype=torch.float64)
-    size = float(u.norm() * v.norm())
-    if size == 0:
+    norms = float(u.norm() * v.norm())
+    if norms == 0:
         return float(u.norm() == v.norm())
-    return float(u @ v) / size
+    return float(u @ v) / norms
 
 
-def _listed(explanation: Explanation, level: Level) -> tuple[list[Any], list[float]]:
+def _credit_by_player(explanation: Explanation, level: Level) -> dict[Any, float]:
     keys, values = scores(explanation, level)
-    return keys, values.tolist()
+    return dict(zip(keys, values.tolist(), strict=True))
 
 
 def stability(
@@ -49,11 +49,11 @@ def stability(
     scale: Scale = "probability",
     seed: int = 0,
 ) -> float:
-    """Mean cosine between the explanation and those of slightly noisy copies of the data.
+    """Mean cosine similarity to the explanations of `repeats` noisy copies of the data.
 
-    Each feature gets Gaussian noise of `noise` times its standard deviation. Explained is the
-    same class as on the clean data. 1: nothing changes. (GraphXAI's instability is 1 minus the
-    cosine of the worst copy.)
+    Each feature gets Gaussian noise of `noise` times its standard deviation; the class explained
+    on the noisy copies is that of the clean data. 1 means that the noise changes nothing.
+    (GraphXAI's instability is 1 minus the cosine of the worst copy.)
     """
     if repeats < 1:
         raise InputError(f"repeats must be at least 1, got {repeats}")
@@ -69,8 +69,8 @@ def stability(
     similarities = []
     for _ in range(repeats):
         noisy = copy.copy(data)
-        drawn = torch.randn(data.x.shape, generator=rng, dtype=torch.float64)
-        noisy.x = data.x + (drawn.to(data.x.device) * spread).to(data.x)
+        standard_normal = torch.randn(data.x.shape, generator=rng, dtype=torch.float64)
+        noisy.x = data.x + (standard_normal.to(data.x.device) * spread).to(data.x)
         similarities.append(
             similarity(clean, explain(model, noisy, target=clean.target, **options), level)
         )
@@ -85,7 +85,7 @@ def consistency(
     by: Ranking = "absolute",
     level: Level | None = None,
 ) -> float:
-    """Intersection over union of the players that two models' explanations point at.
+    """Intersection over union of the `top` players of two models' explanations.
 
     The paper compares the top 20 % (or the top 10) features and nodes of a GCN and a GAT.
     """
@@ -103,8 +103,9 @@ def contrastivity(
 ) -> float:
     """How different the explanations of two classes are (Pope et al.): |S1 xor S2| / |S1 or S2|.
 
-    S are the players with at least `threshold` of the largest *positive* credit: what speaks for
-    the class. With one explanation (`targets="all"`) the target and its strongest rival.
+    S is the set of players with at least `threshold` of the largest *positive* credit, i.e. those
+    that support the class. With a single explanation of all outputs (`targets="all"`), the target
+    is compared with the other class of highest score.
     """
     if second is None:
         others = [i for i in first.outputs if i != first.target]
@@ -115,13 +116,13 @@ def contrastivity(
         row = {output: i for i, output in enumerate(first.outputs)}
         second = first.for_target(max(others, key=lambda i: float(first.predictions[row[i]])))
     level = level or level_of(first)
-    a, b = (_speaks_for(explanation, level, threshold) for explanation in (first, second))
+    a, b = (_supporting_players(explanation, level, threshold) for explanation in (first, second))
     return len(a ^ b) / len(a | b) if a | b else 0.0
 
 
-def _speaks_for(explanation: Explanation, level: Level, threshold: float) -> set[Any]:
+def _supporting_players(explanation: Explanation, level: Level, threshold: float) -> set[Any]:
     keys, values = scores(explanation, level)
     if not keys or float(values.max()) <= 0:
         return set()
-    chosen: Tensor = values >= threshold * values.max()
-    return {key for key, there in zip(keys, chosen.tolist(), strict=True) if there}
+    supports: Tensor = values >= threshold * values.max()
+    return {key for key, selected in zip(keys, supports.tolist(), strict=True) if selected}

@@ -1,8 +1,9 @@
-"""Against the model: what happens to the prediction without, or with only, the explanation?
+"""Faithfulness: the change of the prediction without the explanation, or with it alone.
 
-Nodes are taken away as in Eq. 2 (their edges go, in a graph question their features too), edges
-are cut, features go to their mean. So nothing is left of them for degree-normalising layers to
-count, unlike with PyG's masks, which scale messages and leave the degrees as they were.
+Nodes are removed as in Eq. 2 (their edges are removed; for graph queries their features are also
+replaced by the mean), edges are removed, features are replaced by their mean. Degree-normalising
+layers therefore see the reduced degrees, unlike with PyG's masks, which scale messages and leave
+the degrees unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Compared = Literal["probability", "label"]
 
 
 class Fidelity(NamedTuple):
-    """fidelity+ (without the explanation; high is good) and fidelity- (only it; low is good)."""
+    """fidelity+ (explanation removed; high is good) and fidelity- (only it; low is good)."""
 
     plus: float
     minus: float
@@ -48,19 +49,21 @@ def fidelity(
     level: Level | None = None,
     output: Output = "raw",
 ) -> Fidelity:
-    """How much of the prediction goes with the explanation, and how much stays with it alone.
+    """fidelity+ = f(G) - f(G without S) and fidelity- = f(G) - f(S only).
 
-    fidelity+ = f(G) - f(G without S) and fidelity- = f(G) - f(S only), S the `top` players
-    (a number, or a share below 1), with f the explained score ("probability") or 1 if the
-    predicted class is that of the whole graph ("label").
+    S is the set of `top` players (a number, or a share below 1); f is the explained score
+    ("probability"), or 1 if the predicted class is that of the full graph and 0 otherwise
+    ("label").
 
     PyG's `fidelity` agrees with "label" for hard masks on layers that do not normalise by degree
-    (tested); it has no "probability", and soft masks enter it as they are, so that a method that
-    gives all edges 0.6 is scored on a graph that nobody asked about.
+    (tested). It has no "probability", and it applies soft masks without thresholding: a method
+    that gives every edge 0.6 is scored on a graph with all messages scaled by 0.6.
     """
     if compare not in ("probability", "label"):
         raise InputError(f'compare must be "probability" or "label", got {compare!r}')
-    full, without, only = _three(explanation, model, data, _Choice(top, by, level, output))
+    full, without, only = _perturbed_outputs(
+        explanation, model, data, _Selection(top, by, level, output)
+    )
     if compare == "label":
         if explanation.scale == "value":
             raise UnsupportedError('a regression has no label; use compare="probability"')
@@ -71,9 +74,9 @@ def fidelity(
 
 
 def characterization(plus: float, minus: float, weights: tuple[float, float] = (0.5, 0.5)) -> float:
-    """The weighted harmonic mean of fidelity+ and 1 - fidelity- (GraphFramEx), PyG's function.
+    """Weighted harmonic mean of fidelity+ and 1 - fidelity- (GraphFramEx), computed by PyG.
 
-    Defined for fidelities in [0, 1]; differences of scores can leave it, and are clamped.
+    Defined for fidelities in [0, 1]; differences of scores outside that range are clamped.
     """
     clamped = torch.tensor([plus, minus], dtype=torch.float64).clamp(0, 1)
     return float(characterization_score(clamped[0], clamped[1], *weights))
@@ -91,13 +94,14 @@ def unfaithfulness(
 ) -> float:
     """GEF = 1 - exp(-KL(y || y')): 0 if the `top` players alone give the same probabilities.
 
-    y are the class probabilities on the whole graph, y' on the explanation alone, as GraphXAI
-    writes it. PyG documents the same but computes KL(y' || y): its arguments are swapped.
+    y are the class probabilities on the full graph, y' those on the explanation alone, as defined
+    in GraphXAI. PyG documents the same but computes KL(y' || y): its arguments are swapped.
     """
     if explanation.scale == "value":
         raise UnsupportedError("unfaithfulness compares class probabilities, got a regression")
-    full, _, only = _three(explanation, model, data, _Choice(top, by, level, output, "probability"))
-    # A class that neither graph gives any probability adds nothing.
+    selection = _Selection(top, by, level, output, "probability")
+    full, _, only = _perturbed_outputs(explanation, model, data, selection)
+    # 0 log 0 = 0: a class of probability 0 on the full graph adds nothing.
     terms = torch.where(full > 0, full * (full.log() - only.log()), torch.zeros_like(full))
     return float(1 - torch.exp(-terms.sum().clamp(min=0)))
 
@@ -109,28 +113,28 @@ def sparsity(
     level: Level | None = None,
     threshold: float = 0.01,
 ) -> float:
-    """1 - |S| / |players|: how much of the graph the explanation leaves out.
+    """1 - |S| / |players|: the share of players outside the explanation.
 
-    S are the `top` players, or, without `top`, those with at least `threshold` of the largest
-    magnitude. Soft masks and signed credit have no zeros to count, so S must be said.
+    S is the set of `top` players, or, without `top`, of those with at least `threshold` of the
+    largest magnitude. Soft masks and signed credit are rarely exactly 0, hence the threshold.
     """
     keys, values = scores(explanation, level or level_of(explanation))
     if not keys:
         return 1.0
     if top is not None:
         return 1 - len(top_positions(values, top, "absolute")) / len(keys)
-    size = values.abs()
-    if float(size.max()) == 0:
+    magnitudes = values.abs()
+    if float(magnitudes.max()) == 0:
         return 1.0
-    return 1 - float((size >= threshold * size.max()).double().mean())
+    return 1 - float((magnitudes >= threshold * magnitudes.max()).double().mean())
 
 
 def efficiency_residual(explanation: Explanation) -> float:
-    """|prediction - base - total|: 0 for the Shapley family, whatever it is for the others."""
+    """|prediction - base - total|: 0 for Shapley value methods (efficiency axiom)."""
     return abs(explanation.prediction - explanation.base - explanation.total)
 
 
-# --- playing the explanation ----------------------------------------------------------
+# --- evaluating the model on perturbed graphs -----------------------------------------
 
 
 def question(
@@ -140,10 +144,10 @@ def question(
     output: Output,
     scale: Any = None,
 ) -> Query:
-    """The question that an explanation answers, asked again."""
+    """The query that an explanation answers, rebuilt for `model` and `data`."""
     if explanation.kind not in ("node", "nodes", "graph"):
         raise UnsupportedError(
-            f"only explanations of nodes and graphs can be played again, got {explanation.kind!r}"
+            f"only explanations of nodes and graphs can be evaluated, got {explanation.kind!r}"
         )
     kind = explanation.kind
     return build_query(
@@ -159,8 +163,8 @@ def question(
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """Which players are the explanation, and how the model is read."""
+class _Selection:
+    """Which players make up the explanation, and on which scale the model's output is read."""
 
     top: float
     by: Ranking
@@ -169,63 +173,65 @@ class _Choice:
     scale: Scale | None = None
 
 
-def _three(
-    explanation: Explanation, model: Callable[..., Any], data: Any, choice: _Choice
+def _perturbed_outputs(
+    explanation: Explanation, model: Callable[..., Any], data: Any, selection: _Selection
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores [outputs] of the whole graph, of it without the explanation, and of that alone."""
-    level = choice.level or level_of(explanation)
-    query = question(explanation, model, data, choice.output, choice.scale)
+    """Outputs of f(G), f(G without S) and f(S only), each of shape [outputs]."""
+    level = selection.level or level_of(explanation)
+    query = question(explanation, model, data, selection.output, selection.scale)
     keys, _ = scores(explanation, level)
     if not keys:
-        raise InputError(f"the explanation has no {level} to take away; choose another level")
-    chosen = set(top_keys(explanation, choice.top, choice.by, level))
-    on = np.ones((3, len(keys)), dtype=bool)
-    on[1] = [key not in chosen for key in keys]
-    on[2] = ~on[1]
+        raise InputError(f"the explanation has no {level} to remove; choose another level")
+    selected = set(top_keys(explanation, selection.top, selection.by, level))
+    keys_active = np.ones((3, len(keys)), dtype=bool)
+    keys_active[1] = [key not in selected for key in keys]
+    keys_active[2] = ~keys_active[1]
     with evaluation_mode(query.model.submodules):
         evaluator = choose_evaluator(query, None, explanation.certificate.seed)
-        perturbations = _Perturbed(query, evaluator, keys, level)(on)
+        perturbations = _Perturbed(query, evaluator, keys, level)(keys_active)
         full, without, only = perturbed_scores(query, evaluator, perturbations)
     return full, without, only
 
 
 @dataclass(frozen=True, eq=False)
 class _Perturbed:
-    """Perturbed graphs in which some of the explanation's players are taken away."""
+    """Builds the perturbed graphs for coalitions [coalitions, players] of an explanation."""
 
     query: Query
     evaluator: Evaluator
     keys: list[Key]
     level: Level
 
-    def __call__(self, keys_on: Bools) -> Perturbations:
+    def __call__(self, keys_active: Bools) -> Perturbations:
         field, graph = self.evaluator.field, self.query.graph
         table = graph.x.index_select(0, arrays.as_tensor(field.ids, graph.x.device))
-        on = np.ones((len(keys_on), field.size), dtype=bool)
-        rows = np.tile(np.arange(field.size), (len(keys_on), 1))
+        active = np.ones((len(keys_active), field.size), dtype=bool)
+        rows = np.tile(np.arange(field.size), (len(keys_active), 1))
         mean = graph.statistics.mean.to(table)[None]
         if self.level == "nodes":
-            place: dict[Key, int] = {int(node): i for i, node in enumerate(field.ids[: field.size])}
-            known = np.array([key in place for key in self.keys])
-            where = [place[key] for key in self.keys if key in place]
-            on[:, where] = keys_on[:, known]
+            local: dict[Key, int] = {int(node): i for i, node in enumerate(field.ids[: field.size])}
+            in_field = np.array([key in local for key in self.keys])
+            positions = [local[key] for key in self.keys if key in local]
+            active[:, positions] = keys_active[:, in_field]
             if self.query.kind == "graph":
-                rows = np.where(on, rows, len(table))
-            return Perturbations(on, rows, torch.cat([table, mean]))
+                rows = np.where(active, rows, len(table))
+            return Perturbations(active, rows, torch.cat([table, mean]))
         if self.level == "edges":
-            taken = {key: keys_on[:, i] for i, key in enumerate(self.keys)}
-            ends = zip(
+            edge_active = {key: keys_active[:, i] for i, key in enumerate(self.keys)}
+            edges = zip(
                 field.ids[field.source].tolist(), field.ids[field.target].tolist(), strict=True
             )
-            always = np.ones(len(keys_on), dtype=bool)
-            cut = ~np.stack([taken.get(pair, always) for pair in ends], 1)
-            return Perturbations(on, rows, table, removed_edges=cut)
+            always = np.ones(len(keys_active), dtype=bool)
+            removed = ~np.stack([edge_active.get(edge, always) for edge in edges], 1)
+            return Perturbations(active, rows, table, removed_edges=removed)
         if not field.centres:
-            raise UnsupportedError("features of a graph question belong to no node: use nodes")
+            raise UnsupportedError(
+                "explanations of a graph have no feature players to remove; use level='nodes'"
+            )
         columns = torch.tensor([int(key) for key in self.keys])  # type: ignore[arg-type]  # feature keys are ints
-        new = table[: field.centres].repeat(len(keys_on), 1, 1)
-        off = torch.from_numpy(~keys_on)[:, None, :].to(table.device)
-        new[:, :, columns] = torch.where(off, mean[0, columns], new[:, :, columns])
-        first = len(table) + np.arange(len(keys_on))[:, None] * field.centres
+        replaced = table[: field.centres].repeat(len(keys_active), 1, 1)
+        off = torch.from_numpy(~keys_active)[:, None, :].to(table.device)
+        replaced[:, :, columns] = torch.where(off, mean[0, columns], replaced[:, :, columns])
+        first = len(table) + np.arange(len(keys_active))[:, None] * field.centres
         rows[:, : field.centres] = first + np.arange(field.centres)
-        return Perturbations(on, rows, torch.cat([table, new.flatten(0, 1)]))
+        return Perturbations(active, rows, torch.cat([table, replaced.flatten(0, 1)]))

@@ -1,4 +1,4 @@
-"""Which players an explanation points at: the one place where credit becomes a choice."""
+"""The top players of an explanation: from credit to a set of nodes, edges or features."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Key = int | tuple[int, int]
 
 
 def level_of(explanation: Explanation) -> Level:
-    """What the explanation speaks of first: nodes, else edges, else features."""
+    """The default level of an explanation: nodes if it has any, else edges, else features."""
     if explanation.node_credit.players:
         return "nodes"
     return "edges" if explanation.edge_credit.players else "features"
 
 
 def scores(explanation: Explanation, level: Level) -> tuple[list[Key], Tensor]:
-    """Players of one level and their credit; edges and nodes stand in for each other by rule."""
+    """Players of a level and their credit [players]; converts node to edge credit and back."""
     if level == "nodes":
         explanation = as_nodes(explanation)
         return explanation.node_ids.tolist(), explanation.node_values
@@ -38,14 +38,14 @@ def scores(explanation: Explanation, level: Level) -> tuple[list[Key], Tensor]:
 
 
 def strength(values: Tensor, by: Ranking) -> Tensor:
-    """What is ranked: the signed value or its magnitude."""
+    """The ranking criterion: the signed values or their magnitudes."""
     if by not in ("value", "absolute"):
         raise InputError(f'by must be "value" or "absolute", got {by!r}')
     return values.abs() if by == "absolute" else values
 
 
-def how_many(top: float, players: int) -> int:
-    """`top` as a number of players: an integer as it is, a fraction below 1 as a share (>= 1)."""
+def top_count(top: float, players: int) -> int:
+    """`top` as a number of players; a float below 1 is a share of them (at least one player)."""
     if isinstance(top, bool) or not top > 0:
         raise InputError(f"top must be a number of players or a share between 0 and 1, got {top!r}")
     if isinstance(top, float) and top < 1:
@@ -58,35 +58,35 @@ def how_many(top: float, players: int) -> int:
 def top_positions(values: Tensor, top: float, by: Ranking) -> Tensor:
     """Positions of the `top` players, best first.
 
-    A player with credit 0 is not pointed at, so there may be fewer. Ties are broken by a fixed
-    shuffle: players come nearest first, and their order must not stand in for an explanation.
+    Players with credit 0 are left out, so there may be fewer. Ties are broken by a fixed
+    permutation: players are stored nearest first, and that order must not affect the ranking.
     """
     rng = torch.Generator().manual_seed(len(values))
     shuffled = torch.randperm(len(values), generator=rng)
     ranked = shuffled[torch.argsort(strength(values, by)[shuffled], descending=True, stable=True)]
-    ranked = ranked[: how_many(top, len(values))]
+    ranked = ranked[: top_count(top, len(values))]
     return ranked[values[ranked] != 0]
 
 
 def top_keys(explanation: Explanation, top: float, by: Ranking, level: Level) -> list[Key]:
-    """The players that an explanation points at."""
+    """The `top` players of an explanation, best first."""
     keys, values = scores(explanation, level)
     return [keys[i] for i in top_positions(values, top, by).tolist()] if keys else []
 
 
 def expected_hits(keys: list[Key], strengths: Tensor, truth: Collection[Key], top: int) -> float:
-    """How many of the `top` players are in the truth, on average over all ways to break ties."""
+    """Expected number of the `top` players that are in the truth, over all ways to break ties."""
     if len(keys) <= top:
         return float(sum(key in truth for key in keys))
     last = strengths.sort(descending=True).values[top - 1]
     hit = torch.tensor([key in truth for key in keys])
     above, tied = strengths > last, strengths == last
-    left = top - int(above.sum())
-    return float((hit & above).sum()) + left * float((hit & tied).sum()) / float(tied.sum())
+    drawn = top - int(above.sum())  # of the tied players
+    return float((hit & above).sum()) + drawn * float((hit & tied).sum()) / float(tied.sum())
 
 
-def many(explanations: Any) -> list[Explanation]:
-    """One explanation or several as a list."""
+def as_list(explanations: Any) -> list[Explanation]:
+    """A single explanation or an iterable of explanations as a list."""
     listed = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if not listed:
         raise InputError("there must be at least one explanation, got none")

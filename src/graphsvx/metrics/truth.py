@@ -1,4 +1,4 @@
-"""Against ground truth: accuracy at top-k under two protocols that are never mixed, and AUROC."""
+"""Comparison with ground truth: top-k accuracy under two separate protocols, and AUROC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.metrics.select import Key, Level, expected_hits, many, scores, strength
+from graphsvx.metrics.select import Key, Level, as_list, expected_hits, scores, strength
 from graphsvx.results.explanation import Explanation, Ranking
 
 Protocol = Literal["strict", "paper"]
@@ -21,8 +21,9 @@ Protocol = Literal["strict", "paper"]
 class PaperProtocol:
     """How the authors' published script scores one data set.
 
-    Scored are the first nodes of the motifs, whatever the model predicts for them; the truth are
-    the ids that follow; the top `top` (by signed value) are taken and hits divided by `divisor`.
+    It scores the first node of each motif, whatever the model predicts for it. The truth is the
+    `size` node ids that follow; accuracy is the number of hits among the `top` players (by signed
+    value), divided by `divisor`.
     """
 
     scored: tuple[int, ...]
@@ -41,7 +42,7 @@ PAPER_PROTOCOLS: dict[str, PaperProtocol] = {
     "ba-shapes": PaperProtocol(tuple(range(400, 500, 5)), 4, 5, 4),
     "ba-community": PaperProtocol((*range(400, 425, 5), *range(1100, 1125, 5)), 4, 5, 4),
     "tree-cycles": PaperProtocol(tuple(range(511, 691, 6)), 5, 6, 5),
-    # Seven of the grid's eight others are truth, six are taken, five divide: it can pass 1.
+    # 7 of the grid's 8 other nodes are truth, the top 6 count, the divisor is 5: it can exceed 1.
     "tree-grid": PaperProtocol(tuple(range(511, 655, 9)), 7, 6, 5),
     "ba-2motifs": PaperProtocol((), 5, 5, 5, level="graph"),
 }
@@ -58,13 +59,14 @@ def accuracy(
 ) -> float:
     """Share of the truth among the best-ranked players, averaged over explanations.
 
-    Among tied players each is as likely to be taken, and the average over that is what counts: an
-    explainer that says nothing scores as chance does.
+    Ties count with their expected value under random tie-breaking, so an explanation with equal
+    credit everywhere scores as chance does.
 
     Args:
-        explanations: one, or several.
-        truth: the ids (or edges) that matter: one set for all, a sequence with one set each, or a
-            `NodeTruth` of `graphsvx.datasets`. The explained node itself never counts.
+        explanations: a single explanation or an iterable of them.
+        truth: the ids (or edges) of the ground truth: one set for all explanations, a sequence
+            with one set for each, or a `NodeTruth` of `graphsvx.datasets`. The explained node
+            itself is left out.
         protocol: "strict": the top k, k = size of the truth, hits / k. "paper": the authors'
             script (`PAPER_PROTOCOLS[dataset]`); give `dataset`, not `truth`.
         dataset: name of the data set, for "paper".
@@ -72,20 +74,20 @@ def accuracy(
         level: score nodes, edges or features ("strict" only).
 
     """
-    listed = many(explanations)
+    listed = as_list(explanations)
     if protocol == "paper":
         if truth is not None or level != "nodes":
             raise InputError('protocol="paper" fixes truth and level (nodes): leave them out')
-        return _paper(listed, dataset, by)
+        return _paper_accuracy(listed, dataset, by)
     if protocol != "strict":
         raise InputError(f'protocol must be "strict" or "paper", got {protocol!r}')
     if dataset is not None:
-        raise InputError('dataset is for protocol="paper"; "strict" is given the truth')
+        raise InputError('dataset is for protocol="paper"; "strict" takes truth= instead')
     results = []
-    for explanation, expected in zip(listed, _each(truth, listed, level), strict=True):
+    for explanation, expected in zip(listed, _truth_sets(truth, listed, level), strict=True):
         if not expected:
             raise InputError(
-                f"{explanation.title} has an empty truth; score only what has a known explanation"
+                f"{explanation.title} has an empty truth; score only explanations with ground truth"
             )
         keys, values = scores(explanation, level)
         hits = expected_hits(keys, strength(values, by), expected, len(expected))
@@ -93,7 +95,7 @@ def accuracy(
     return sum(results) / len(results)
 
 
-def _paper(explanations: list[Explanation], dataset: str | None, by: Ranking) -> float:
+def _paper_accuracy(explanations: list[Explanation], dataset: str | None, by: Ranking) -> float:
     if dataset not in PAPER_PROTOCOLS:
         raise InputError(f"dataset must be one of {sorted(PAPER_PROTOCOLS)}, got {dataset!r}")
     rules = PAPER_PROTOCOLS[dataset]
@@ -124,10 +126,10 @@ def scored_nodes(
     predicted: Tensor | None = None,
     labels: Tensor | None = None,
 ) -> list[int]:
-    """Which nodes a protocol scores.
+    """The nodes that a protocol scores.
 
-    "paper": the first node of each motif of `dataset`, right or wrong. "strict": every candidate
-    (all motif nodes: `NodeTruth.nodes()`) that the model classifies right.
+    "paper": the first node of each motif of `dataset`, whatever the model predicts. "strict":
+    every candidate (all motif nodes: `NodeTruth.nodes()`) that the model classifies correctly.
     """
     if protocol == "paper":
         if dataset not in PAPER_PROTOCOLS:
@@ -135,9 +137,9 @@ def scored_nodes(
         return list(PAPER_PROTOCOLS[dataset].scored)
     if candidates is None or predicted is None or labels is None:
         raise InputError('protocol="strict" needs candidates, predicted and labels')
-    chosen = torch.as_tensor(candidates)
-    right: list[int] = chosen[predicted[chosen] == labels[chosen]].tolist()
-    return right
+    nodes = torch.as_tensor(candidates)
+    correct: list[int] = nodes[predicted[nodes] == labels[nodes]].tolist()
+    return correct
 
 
 def auroc(
@@ -147,43 +149,44 @@ def auroc(
     by: Ranking = "value",
     level: Level = "nodes",
 ) -> float:
-    """Chance that a player of the truth outranks another one, averaged over explanations.
+    """Probability that a player of the truth outranks another one, averaged over explanations.
 
-    All players count, and players of the truth that the explanation does not name count with 0.
-    Where there are only players of the truth, or none, nothing can be ranked: such explanations
-    are left out, and NaN says that none was left. scikit-learn's function; PyG's
-    `groundtruth_metrics` gives the same figure but needs torchmetrics and squashes credit through
-    a sigmoid first, in single precision, where ties can appear.
+    All players count; players of the truth that are missing from the explanation have credit 0.
+    Explanations with only one class of players (all in the truth, or none) are left out; NaN if
+    no explanation remains. Computed by scikit-learn. PyG's `groundtruth_metrics` gives the same
+    figure but needs torchmetrics, and applies a sigmoid in single precision first, which can
+    create ties.
     """
-    listed = many(explanations)
+    listed = as_list(explanations)
     results = []
-    for explanation, expected in zip(listed, _each(truth, listed, level), strict=True):
+    for explanation, expected in zip(listed, _truth_sets(truth, listed, level), strict=True):
         keys, values = scores(explanation, level)
         strengths = strength(values, by).tolist()
-        unnamed = expected.difference(keys)
-        labels = [key in expected for key in keys] + [True] * len(unnamed)
+        missing = expected.difference(keys)
+        labels = [key in expected for key in keys] + [True] * len(missing)
         if 0 < sum(labels) < len(labels):
-            results.append(float(roc_auc_score(labels, strengths + [0.0] * len(unnamed))))
+            results.append(float(roc_auc_score(labels, strengths + [0.0] * len(missing))))
     return sum(results) / len(results) if results else float("nan")
 
 
-def _each(truth: Any, explanations: list[Explanation], level: Level) -> list[set[Key]]:
+def _truth_sets(truth: Any, explanations: list[Explanation], level: Level) -> list[set[Key]]:
+    """The ground truth of each explanation, without the explained nodes."""
     if hasattr(truth, "motif") and hasattr(truth, "motif_edges"):
-        known = [_planted(truth, explanation, level) for explanation in explanations]
+        truth_sets = [_motif_truth(truth, explanation, level) for explanation in explanations]
     elif truth is None:
         raise InputError("truth must be given: a set of ids, one set each, or a NodeTruth")
     elif isinstance(truth, Collection) and truth and not isinstance(truth, (set, frozenset)):
-        known = [set(_keys(members)) for members in truth]
-        if len(known) != len(explanations):
+        truth_sets = [set(_keys(members)) for members in truth]
+        if len(truth_sets) != len(explanations):
             raise InputError(
                 f"truth must have one set for each of {len(explanations)} explanations, "
-                f"got {len(known)}"
+                f"got {len(truth_sets)}"
             )
     else:
-        known = [set(_keys(truth))] * len(explanations)
+        truth_sets = [set(_keys(truth))] * len(explanations)
     if level != "nodes":
-        return known
-    return [members - set(e.centres) for members, e in zip(known, explanations, strict=True)]
+        return truth_sets
+    return [members - set(e.centres) for members, e in zip(truth_sets, explanations, strict=True)]
 
 
 def _keys(ids: Any) -> list[Key]:
@@ -197,9 +200,11 @@ def _keys(ids: Any) -> list[Key]:
     return list(ids)
 
 
-def _planted(truth: Any, explanation: Explanation, level: Level) -> set[Key]:
+def _motif_truth(truth: Any, explanation: Explanation, level: Level) -> set[Key]:
     if explanation.kind != "node":
-        raise InputError(f"a NodeTruth speaks of nodes, got an explanation of a {explanation.kind}")
+        raise InputError(
+            f"a NodeTruth applies to explanations of nodes, got one of a {explanation.kind}"
+        )
     if level == "features":
         return set(truth.informative_features or ())
     node = explanation.centres[0]

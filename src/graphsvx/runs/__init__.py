@@ -1,10 +1,10 @@
-"""Many explanations, made and kept: durable, resumable, on one machine or on Ray.
+"""Runs: many explanations stored in a folder, resumable, on one machine or on a Ray cluster.
 
-    run = graphsvx.runs.start(model, data, nodes, out="runs/mine", engine=Local(workers=2))
+    run = graphsvx.runs.start(model, data, nodes, out="runs/mine", backend=Local(workers=2))
     run = graphsvx.runs.open("runs/mine")
     run.table(); run[42].plot(); run.status(); run.summary()
 
-A run is a model, a data set, a method, a list of queries, and a folder that fills up.
+A run is a model, a data set, a method, a list of queries, and the folder of its results.
 """
 
 from graphsvx.utils.extras import require_extra

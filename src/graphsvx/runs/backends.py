@@ -1,4 +1,4 @@
-"""What an engine is, and the one for this machine."""
+"""The `Backend` protocol, and the backend for processes on this machine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Workers
 
 Chunk = tuple[int, ...]
-"""Queries that one worker answers in one go."""
+"""Queries of one task of a worker."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Everything that a worker needs besides the queries."""
+    """Model, data and options of a run: everything that a worker needs besides the queries."""
 
     model: Callable[..., Any]
     data: Any
@@ -33,7 +33,7 @@ class Job:
     options: dict[str, Any]
 
     def explain(self, query: int) -> Explanation | Failure:
-        """One query; whatever goes wrong in it is its own affair."""
+        """Explain one query; any exception becomes a `Failure`."""
         try:
             if self.kind == "node":
                 return explain(self.model, self.data, node=query, **self.options)
@@ -41,11 +41,11 @@ class Job:
             return replace(explanation, graph_index=query)
         except GraphSVXError as error:
             return Failure(query, error)
-        except Exception as error:  # a run of thousands must not stop for one
+        except Exception as error:  # a single failure must not stop the run
             return Failure(query, ModelError(f"{type(error).__name__}: {error}"))
 
     def __call__(self, chunk: Chunk) -> Answer:
-        """All queries of a chunk, or the first ones if the worker is told to stop."""
+        """Explain the queries of a chunk; fewer of them if the worker was asked to stop."""
         start, results = time.monotonic(), []
         for query in chunk:
             if processes.stop_requested():
@@ -57,34 +57,34 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The rows of a chunk."""
+    """Results of a chunk: one row per query."""
 
     queries: Chunk
     rows: pa.Table
     seconds: float
-    """Time that a worker spent on it."""
+    """Computation time of the worker."""
 
 
 @dataclass(frozen=True)
 class LostChunk:
-    """A chunk whose worker was lost."""
+    """A chunk whose worker died."""
 
     queries: Chunk
 
 
 class Backend(Protocol):
-    """Workers somewhere. An engine holds no more chunks than its workers can start on."""
+    """Executes chunks in workers, and takes no more of them than its workers can start."""
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
-        """Give `take()`'s chunks to workers and yield what comes back, in any order.
+        """Run the chunks of `take()` in workers and yield their results in any order.
 
-        `take` gives None when there is nothing left, and may give more after a `Lost`.
+        `take` returns None if no query is open; it may return more after a `LostChunk`.
         """
         ...
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -94,10 +94,10 @@ class Local(Checked):
     """Processes on this machine that share the graph's memory, with one torch thread each."""
 
     workers: Workers | None = None
-    """How many; None: as many as there are cores."""
+    """Number of processes; None: the number of cores."""
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
-        """See `Engine`."""
+        """See `Backend`."""
         if processes.can_fork() and job.kind == "node":
             graphs.out_edges(graphs.check_graph(job.data))  # index once here, not in every worker
         for chunk, result in processes.imap_unordered(job, take, self.workers or cores()):

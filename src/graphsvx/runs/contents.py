@@ -1,8 +1,9 @@
-"""What a model is made of, in words that are the same in every process: code, attributes, weights.
+"""Fingerprint of a model: its code, attributes and weights, the same in every process.
 
-A run that goes on must be of the same model. Weights alone do not tell: a plain attribute or an
-edited `forward` changes every answer too. Addresses, hash seeds, line numbers, docstrings,
-train/eval mode and what layers with `cached=True` remember are left out: they change no answer.
+A resumed run must use the same model. Comparing weights is not enough: a changed attribute or an
+edited `forward` changes the outputs too. Memory addresses, hash seeds, line numbers, docstrings,
+train/eval mode and the caches of layers with `cached=True` are left out: they do not change the
+outputs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PLAIN = (
     bool, int, float, complex, str, bytes, type(None), type(Ellipsis),
     torch.dtype, torch.device, torch.Size, torch.layout, np.generic, range, slice,
 )  # fmt: skip
-# What every module has. Of these, only the forward hooks change an answer.
+# Attributes of every module. Of these, only the forward hooks change the output.
 _OF_MODULES = frozenset(vars(nn.Module()))
 _LIBRARIES = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -38,29 +39,29 @@ _LIBRARIES = tuple(
 
 @dataclass
 class Contents:
-    """Everything that a callable's answers depend on, collected from it and all inside it."""
+    """Everything that a callable's results depend on, collected recursively."""
 
     code: dict[str, str] = field(default_factory=dict)
-    """Hash of each function, by name; of each class of an installed package as a whole."""
+    """Hash of each function by name; one hash for each class of an installed package."""
     attributes: dict[str, str] = field(default_factory=dict)
     """Every other value by the path to it, such as `convs.0.heads`."""
     weights: Any = field(default_factory=hashlib.sha256)
     """Hash of all parameters and buffers."""
     _seen: dict[int, Any] = field(default_factory=dict)
-    """What has been looked at; kept alive, so that no other object gets its id."""
+    """Visited objects by id; referenced here so that their ids are not reused."""
     _classes: set[type] = field(default_factory=set)
 
     @staticmethod
     def of(model: Callable[..., Any]) -> Contents:
-        """Of a module or any other callable."""
-        found = Contents()
-        # torch.compile wraps a module in one of its own, whose attributes are the compiler's.
+        """The contents of a module or any other callable."""
+        contents = Contents()
+        # torch.compile wraps a module in a module with attributes of the compiler.
         inner = getattr(model, "_orig_mod", None)
-        found._value("", inner if isinstance(inner, nn.Module) else model, 0)
-        return found
+        contents._value("", inner if isinstance(inner, nn.Module) else model, 0)
+        return contents
 
     def _value(self, path: str, value: Any, depth: int) -> None:
-        """Take a value in, whatever it is; each object that is not plain once."""
+        """Collect a value of any type; objects that are not plain only once."""
         if _plain_inside(value):
             self.attributes[path] = words(value)
             return
@@ -78,11 +79,11 @@ class Contents:
             self._container(path, value.to_dict(), depth)
         elif inspect.isroutine(value) or isinstance(value, partial) or _wrapped(value):
             self._routine(path, value, depth)
-        elif not isinstance(value, RemovableHandle):  # the number of a hook
+        elif not isinstance(value, RemovableHandle):  # holds only the id of a hook
             self._object(path, value, depth)
 
     def _routine(self, path: str, value: Any, depth: int) -> None:
-        """A function, a method or a partial, with what it holds."""
+        """Collect a function, a method or a partial with its arguments."""
         if isinstance(value, FunctionType):
             self._function(value.__qualname__, value, depth)
         elif isinstance(value, MethodType):
@@ -98,26 +99,26 @@ class Contents:
             self.attributes[path] = name_of(value)
 
     def _object(self, path: str, value: Any, depth: int) -> None:
-        """Any other object: its class and its attributes.
+        """Collect any other object: its class and its attributes.
 
-        Of an object of an installed package (a logger, a scaler) only its public plain values:
-        the rest may be anything, and may change with every use.
+        Of an object of an installed package (a logger, a scaler) only the public plain values are
+        collected: private state may change with every use.
         """
         self.attributes[path] = name_of(value)
         self._class(type(value), depth)
         installed = _installed(type(value).__module__)
-        for name, inside in sorted(_inside(value).items()):
-            if not installed or (not name.startswith("_") and _plain_inside(inside)):
-                self._value(_joined(path, name), inside, depth + 1)
+        for name, attribute in sorted(_attributes(value).items()):
+            if not installed or (not name.startswith("_") and _plain_inside(attribute)):
+                self._value(_joined(path, name), attribute, depth + 1)
 
     def _container(self, path: str, value: Any, depth: int) -> None:
         if isinstance(value, (set, frozenset)):
             self.attributes[path] = words(value)
             return
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, inside in items:
+        for key, item in items:
             name = key if isinstance(key, str) else words(key)
-            self._value(_joined(path, name), inside, depth + 1)
+            self._value(_joined(path, name), item, depth + 1)
 
     def _module(self, path: str, module: nn.Module, depth: int) -> None:
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
@@ -131,7 +132,7 @@ class Contents:
             self._class(type(module), depth)
             for name, value in sorted(vars(module).items()):
                 if name.endswith("_hooks") and "forward" in name:
-                    if value:  # their keys are numbers that a process counts up
+                    if value:  # the keys are ids from a counter of the process
                         self._value(_joined(path, name), list(value.values()), depth + 1)
                 elif name not in _OF_MODULES and not _derived(name, value):
                     self._value(_joined(path, name), value, depth + 1)
@@ -139,32 +140,33 @@ class Contents:
             if child is None:
                 self.attributes[_joined(path, name)] = "None"
             else:
-                self._seen[id(child)] = child  # not a cut at the greatest depth: layers nest
+                self._seen[id(child)] = child  # no depth limit for submodules
                 self._module(_joined(path, name), child, depth)
 
     def _class(self, kind: type, depth: int) -> None:
-        """The code of a class and of those that it inherits from."""
-        for one in kind.__mro__:
-            if one in self._classes or one is nn.Module or one.__module__ == "builtins":
+        """Collect the code of a class and of its base classes."""
+        for base in kind.__mro__:
+            if base in self._classes or base is nn.Module or base.__module__ == "builtins":
                 continue
-            self._classes.add(one)
+            self._classes.add(base)
             functions = {
-                name: f for name, value in sorted(vars(one).items()) if (f := _code(value))
+                name: f for name, value in sorted(vars(base).items()) if (f := _code(value))
             }
-            if _installed(one.__module__):
-                self.code[one.__qualname__] = _short(*(_digest(f) for f in functions.values()))
+            if _installed(base.__module__):
+                self.code[base.__qualname__] = _short(*(_digest(f) for f in functions.values()))
                 continue
             for name, function in functions.items():
-                self._function(f"{one.__qualname__}.{name}", function, depth)
-            for name, value in sorted(vars(one).items()):
+                self._function(f"{base.__qualname__}.{name}", function, depth)
+            for name, value in sorted(vars(base).items()):
                 if isinstance(value, (*_PLAIN, tuple, list, dict)) and not name.startswith("__"):
-                    self._value(f"{one.__qualname__}.{name}", value, depth + 1)
+                    self._value(f"{base.__qualname__}.{name}", value, depth + 1)
 
     def _function(self, name: str, function: FunctionType, depth: int) -> None:
-        """Its code, and the values and functions that the code names."""
-        # A decorated function and its decorator's have the same name.
-        known = self.code.get(name)
-        self.code[name] = _digest(function) if known is None else _short(known, _digest(function))
+        """Collect a function's code, closure, defaults, and the globals that it uses."""
+        # A decorated function and the wrapper have the same name: combine their hashes.
+        previous = self.code.get(name)
+        digest = _digest(function)
+        self.code[name] = digest if previous is None else _short(previous, digest)
         if depth > _DEEPEST or _installed(function.__module__):
             return
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -179,16 +181,16 @@ class Contents:
             self._value(f"{name}.{variable}", value, depth + 1)
         for variable in sorted(_names(function.__code__)):
             value = function.__globals__.get(variable)
-            where = f"{function.__module__}.{variable}"
+            path = f"{function.__module__}.{variable}"
             if isinstance(value, (FunctionType, type)):
                 if not _installed(value.__module__):
-                    self._value(where, value, depth + 1)
+                    self._value(path, value, depth + 1)
             elif value is not None and _plain_inside(value):
-                self.attributes[where] = words(value)
+                self.attributes[path] = words(value)
 
 
-def words(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one line a kind of value)
-    """A value in words that are the same in every process: no addresses, tensors by hash."""
+def words(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per type of value)
+    """A repr that is the same in every process: without addresses, tensors by hash."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Tensor):
@@ -204,22 +206,22 @@ def words(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one line a kind
     if depth > _DEEPEST:
         return type(value).__name__
     if isinstance(value, nn.Module) or inspect.isroutine(value) or isinstance(value, partial):
-        found = Contents.of(value)
-        parts = (*found.code.items(), *found.attributes.items(), found.weights.hexdigest())
+        contents = Contents.of(value)
+        parts = (*contents.code.items(), *contents.attributes.items(), contents.weights.hexdigest())
         return f"{name_of(value)}#{_short(*map(repr, parts))}"
     if isinstance(value, type):
         return value.__qualname__
     if is_dataclass(value):
-        inside = [(one.name, getattr(value, one.name)) for one in fields(value)]
+        items = [(item.name, getattr(value, item.name)) for item in fields(value)]
     elif isinstance(value, Mapping):
-        inside = sorted((words(key, depth + 1), one) for key, one in value.items())
+        items = sorted((words(key, depth + 1), item) for key, item in value.items())
     elif isinstance(value, (list, tuple)):
-        return f"[{', '.join(words(one, depth + 1) for one in value)}]"
+        return f"[{', '.join(words(item, depth + 1) for item in value)}]"
     elif isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(words(one, depth + 1) for one in value))}}}"
+        return f"{{{', '.join(sorted(words(item, depth + 1) for item in value))}}}"
     else:
-        inside = sorted(_inside(value).items())
-    return f"{name_of(value)}({', '.join(f'{k}={words(v, depth + 1)}' for k, v in inside)})"
+        items = sorted(_attributes(value).items())
+    return f"{name_of(value)}({', '.join(f'{k}={words(v, depth + 1)}' for k, v in items)})"
 
 
 def name_of(value: Any) -> str:
@@ -228,16 +230,16 @@ def name_of(value: Any) -> str:
 
 
 def feed(digest: Any, tensor: Tensor) -> None:
-    """Add type, shape and numbers of a tensor to a hash."""
+    """Add dtype, shape and values of a tensor to a hash."""
     if nn.parameter.is_lazy(tensor):
         digest.update(b"lazy;")
         return
     digest.update(f"{tensor.dtype}{list(tensor.shape)};".encode())
-    plain = tensor.detach().cpu()
-    if plain.layout != torch.strided:
-        plain = plain.to_dense()
-    # Bytes, whatever the type: numpy has no bfloat16.
-    digest.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    dense = tensor.detach().cpu()
+    if dense.layout != torch.strided:
+        dense = dense.to_dense()
+    # As bytes, because numpy has no bfloat16.
+    digest.update(dense.contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _joined(path: str, name: str) -> str:
@@ -245,34 +247,34 @@ def _joined(path: str, name: str) -> str:
 
 
 def _derived(name: str, value: Any) -> bool:
-    """Made from the code (PyG's inspector), or of no importance for an answer."""
+    """Whether an attribute is derived from the code (PyG's inspector) or is a cache."""
     return name.startswith("_cached") or type(value).__module__ == "torch_geometric.inspector"
 
 
-def _inside(value: Any) -> dict[str, Any]:
-    """The attributes of an object, with or without a dictionary of its own."""
-    found = dict(getattr(value, "__dict__", {}))
+def _attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object, from its `__dict__` and `__slots__`."""
+    attributes = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if isinstance(name, str) and hasattr(value, name):
-                found.setdefault(name, getattr(value, name))
-    return {name: one for name, one in found.items() if not name.startswith("__")}
+                attributes.setdefault(name, getattr(value, name))
+    return {name: item for name, item in attributes.items() if not name.startswith("__")}
 
 
 def _plain_inside(value: Any, depth: int = 0) -> bool:
-    """Whether a container holds plain values only, in containers or not."""
+    """Whether a value is plain, or a nested container of plain values."""
     if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
         return True
     if depth > _DEEPEST or not isinstance(value, (list, tuple, set, frozenset, Mapping)):
         return False
     if isinstance(value, Mapping):
         value = [*value.keys(), *value.values()]
-    return all(_plain_inside(one, depth + 1) for one in value)
+    return all(_plain_inside(item, depth + 1) for item in value)
 
 
 def _code(value: Any) -> FunctionType | None:
-    """The function behind what a class has: a method, a property, ..."""
+    """The function of a class attribute (a method, a property, ...), or None."""
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
     elif isinstance(value, property):
@@ -284,12 +286,12 @@ def _code(value: Any) -> FunctionType | None:
 
 
 def _wrapped(value: Any) -> bool:
-    """Whether it stands for a function that it holds, as with `lru_cache`."""
+    """Whether a value wraps a function, as `lru_cache` does."""
     return isinstance(getattr(value, "__wrapped__", None), FunctionType)
 
 
 def _installed(module: str | None) -> bool:
-    """Whether a module is of Python or of an installed package: its version says what it is."""
+    """Whether a module is part of Python or of an installed package (identified by version)."""
     file = getattr(sys.modules.get(module or ""), "__file__", None)
     return module == "builtins" or (file is not None and file.startswith(_LIBRARIES))
 
@@ -299,23 +301,27 @@ def _digest(function: FunctionType) -> str:
 
 
 def _instructions(code: CodeType, doc: str | None = None) -> str:
-    """What code does, in words; functions inside it too."""
+    """Bytecode, names and constants of a code object, nested functions included."""
     constants = [
-        _instructions(one) if isinstance(one, CodeType) else words(one)
-        for one in code.co_consts
-        if one is not doc or doc is None
+        _instructions(constant) if isinstance(constant, CodeType) else words(constant)
+        for constant in code.co_consts
+        if constant is not doc or doc is None
     ]
     return repr((code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants))
 
 
 def _names(code: CodeType) -> set[str]:
-    """Global names that code, or a function inside it, uses."""
-    # Not co_names, which has the names of attributes, too.
-    found = {one.argval for one in get_instructions(code) if one.opname == "LOAD_GLOBAL"}
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            found |= _names(one)
-    return found
+    """Global names used by a code object, nested functions included."""
+    # Not co_names, which has the names of attributes too.
+    names = {
+        instruction.argval
+        for instruction in get_instructions(code)
+        if instruction.opname == "LOAD_GLOBAL"
+    }
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _names(constant)
+    return names
 
 
 def _short(*parts: str) -> str:

@@ -1,4 +1,4 @@
-"""What makes a run this run: the model and the graph by content, the settings in words."""
+"""The identity of a run: hashes of model and graph, and the settings as text."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = [
     "words",
 ]  # fmt: skip
 
-# Other versions of these may give other bits, and half a run of each would be neither.
+# Packages whose version may change results in the last bits; a run must not mix versions.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
 _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
 
 
 def versions() -> dict[str, str]:
-    """Versions of everything that results depend on."""
-    # Python's own: other versions compile the code of a model to other instructions.
+    """Versions of Python and of the packages that results depend on."""
+    # Python compiles the code of a model to different bytecode in different versions.
     python = ".".join(platform.python_version_tuple()[:2])
     return {"python": python, **{name: metadata.version(name) for name in PACKAGES}}
 
 
 def of_graphs(graphs: Iterable[Any]) -> str:
-    """One hash of everything in the graphs that a model or an explanation sees."""
+    """SHA-256 of the tensors of the graphs that a model or an explanation uses."""
     digest = hashlib.sha256()
     for graph in graphs:
         for name in _GRAPH:
@@ -46,24 +46,24 @@ def of_graphs(graphs: Iterable[Any]) -> str:
 
 def of_model(model: Callable[..., Any]) -> dict[str, Any]:
     """The model by name, code and plain attributes, and a hash of its weights."""
-    found = Contents.of(model)
+    contents = Contents.of(model)
     return {
         "name": type(model).__name__ if isinstance(model, nn.Module) else name_of(model),
-        "code": found.code,
-        "attribute": found.attributes,
-        "weights": found.weights.hexdigest(),
+        "code": contents.code,
+        "attribute": contents.attributes,
+        "weights": contents.weights.hexdigest(),
     }
 
 
 def of_queries(query_ids: Ids) -> str:
-    """A hash of what is asked."""
+    """SHA-256 of the query ids."""
     return hashlib.sha256(query_ids.astype(np.int64).tobytes()).hexdigest()
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options as words, one entry a setting, so that a difference can be named.
+    """Options as text, one entry per setting, so that differences can be listed.
 
-    The fields of a record (a method, say) get an entry each: `method.samples`.
+    The fields of a dataclass (a method, for example) have an entry each: `method.samples`.
     """
     described: dict[str, str] = {}
     for name, value in sorted(options.items()):
@@ -77,7 +77,7 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """What differs between two nested records of words, one line each."""
+    """Differences between two nested mappings of text, one line each."""
     lines = []
     for name in sorted({*old, *new}):
         before, now = old.get(name), new.get(name)

@@ -1,4 +1,4 @@
-"""Which queries are left, in which portions they are handed out, and how answers are kept."""
+"""Progress of a run: open queries, their scheduling in chunks, and buffered writing of answers."""
 
 from __future__ import annotations
 
@@ -16,51 +16,54 @@ from graphsvx.runs import arrow_schema
 from graphsvx.runs.backends import Answer, Chunk
 from graphsvx.runs.store import RunFolder, StoredFile, merge
 
-# A worker gets about so many seconds of work at a time: long beside the cost of handing it out,
-# short beside a run, and little enough to lose.
+# Target duration of a chunk: long compared with the cost of scheduling, short compared with a run.
 CHUNK_SECONDS = 1.0
-# How often a query is given to another worker when its worker was lost with it.
+# Attempts at a query whose worker died.
 TRIES = 3
-# Answers are written together if they come faster than this ...
+# The write buffer is flushed after this many seconds,
 _FLUSH_SECONDS = 2.0
-# ... unless one of them was as much work as this, or together they are as large.
-_DEAR_SECONDS, _FLUSH_BYTES = 5.0, 64 * 2**20
+# or after a chunk that took this many seconds, or when it has this many bytes.
+_COSTLY_SECONDS, _FLUSH_BYTES = 5.0, 64 * 2**20
 
 
 @dataclass(eq=False)
 class RunProgress:
-    """What a folder holds already, and what is still to do."""
+    """Which queries of a run are done, and the files that store them."""
 
     folder: RunFolder
     queries: Ids
     """All queries, ascending."""
     part: int
-    """Queries in a block."""
+    """Queries per block."""
     done: np.ndarray
+    """Boolean [queries]: explained or failed."""
     failed: np.ndarray
+    """Boolean [queries]."""
     stored: dict[int, list[StoredFile]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
-    """Files that were found damaged and removed."""
+    """Error messages of damaged files, which were removed."""
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return -(-len(self.queries) // self.part)
 
     def span(self, block: int) -> slice:
-        """Where a block's queries are."""
+        """Positions of a block's queries in `queries`."""
         return slice(block * self.part, (block + 1) * self.part)
 
     def mark(self, rows: pa.Table) -> Ids:
-        """Note that these rows exist; gives back where their queries are."""
-        place = np.searchsorted(self.queries, arrow_schema.queries(rows))
-        wrong = arrow_schema.failed(rows)
-        self.failed[place] = np.where(self.done[place], self.failed[place] & wrong, wrong)
-        self.done[place] = True
-        return place
+        """Mark the queries of these rows as done; returns their positions in `queries`."""
+        positions = np.searchsorted(self.queries, arrow_schema.queries(rows))
+        failed = arrow_schema.failed(rows)
+        self.failed[positions] = np.where(
+            self.done[positions], self.failed[positions] & failed, failed
+        )
+        self.done[positions] = True
+        return positions
 
     def keep(self, block: int, rows: pa.Table) -> None:
-        """Write rows of a block; a finished block becomes one file in the order of queries."""
+        """Write rows of a block; the files of a finished block are merged, ordered by query."""
         old = self.stored.get(block, [])
         if not self.done[self.span(block)].all():
             self.stored[block] = [*old, self.folder.keep(block, rows, finished=False)]
@@ -73,16 +76,16 @@ class RunProgress:
 
 
 def read_progress(folder: RunFolder, queries: Ids, part: int, retry_failed: bool) -> RunProgress:
-    """Look through a folder: damaged files are removed, half-made blocks are completed."""
+    """Read the progress of a folder; removes damaged files and merges the files of done blocks."""
     folder.sweep()
-    nothing = np.zeros(len(queries), dtype=bool)
-    progress = RunProgress(folder, queries, part, nothing, nothing.copy())
+    none_done = np.zeros(len(queries), dtype=bool)
+    progress = RunProgress(folder, queries, part, none_done, none_done.copy())
     for stored in folder.files():
         try:
             rows = stored.read()
-            there = arrow_schema.queries(rows)
+            stored_queries = arrow_schema.queries(rows)
             span = queries[progress.span(stored.block)]
-            if not np.isin(there, span).all() or rows.schema != arrow_schema.SCHEMA:
+            if not np.isin(stored_queries, span).all() or rows.schema != arrow_schema.SCHEMA:
                 raise DataError(f"{stored.path} holds other rows than its name says")
         except DataError as error:
             progress.damaged.append(str(error))
@@ -101,85 +104,85 @@ def read_progress(folder: RunFolder, queries: Ids, part: int, retry_failed: bool
 
 
 class Scheduler:
-    """Hands out what is left, in chunks sized by the time that queries took so far."""
+    """Yields open queries in chunks of about `CHUNK_SECONDS`, estimated from earlier chunks."""
 
     def __init__(self, progress: RunProgress) -> None:
-        self._ledger = progress
+        self._progress = progress
         self._block = 0
-        self._left: Ids = np.zeros(0, dtype=np.int64)
-        self._again: deque[int] = deque()
+        self._open: Ids = np.zeros(0, dtype=np.int64)
+        self._retries: deque[int] = deque()
         self._tries: dict[int, int] = {}
         self._queries, self._seconds = 0.0, 0.0
 
     def take(self) -> Chunk | None:
-        """The next chunk, within one block; None: nothing is left."""
-        if self._again:
-            # One by one, so that a query that kills its worker takes no other with it.
-            return (self._again.popleft(),)
-        while not len(self._left):
-            if self._block >= self._ledger.blocks:
+        """The next chunk, within one block; None if no query is open."""
+        if self._retries:
+            # One by one, so that a query that kills its worker affects no other query.
+            return (self._retries.popleft(),)
+        while not len(self._open):
+            if self._block >= self._progress.blocks:
                 return None
-            span = self._ledger.span(self._block)
-            self._left = self._ledger.queries[span][~self._ledger.done[span]]
+            span = self._progress.span(self._block)
+            self._open = self._progress.queries[span][~self._progress.done[span]]
             self._block += 1
         size = self._size()
-        chunk, self._left = tuple(self._left[:size].tolist()), self._left[size:]
+        chunk, self._open = tuple(self._open[:size].tolist()), self._open[size:]
         return chunk
 
     def _size(self) -> int:
         if not self._queries:
             return 1
-        each = self._seconds / self._queries
-        return int(min(max(CHUNK_SECONDS / max(each, 1e-6), 1), 4 * self._queries + 1))
+        seconds_per_query = self._seconds / self._queries
+        return int(min(max(CHUNK_SECONDS / max(seconds_per_query, 1e-6), 1), 4 * self._queries + 1))
 
     def learn(self, answer: Answer) -> None:
-        """Note how long a chunk took; the newest count most."""
+        """Update the estimated time per query, with exponentially decaying weights."""
         self._queries = 0.8 * self._queries + len(answer.queries)
         self._seconds = 0.8 * self._seconds + answer.seconds
 
     def put_back(self, chunk: Chunk) -> list[int]:
-        """A chunk was lost with its worker; gives back the queries that had their tries."""
+        """Schedule the queries of a lost chunk again; returns those that reached `TRIES`."""
         given_up = []
         for query in chunk:
             self._tries[query] = self._tries.get(query, 0) + 1
             if self._tries[query] < TRIES:
-                self._again.append(query)
+                self._retries.append(query)
             else:
                 given_up.append(query)
         return given_up
 
 
 class WriteBuffer:
-    """Answers on their way to the disk: few, and not for long."""
+    """Write buffer, flushed every 2 s, at 64 MiB, or after a costly answer."""
 
     def __init__(self, progress: RunProgress, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ledger = progress
+        self._progress = progress
         self._clock = clock
         self._rows: list[pa.Table] = []
         self._bytes = 0
         self._last = clock()
 
     def add(self, answer: Answer) -> None:
-        """Keep an answer, soon."""
+        """Add an answer to the buffer, and flush it if due."""
         if not answer.queries:
             return
         self._rows.append(answer.rows)
         self._bytes += answer.rows.nbytes
         if (
             self._clock() - self._last >= _FLUSH_SECONDS
-            or answer.seconds >= _DEAR_SECONDS
+            or answer.seconds >= _COSTLY_SECONDS
             or self._bytes >= _FLUSH_BYTES
         ):
             self.flush()
 
     def flush(self) -> None:
-        """Keep everything now."""
+        """Write all buffered rows to the folder."""
         if not self._rows:
             return
         rows = pa.concat_tables(self._rows)
         self._rows, self._bytes = [], 0
-        blocks = self._ledger.mark(rows) // self._ledger.part
+        blocks = self._progress.mark(rows) // self._progress.part
         for block in np.unique(blocks).tolist():
-            chosen = rows.take(pa.array(np.flatnonzero(blocks == block)))
-            self._ledger.keep(block, arrow_schema.merged([chosen]))
+            block_rows = rows.take(pa.array(np.flatnonzero(blocks == block)))
+            self._progress.keep(block, arrow_schema.merged([block_rows]))
         self._last = self._clock()

@@ -1,4 +1,4 @@
-"""The engine for a Ray cluster: the graph once on each machine, chunks as Ray tasks."""
+"""Backend for a Ray cluster: the graph once in the memory of each machine, chunks as Ray tasks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
 from graphsvx.utils.constraints import Checked, Workers
 from graphsvx.utils.extras import require_extra
 
-# Seconds that a machine may take to answer.
-_PATIENCE = 5.0
+# Timeout in seconds of the connection test.
+_CONNECT_TIMEOUT = 5.0
 _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
 
 
@@ -33,54 +33,54 @@ class Ray(Checked):
 
     address: str | None = None
     """An existing cluster: "auto" on one of its machines, or "host:port" of its head.
-    None: one of its own, on this machine, that goes away with the run."""
+    None: a new one on this machine, shut down at the end of the run."""
     workers: Workers | None = None
-    """How many chunks may be under way at once; None: as many as the cluster has CPUs."""
+    """Number of chunks that run at the same time; None: the number of CPUs of the cluster."""
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
-        """See `Engine`. Ray places tasks, notices lost workers and tries once more by itself."""
+        """See `Backend`. Ray places tasks, detects lost workers and retries a task once."""
         ray = require_extra("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
-        mine = self._connect(ray)
-        # One retry: results that a lost machine held are made again without our asking.
+        started_here = self._connect(ray)
+        # One retry: results that were stored on a lost machine are computed again by Ray.
         answer = ray.remote(num_cpus=1, max_retries=1)(_answer)
-        under_way: dict[Any, Chunk] = {}
+        running: dict[Any, Chunk] = {}
         try:
-            # In a list, so that a task gets the reference and reads it once per process.
+            # In a list, so that a task gets the reference and reads the object once per process.
             shared = [ray.put(_packed(job))]
             key = uuid.uuid4().hex
             while True:
-                room = self._room(ray) - len(under_way)
-                while room > 0 and (chunk := take()) is not None:
-                    under_way[answer.remote(key, shared, chunk)] = chunk
-                    room -= 1
-                if not under_way:
+                free_slots = self._slots(ray) - len(running)
+                while free_slots > 0 and (chunk := take()) is not None:
+                    running[answer.remote(key, shared, chunk)] = chunk
+                    free_slots -= 1
+                if not running:
                     return
-                ready, _ = ray.wait(list(under_way), timeout=10)
+                ready, _ = ray.wait(list(running), timeout=10)
                 for done in ready:
-                    chunk = under_way.pop(done)
+                    chunk = running.pop(done)
                     try:
                         yield ray.get(done)
                     except ray.exceptions.RayTaskError:
-                        raise  # our own code failed, not the worker under it
+                        raise  # an error in our code, not a lost worker
                     except ray.exceptions.RayError:
                         yield LostChunk(chunk)
         finally:
-            for task in under_way:
+            for task in running:
                 ray.cancel(task, force=True)
-            if mine:
+            if started_here:
                 ray.shutdown()
 
-    def _room(self, ray: Any) -> int:
-        """Chunks under way at most: one more a worker than it is at, so that none waits."""
-        # Asked anew each time: machines come and go.
-        there = self.workers or int(ray.cluster_resources().get("CPU", 1))
-        return 2 * max(there, 1)
+    def _slots(self, ray: Any) -> int:
+        """Maximum number of submitted chunks: two per worker, so that no worker has to wait."""
+        # Not cached: machines may join or leave the cluster.
+        workers = self.workers or int(ray.cluster_resources().get("CPU", 1))
+        return 2 * max(workers, 1)
 
     def _connect(self, ray: Any) -> bool:
-        """Join a cluster; True if this run has to leave it again."""
+        """Connect to a cluster; True if this run has to disconnect at its end."""
         if ray.is_initialized():
             return False
-        _must_answer(self.address)
+        _check_reachable(self.address)
         local_options = {"num_cpus": self.workers or cores()} if self.address is None else {}
         try:
             ray.init(
@@ -95,13 +95,13 @@ class Ray(Checked):
         return True
 
 
-def _must_answer(address: str | None) -> None:
-    """Ray tries for minutes to reach a machine that is not there; a few seconds tell as much."""
+def _check_reachable(address: str | None) -> None:
+    """Raise if host and port do not accept a connection; Ray itself would retry for minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
-        return  # "auto", "local", or what Ray knows better
+        return  # "auto", "local" or another form that Ray resolves
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise DataError(
             f"no Ray cluster at {address!r}: {error}; check host and port, "
@@ -111,42 +111,43 @@ def _must_answer(address: str | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Packed:
-    """A job whose graphs are plain arrays: processes on one machine read the same memory."""
+    """A job with its graphs as numpy arrays, which processes on one machine share in memory."""
 
     job: Job
     graphs: list[dict[str, np.ndarray]]
     index: tuple[Index, Index] | None = None
-    """Of the one graph, in and out: as large as the graph, so made once, too."""
+    """In-edge and out-edge index of a single graph, computed once because of their size."""
     statistics: tuple[np.ndarray, np.ndarray] | None = None
+    """Mean and standard deviation of each feature."""
 
 
 def _packed(job: Job) -> _Packed:
-    several = job.data if job.kind == "graph" else [job.data]
+    graph_list = job.data if job.kind == "graph" else [job.data]
     arrays = [
         {name: value.detach().cpu().numpy() for name in _GRAPH
          if isinstance(value := getattr(graph, name, None), Tensor)}
-        for graph in several
+        for graph in graph_list
     ]  # fmt: skip
-    plain = replace(job, data=None)
+    without_data = replace(job, data=None)
     if job.kind == "graph":
-        return _Packed(plain, arrays)
-    known = graphs.check_graph(job.data)
-    numbers = (known.statistics.mean.cpu().numpy(), known.statistics.std.cpu().numpy())
-    return _Packed(plain, arrays, (known.index, graphs.out_edges(known)), numbers)
+        return _Packed(without_data, arrays)
+    graph = graphs.check_graph(job.data)
+    statistics = (graph.statistics.mean.cpu().numpy(), graph.statistics.std.cpu().numpy())
+    return _Packed(without_data, arrays, (graph.index, graphs.out_edges(graph)), statistics)
 
 
 def _unpacked(packed: _Packed) -> Job:
     with warnings.catch_warnings():
-        # The object store is read-only, and nothing here writes to a graph.
+        # Arrays of Ray's object store are read-only; graphs are never modified.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        several = [
+        graph_list = [
             Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
             for arrays in packed.graphs
         ]
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
-            graphs.adopt(several[0], *packed.index, graphs.Statistics(mean, std))
-    return replace(packed.job, data=several if packed.job.kind == "graph" else several[0])
+            graphs.adopt(graph_list[0], *packed.index, graphs.Statistics(mean, std))
+    return replace(packed.job, data=graph_list if packed.job.kind == "graph" else graph_list[0])
 
 
 # --- in the worker -------------------------------------------------------------------------

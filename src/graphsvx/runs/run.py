@@ -1,4 +1,4 @@
-"""A run as a record: its table, its explanations, how far it is."""
+"""`Run`: the table, the explanations and the status of a run in a folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphsvx.utils.files import as_path
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is."""
+    """Progress of a run."""
 
     state: Literal["running", "stopped", "finished"]
     total: int
@@ -32,30 +32,30 @@ class Status:
     failed: int
     """Queries with an error."""
     rate: float | None = None
-    """Queries a second, while it runs."""
+    """Queries per second while it is running, else None."""
     command: str | None = None
-    """What goes on with it, if it was started from the command line."""
+    """Command line that resumes it, if it was started from the command line."""
     damaged: int = 0
-    """Files whose content is not what was written; their queries are left to do."""
+    """Number of damaged files; their queries are not done."""
 
     @property
     def left(self) -> int:
-        """Queries that nobody has answered."""
+        """Number of queries that are neither explained nor failed."""
         return self.total - self.done - self.failed
 
     @property
     def seconds_left(self) -> float | None:
-        """Time that the rest will take, while it runs."""
+        """Estimated remaining time in seconds while it is running, else None."""
         return self.left / self.rate if self.rate else None
 
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """What matters on the whole, over all explanations of a run."""
+    """Global importance over all explanations of a run."""
 
     features: summary.Summary
     classes: dict[int, summary.Summary]
-    """Features again, for each explained class by itself."""
+    """Feature importance by explained class."""
     roles: summary.Summary
     """Credit of the nodes of each role, summed within an explanation."""
 
@@ -66,9 +66,9 @@ class Run:
 
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
-    """What the run is: hashes of model and graph, settings, seed, versions."""
+    """Identity of the run: hashes of model and graph, settings, seed, versions."""
     queries: Ids = field(repr=False)
-    """What is asked: nodes, or positions in the list of graphs; ascending."""
+    """Node ids, or positions in the list of graphs, ascending."""
 
     @property
     def _store(self) -> RunFolder:
@@ -80,14 +80,15 @@ class Run:
         `names`: only these columns.
         """
         schema = arrow_schema.SCHEMA
-        wanted = None
+        columns = None
         if names is not None:
             unknown = [name for name in names if name not in schema.names]
             if unknown:
                 raise InputError(f"there is no column {unknown[0]!r}, only {schema.names}")
-            wanted = list(dict.fromkeys(["query", "error", *names]))
-            schema = pa.schema([schema.field(name) for name in wanted])
-        rows = pa.concat_tables([schema.empty_table(), *(rows for _, rows in self._blocks(wanted))])
+            columns = list(dict.fromkeys(["query", "error", *names]))
+            schema = pa.schema([schema.field(name) for name in columns])
+        tables = [rows for _, rows in self._blocks(columns)]
+        rows = pa.concat_tables([schema.empty_table(), *tables])
         return rows if names is None else rows.select(names)
 
     def _blocks(self, names: list[str] | None) -> Iterator[tuple[int, pa.Table]]:
@@ -104,27 +105,28 @@ class Run:
         try:
             return arrow_schema.merged([stored.read(names) for stored in files])
         except DataError as error:
-            again = self._store.files(block)
-            if again != files:  # a running run has put them together meanwhile
-                return self._read(block, again, names)
+            current_files = self._store.files(block)
+            if current_files != files:  # a running run has merged them in the meantime
+                return self._read(block, current_files, names)
             raise DataError(f"{error}; the same run started again makes it anew") from error
 
     def __getitem__(self, query: int) -> Explanation:
         """The explanation of a node (or of a graph, by its position)."""
         query = as_int(query, "query")
-        place = int(np.searchsorted(self.queries, query))
-        if place == len(self.queries) or self.queries[place] != query:
+        position = int(np.searchsorted(self.queries, query))
+        if position == len(self.queries) or self.queries[position] != query:
             raise InputError(f"{query} is not among the {len(self.queries)} queries of this run")
-        block = place // int(self.manifest["identity"]["part"])
+        block = position // int(self.manifest["identity"]["part"])
         files = self._store.files(block)
         rows = self._read(block, files) if files else arrow_schema.SCHEMA.empty_table()
-        where = np.flatnonzero(arrow_schema.queries(rows) == query)
-        if not len(where):
-            raise DataError(f"{query} is not explained yet: {self._counted()}")
-        error = rows["error"][int(where[0])].as_py()
+        row_positions = np.flatnonzero(arrow_schema.queries(rows) == query)
+        if not len(row_positions):
+            raise DataError(f"{query} is not explained yet: {self._progress_text()}")
+        row = int(row_positions[0])
+        error = rows["error"][row].as_py()
         if error is not None:
             raise DataError(f"{query} could not be explained: {error}")
-        return arrow_schema.explanation(rows, int(where[0]))
+        return arrow_schema.explanation(rows, row)
 
     def __iter__(self) -> Iterator[Explanation]:
         """All explanations by query; failures are left out."""
@@ -133,17 +135,17 @@ class Run:
                 yield arrow_schema.explanation(rows, position)
 
     def __len__(self) -> int:
-        """How many explanations there are."""
+        """Number of explanations."""
         return self.status().done
 
     def failures(self) -> dict[int, str]:
         """Queries that could not be explained, and why."""
         rows = self.table(["query", "error"])
-        chosen = rows.filter(pa.array(arrow_schema.failed(rows)))
-        return dict(zip(chosen["query"].to_pylist(), chosen["error"].to_pylist(), strict=True))
+        failed = rows.filter(pa.array(arrow_schema.failed(rows)))
+        return dict(zip(failed["query"].to_pylist(), failed["error"].to_pylist(), strict=True))
 
     def status(self) -> Status:
-        """How far it is, by files that are whole; right while another process works on it."""
+        """Progress by undamaged files; correct also while another process writes to the folder."""
         done, failed, damaged = self._counts()
         note = self._store.read_note()
         state: Literal["running", "stopped", "finished"] = "stopped"
@@ -183,20 +185,20 @@ class Run:
                 with suppress(DataError):
                     tables.append(file.read(["query", "error"]))
             damaged = len(files) - len(tables)
-            # A running run removes files that it has put together.
+            # A running run removes files that it has merged.
             if not damaged or self._store.files() == files:
                 break
         if not tables:
             return 0, 0, damaged
-        wrong = arrow_schema.failed(arrow_schema.merged(tables))
-        return int((~wrong).sum()), int(wrong.sum()), damaged
+        failed = arrow_schema.failed(arrow_schema.merged(tables))
+        return int((~failed).sum()), int(failed.sum()), damaged
 
-    def _counted(self) -> str:
-        now = self.status()
-        return f"{now.done} of {now.total} are, the run is {now.state}"
+    def _progress_text(self) -> str:
+        status = self.status()
+        return f"{status.done} of {status.total} are, the run is {status.state}"
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {self._counted()})"
+        return f"Run({str(self.folder)!r}, {self._progress_text()})"
 
 
 def open_run(folder: str | Path) -> Run:

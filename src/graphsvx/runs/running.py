@@ -1,4 +1,4 @@
-"""Start a run, or go on with it."""
+"""Start or resume a run."""
 
 from __future__ import annotations
 
@@ -57,69 +57,70 @@ def start(
     command: str | None = None,
     **options: Any,
 ) -> Run:
-    """Explain many nodes of a graph, or many graphs, and keep the results in a folder.
+    """Explain many nodes of a graph, or many graphs, and store the results in a folder.
 
-    Where the folder holds the same run already, it goes on from what is there: the finished
-    table has the same bits as that of a run that was never interrupted, whatever the engine or
-    the number of workers. Any other run in the folder is refused, with what differs.
+    If the folder holds the same run already, it is resumed: the finished table is bit for bit that
+    of an uninterrupted run, for every backend and number of workers. If it holds another run,
+    a `DataError` lists the differences.
 
     Args:
         model: as for `explain`.
-        data: one graph, or a list of graphs, each of which is explained as a whole.
-        nodes: the nodes to explain; all of them if left out.
+        data: one graph, or a list of graphs for graph queries.
+        nodes: the nodes to explain; all by default.
         out: the folder.
-        graphs: with a list of graphs, the positions of those to explain; all if left out.
+        graphs: with a list of graphs, the positions of those to explain; all by default.
         method: the explainer, `GraphSVX()` by default.
-        engine: `Local(workers=2)` or `Ray(address=...)`; `Local()` by default.
-        seed: of the explainer, the same for every query.
-        retry_failed: try queries again that failed before.
-        part: queries in one Parquet file; fewer where fields are huge.
+        backend: `Local(workers=2)` or `Ray(address=...)`; `Local()` by default.
+        seed: seed of the explainer, the same for every query.
+        retry_failed: repeat queries that failed before.
+        part: queries per Parquet file.
         progress: show a bar on standard error; by default if that is a terminal.
-        command: what the user would type to go on, shown by others who look at the folder.
-        options: everything else that `explain` takes (target, targets, output, scale,
-            class_names, memory).
+        command: command line that resumes the run, stored for `status`.
+        options: further arguments of `explain` (target, targets, output, scale, class_names,
+            memory).
 
     """
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
-    kind, queries = _questions(data, nodes, graphs)
+    kind, queries = _queries(data, nodes, graphs)
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
     if backend is not None and not callable(getattr(backend, "answers", None)):
         raise InputError(f"engine must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
-    chosen = {"method": method, **options}
-    job = Job(model, data, kind, {**chosen, "seed": checked(seed, Seed, "seed")})
-    # Wrong options would fail for each query; say so once instead.
+    settings = {"method": method, **options}
+    job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")})
+    # Raise for invalid options once, instead of a failure for each query.
     first = {"node": int(queries[0])} if kind == "node" else {"graph": True}
     build_query(model, data if kind == "node" else data[int(queries[0])], **first, **options)
-    who = _identity(job, queries, chosen, part)
+    run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
     with folder.locked():
         if folder.exists():
-            _same_run(folder, who)
-            folder.write_queries(queries)  # in case they were damaged
+            _check_same_run(folder, run_identity)
+            folder.write_queries(queries)  # the file may be damaged
         else:
-            folder.create({"identity": who}, queries)
+            folder.create({"identity": run_identity}, queries)
         run_progress = read_progress(folder, queries, part, retry_failed)
         with _display(run_progress, progress, command) as meter:
             _work(job, backend or Local(), run_progress, meter)
     return open_run(folder.path)
 
 
-def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
-    several = isinstance(data, (list, tuple, Dataset))
-    if several and nodes is not None:
+def _queries(data: Any, nodes: Any, positions: Any) -> tuple[Any, Ids]:
+    """The kind of the queries, and their node ids or graph positions, ascending."""
+    is_list = isinstance(data, (list, tuple, Dataset))
+    if is_list and nodes is not None:
         raise InputError("a list of graphs is explained as whole graphs; use graphs=, not nodes=")
-    if not several and chosen is not None:
+    if not is_list and positions is not None:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
-    count = len(data) if several else graphs.check_graph(data).num_nodes
-    what = "graphs" if several else "nodes"
-    given = chosen if several else nodes
-    numbers = range(count) if given is None else node_list(given, count, what)
+    count = len(data) if is_list else graphs.check_graph(data).num_nodes
+    what = "graphs" if is_list else "nodes"
+    ids = positions if is_list else nodes
+    numbers = range(count) if ids is None else node_list(ids, count, what)
     if not len(numbers):
         raise InputError(f"{what} must name at least one, got none")
     wrong = next((item for item in (min(numbers), max(numbers)) if not 0 <= item < count), None)
@@ -129,20 +130,21 @@ def _questions(data: Any, nodes: Any, chosen: Any) -> tuple[Any, Ids]:
     if (queries[1:] == queries[:-1]).any():
         twice = int(queries[1:][queries[1:] == queries[:-1]][0])
         raise InputError(f"{what} must name each one once, got {twice} twice")
-    return ("graph" if several else "node"), queries
+    return ("graph" if is_list else "node"), queries
 
 
-def _identity(job: Job, queries: Ids, chosen: dict[str, Any], part: int) -> dict[str, Any]:
-    several = list(job.data) if job.kind == "graph" else [job.data]
+def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> dict[str, Any]:
+    """Hashes and settings that must agree to resume a run."""
+    graph_list = list(job.data) if job.kind == "graph" else [job.data]
     return {
         "model": identity.of_model(job.model),
         "graph": {
-            "sha256": identity.of_graphs(several),
-            "graphs": len(several),
-            "nodes": sum(graph.x.shape[0] for graph in several),
-            "edges": sum(graph.edge_index.shape[1] for graph in several),
+            "sha256": identity.of_graphs(graph_list),
+            "graphs": len(graph_list),
+            "nodes": sum(graph.x.shape[0] for graph in graph_list),
+            "edges": sum(graph.edge_index.shape[1] for graph in graph_list),
         },
-        "setting": identity.settings(chosen),
+        "setting": identity.settings(settings),
         "seed": job.options["seed"],
         "queries": {
             "kind": job.kind,
@@ -154,9 +156,9 @@ def _identity(job: Job, queries: Ids, chosen: dict[str, Any], part: int) -> dict
     }
 
 
-def _same_run(folder: RunFolder, who: dict[str, Any]) -> None:
-    there = folder.read_manifest().get("identity", {})
-    differ = identity.differences(there, who)
+def _check_same_run(folder: RunFolder, run_identity: dict[str, Any]) -> None:
+    stored = folder.read_manifest().get("identity", {})
+    differ = identity.differences(stored, run_identity)
     if differ:
         raise DataError(
             f"{folder.path} holds another run; what differs: {'; '.join(differ)}. "
@@ -165,15 +167,15 @@ def _same_run(folder: RunFolder, who: dict[str, Any]) -> None:
 
 
 class _Meter:
-    """Counts for the bar and for other terminals."""
+    """Updates the progress bar, and the rate that other processes read from the folder."""
 
     def __init__(
         self, progress: RunProgress, bar: Progress, task: TaskID, command: str | None
     ) -> None:
-        self._ledger, self._bar, self._task, self._command = progress, bar, task, command
-        self._begun, self._told, self._answered = time.monotonic(), 0.0, 0
+        self._folder, self._bar, self._task, self._command = progress.folder, bar, task, command
+        self._start, self._last_note, self._answered = time.monotonic(), 0.0, 0
         self._failed = int((progress.failed & progress.done).sum())
-        self._tell()
+        self._write_note()
 
     def count(self, answer: Answer) -> None:
         self._answered += len(answer.queries)
@@ -181,20 +183,20 @@ class _Meter:
         self._bar.update(
             self._task, advance=len(answer.queries), failed=self._failed, rate=f"{self.rate:.1f}"
         )
-        if time.monotonic() - self._told > 1:
-            self._tell()
+        if time.monotonic() - self._last_note > 1:
+            self._write_note()
 
     @property
     def rate(self) -> float:
-        """Queries a second since this process began."""
-        return self._answered / max(time.monotonic() - self._begun, 1e-9)
+        """Queries per second since the start of this process."""
+        return self._answered / max(time.monotonic() - self._start, 1e-9)
 
     def say(self, text: str) -> None:
         self._bar.console.print(text, style="yellow", markup=False, soft_wrap=True)
 
-    def _tell(self) -> None:
-        self._told = time.monotonic()
-        self._ledger.folder.note({"rate": self.rate, "command": self._command})
+    def _write_note(self) -> None:
+        self._last_note = time.monotonic()
+        self._folder.note({"rate": self.rate, "command": self._command})
 
 
 @contextmanager
@@ -240,5 +242,5 @@ def _work(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> N
                 buffer.add(answer)
                 meter.count(answer)
     finally:
-        # Also after Ctrl-C: what was answered is kept.
+        # Also after Ctrl-C: finished answers are stored.
         buffer.flush()

@@ -1,12 +1,12 @@
-"""Settings that are checked when they are made: what a field may be stands beside it.
+"""Frozen settings whose fields are validated on construction, against their annotations.
 
     @dataclass(frozen=True)
     class Paired(Checked):
         stretch: Annotated[int, Range(1)] = 4
 
-The annotation is the rule. Checked are int, float (finite), bool, str, Literal, None, tuple, dict,
-classes, and unions of these; `Annotated` adds a range, the shape of a callable, or a conversion.
-Numbers of numpy and tensors of one element become Python's, lists become tuples.
+Supported are int, float (finite), bool, str, Literal, None, tuple, dict, classes, and unions of
+these; `Annotated` adds a range, the signature of a callable, or a conversion. numpy scalars and
+one-element tensors become Python numbers, lists become tuples.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from torch import Tensor
 from graphsvx.errors import InputError
 
 MOST = 10_000_000
-"""Samples, epochs, nodes, ...: more than this are a slip, and would not fit in memory."""
+"""Upper limit of counts (samples, epochs, nodes): larger values would not fit in memory."""
 
 
-class Misfit(Exception):  # noqa: N818  (never seen outside)
-    """A value is not what its annotation says."""
+class Misfit(Exception):  # noqa: N818  (internal control flow, never raised to users)
+    """A value does not match its annotation."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `least` to `most`, these included unless `inside`."""
+    """Numbers from `least` to `most`; `inside` excludes the two bounds."""
 
     least: float = -math.inf
     most: float = math.inf
     inside: bool = False
     error: type[InputError] = InputError
-    """What is raised for anything else."""
+    """The exception raised for other values."""
 
     def allows(self, value: Any) -> bool:
-        """Whether a number is within it."""
+        """Whether a number is in the range."""
         if self.inside and value in (self.least, self.most):
             return False
         return bool(self.least <= value <= self.most)
@@ -61,16 +61,16 @@ class Range:
 
 @dataclass(frozen=True)
 class Block:
-    """An object, not its class, that can be called with so many arguments."""
+    """A callable instance (not a class) that takes `arguments` positional arguments."""
 
     what: str
-    """Such as "a mask, such as Paired()"."""
+    """Description for error messages, e.g. "a mask, such as Paired()"."""
     arguments: int
     attributes: tuple[str, ...] = ()
     error: type[InputError] = InputError
 
     def allows(self, value: Any) -> bool:
-        """Whether a value is such an object."""
+        """Whether a value is such a callable and has the required attributes."""
         if isinstance(value, type) or not callable(value):
             return False
         try:
@@ -102,7 +102,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Converted:
-    """What a function makes of a value and its name; the function says what is wrong with it."""
+    """The value is replaced by `by(value, name)`, which raises its own errors."""
 
     by: Callable[[Any, str], Any]
 
@@ -114,25 +114,25 @@ Seed = Annotated[int, Range(0, 2**63 - 1)]
 Share = Annotated[float, Range(0, 1)]
 Positive = Annotated[float, Range(0, inside=True)]
 Rate = Annotated[float, Range(0, 1000, inside=True)]
-"""Of learning."""
+"""Learning rate."""
 NotNegative = Annotated[float, Range(0)]
 
 
 class Checked:
-    """Base of frozen settings: every field is checked, and made plain, when they are made."""
+    """Base of frozen dataclasses: validates and converts every field on construction."""
 
     def __post_init__(self) -> None:
         check_fields(self)
 
 
 def check_fields(record: Any) -> None:
-    """Check each field of a dataclass against its annotation, and make it plain."""
+    """Validate and convert every field of a dataclass, according to its annotation."""
     kind: Any = type(record)
     for name, hint in _hints(kind):
-        given = getattr(record, name)
-        value = checked(given, hint, name)
-        if value is not given:
-            object.__setattr__(record, name, value)
+        value = getattr(record, name)
+        converted = checked(value, hint, name)
+        if converted is not value:
+            object.__setattr__(record, name, converted)
 
 
 @cache
@@ -142,7 +142,7 @@ def _hints(kind: Any) -> list[tuple[str, Any]]:
 
 
 def checked(value: Any, hint: Any, name: str) -> Any:
-    """The value as `hint` wants it, or an error that says what was expected and what came."""
+    """The value converted to the type of `hint`; raises if it does not match."""
     for rule in get_args(hint):
         if isinstance(rule, Converted):
             return rule.by(value, name)
@@ -154,15 +154,15 @@ def checked(value: Any, hint: Any, name: str) -> Any:
 
 
 def as_int(value: Any, name: str) -> int:
-    """An integer from Python, numpy or a tensor of one element; nothing else."""
+    """A Python int from a Python, numpy or one-element tensor integer; raises for anything else."""
     return int(checked(value, int, name))
 
 
 def shown(value: Any) -> str:
-    """A value in an error message: one line, and not a long one."""
+    """repr of a value for an error message: a single line of at most 80 characters."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # the value is the user's, and so is its repr
+    except Exception:  # a user's own __repr__ may raise anything
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -171,7 +171,7 @@ def _rules(hint: Any) -> list[Rule]:
     return [rule for rule in get_args(hint) if isinstance(rule, Rule)]
 
 
-# --- does a value fit? ---------------------------------------------------------------------
+# --- matching values with annotations ------------------------------------------------------
 
 
 def _fitted(value: Any, hint: Any) -> Any:  # noqa: PLR0911  (one line a kind of annotation)
@@ -213,9 +213,9 @@ def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
 
 
 def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
-    for one in allowed:  # False is not 0
-        if type(one) is type(value) and one == value:
-            return one
+    for choice in allowed:
+        if type(choice) is type(value) and choice == value:  # False is not 0
+            return choice
     raise Misfit
 
 
@@ -228,16 +228,16 @@ def _tuple(value: Any, hints: tuple[Any, ...]) -> Any:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
         raise Misfit
-    found = tuple(_fitted(one, hint) for one, hint in zip(value, hints, strict=True))
-    unchanged = isinstance(value, tuple) and all(map(lambda a, b: a is b, found, value))
-    return value if unchanged else found
+    entries = tuple(_fitted(entry, hint) for entry, hint in zip(value, hints, strict=True))
+    unchanged = isinstance(value, tuple) and all(map(lambda a, b: a is b, entries, value))
+    return value if unchanged else entries
 
 
 def _dict(value: Any, hints: tuple[Any, ...]) -> Any:
     _instance(value, dict)
-    for key, one in value.items():
+    for key, entry in value.items():
         _fitted(key, hints[0])
-        _fitted(one, hints[1])
+        _fitted(entry, hints[1])
     return value
 
 
@@ -271,7 +271,7 @@ def _float(value: Any) -> float:
         raise Misfit
     try:
         number = float(value)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer too large for a float
         raise Misfit from None
     if not math.isfinite(number):
         raise Misfit
@@ -293,7 +293,7 @@ _PLAIN: dict[Any, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-# --- what was expected, in words -----------------------------------------------------------
+# --- describing annotations in error messages ----------------------------------------------
 
 _WORDS: dict[Any, str] = {
     bool: "True or False", int: "an integer", float: "a number", str: "text",
@@ -302,7 +302,7 @@ _WORDS: dict[Any, str] = {
 
 
 def expected(hint: Any) -> str:
-    """What an annotation allows, in words."""
+    """The values that an annotation allows, in words for an error message."""
     words = _alternatives(hint)
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
@@ -312,7 +312,7 @@ def _alternatives(hint: Any) -> list[str]:
     if origin is Annotated:
         return _ruled_words(inside[0], _rules(hint))
     if origin in (Union, UnionType):
-        return [word for one in inside for word in _alternatives(one)]
+        return [word for member in inside for word in _alternatives(member)]
     if origin is Literal:
         return [*map(repr, inside)]
     if origin is tuple:
@@ -327,5 +327,5 @@ def _ruled_words(hint: Any, rules: list[Rule]) -> list[str]:
     words = [str(rule) for rule in rules if not isinstance(rule, Range)]
     ranges = [str(rule) for rule in rules if isinstance(rule, Range)]
     return words or [
-        one if one == "None" else " ".join([one, *ranges]) for one in _alternatives(hint)
+        word if word == "None" else " ".join([word, *ranges]) for word in _alternatives(hint)
     ]

@@ -1,9 +1,9 @@
-"""One explanation at a time in a process, also where the process is forked.
+"""A process-wide lock around explanations that survives `fork`.
 
-For the time of an explanation the modes and layers of the model and the random state are changed,
-so a second thread waits. A process that is forked meanwhile inherits the lock and the changes of
-a thread that it does not have. So a fork waits for the end of the explanation, though not for
-long, and a child starts with a new lock and takes back what other threads had changed.
+During an explanation the modes and layers of the model and the random state are changed, so a
+second thread has to wait. A forked child would inherit the lock and the changes of a thread that
+does not exist in it. A fork therefore waits up to `_FORK_WAIT` seconds for the explanation to end,
+and the child starts with a new lock and undoes the changes of other threads.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import torch
 
 from graphsvx.utils.threads import single_thread
 
-# Seconds that a fork waits for an explanation. Its end is the best moment: nothing is changed,
-# and no thread is inside a library that may hold a lock of its own.
-_PATIENCE = 2.0
+# Seconds that a fork waits for an explanation to end. At that point nothing is changed, and no
+# thread is inside a library that may hold a lock of its own.
+_FORK_WAIT = 2.0
 
 _lock = RLock()
 _changes: list[tuple[int, Callable[[], None]]] = []
-"""By thread, what takes back each change that is in force."""
+"""(thread id, undo function) of every change that is in force."""
 _forking = local()
 
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """No other explanation in this process; no gradients, and one thread (see `one_thread`).
+    """Hold the process-wide lock, without gradients and on one thread (see `single_thread`).
 
-    Also needed for large tensors in a forked process, where the threads of OpenMP do not exist
-    and a call that wants them never returns.
+    Also needed for large tensors in a forked process: the threads of OpenMP do not exist there,
+    and a call that uses them never returns.
     """
     with _lock, torch.no_grad(), single_thread():
         yield
@@ -42,7 +42,8 @@ def exclusive() -> Iterator[None]:
 def taking_back(undo: Callable[[], None]) -> Iterator[None]:
     """Call `undo` at the end, and in a child process that another thread forks meanwhile.
 
-    Changes are made inside; `undo` must not mind if they were not, or are taken back already.
+    The changes are made inside the block. `undo` must be idempotent, and harmless if the changes
+    were not made.
     """
     change = (get_ident(), undo)
     _changes.append(change)
@@ -54,7 +55,7 @@ def taking_back(undo: Callable[[], None]) -> Iterator[None]:
 
 
 def _before_fork() -> None:
-    _forking.has_lock = _lock.acquire(timeout=_PATIENCE)
+    _forking.has_lock = _lock.acquire(timeout=_FORK_WAIT)
 
 
 def _after_fork_in_parent() -> None:
@@ -63,7 +64,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _lock  # noqa: PLW0603  (its owner may be a thread that is not here)
+    global _lock  # noqa: PLW0603  (its owner may be a thread that does not exist in the child)
     _lock = RLock()
     others = [change for change in _changes if change[0] != get_ident()]
     for change in reversed(others):

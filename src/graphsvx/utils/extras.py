@@ -12,10 +12,11 @@ from graphsvx.errors import MissingExtraError
 def require_extra(
     name: str, extra: str = "baselines", quiet: tuple[type[Warning], ...] = ()
 ) -> Any:
-    """Import an optional package, or say how to install it; `quiet`: warnings of its own making.
+    """Import an optional package; `MissingExtraError` names the extra to install if that fails.
 
-    A package that is installed may fail to import too: because of another package's version
-    (`ImportError`, `ValueError`, `AttributeError`, ...) or a module that its own version lacks.
+    quiet: warning classes to ignore during the import. An installed package may also fail to
+    import, because of another package's version (`ImportError`, `ValueError`, ...) or a module
+    that its own version lacks.
     """
     top = name.partition(".")[0]
     try:

@@ -30,7 +30,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """
     path = as_path(path)
     try:
-        # Behind a link, the file itself; links in a circle lead nowhere.
+        # Replace the target of a symbolic link, not the link (realpath allows circular links).
         with _replacing(Path(os.path.realpath(path))) as part:
             yield part
     except OSError as error:

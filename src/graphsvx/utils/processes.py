@@ -41,8 +41,8 @@ def imap_unordered(
     """Run the tasks that `take()` returns in worker processes and yield results as they finish.
 
     A task is taken only when a worker is free and the consumer asks for more, so tasks never
-    pile up. A worker that dies is replaced, and its task comes back as `Died`. Closing the
-    generator stops the workers, in the middle of a task if it takes long.
+    pile up. A worker that dies is replaced, and its task yields `WorkerDied`. Closing the
+    generator stops the workers; a task that is still running after `_GRACE` seconds is killed.
     """
     context = multiprocessing.get_context("fork" if can_fork() else "spawn")
     stop, stop_sender = context.Pipe(duplex=False)
@@ -90,8 +90,8 @@ def imap_unordered(
 
 def _submit(pool: ProcessPoolExecutor, task: Any) -> Future[Any]:
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads. The threads here are the pools' own, which
-        # hold no lock that a worker takes, and torch's, which a worker with one thread never asks.
+        # Python 3.12 warns about forks in multi-threaded processes. The threads are those of the
+        # pools, which hold no lock that a worker needs, and torch's, which a worker does not use.
         warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
         return pool.submit(_run, task)
 
@@ -115,16 +115,17 @@ def _start(
     # Ctrl-C and SIGTERM are handled by the parent process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Cores are used over tasks; two threads in each of two processes would be too many.
+    # Parallelism is over tasks: one thread per worker process.
     torch.set_num_threads(1)
     if stop_sender is not None:
-        stop_sender.close()  # the last open end is the caller's: when it goes, however, `stop` ends
+        # The caller holds the only open end: when it closes or dies, `stop.poll` returns.
+        stop_sender.close()
     threading.Thread(target=_watch, args=(stop, parent), daemon=True).start()
 
 
 def _watch(stop: Connection, parent: int) -> None:
-    """Exit when asked to, or when the parent process is gone."""
-    global _stop_requested  # noqa: PLW0603  (read by the task that is under way)
+    """Exit when the caller requests it, or when the parent process is gone."""
+    global _stop_requested  # noqa: PLW0603  (read by the running task)
     while os.getppid() == parent and not stop.poll(0.5):
         pass
     _stop_requested = True

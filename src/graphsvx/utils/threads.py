@@ -1,7 +1,7 @@
 """One thread per explanation, so that results do not depend on the number of threads.
 
-Reductions in torch and BLAS are split among threads, and another split rounds differently.
-Several cores are used by explaining several nodes at once, in processes of one thread each.
+Reductions in torch and BLAS are split among threads, and a different split rounds differently.
+To use several cores, explain several nodes at once in processes of one thread each.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Pool:
 
 
 def _pool(library: LibController) -> _Pool:
-    """How the number of threads of `library` is read and set, from any thread.
+    """Functions that read and set the number of threads of `library` from any thread.
 
-    OpenBLAS on its own threads has one number for the process, and threadpoolctl (from 3.8 on)
-    lets only the first thread that asks change it: in any other thread `set_num_threads` does
-    nothing, without a word. Hence OpenBLAS's own functions there, by each of their names.
+    OpenBLAS with its own threads has one thread count per process, and threadpoolctl (from 3.8 on)
+    lets only the first calling thread change it: in other threads `set_num_threads` silently does
+    nothing. There, OpenBLAS's own functions are called, under whichever name the build exports.
     """
     if library.internal_api == "openblas" and library.threading_layer != "openmp":
         for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64")):
@@ -47,17 +47,17 @@ def _pool(library: LibController) -> _Pool:
 
 @lru_cache(maxsize=1)
 def _pools() -> list[_Pool]:
-    """One for each library of linear algebra; looking them up takes milliseconds: once."""
+    """One pool per BLAS library; cached because the lookup takes milliseconds."""
     libraries = ThreadpoolController().lib_controllers
     return [_pool(library) for library in libraries if library.user_api == "blas"]
 
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Torch and numpy on one thread, and as many as before afterwards.
+    """Run torch and numpy on one thread; restore the previous thread counts afterwards.
 
-    Torch's number is the calling thread's, OpenBLAS's the process's: of several threads, only
-    one at a time may be inside (`model.left_as_found` holds a lock).
+    Torch's count belongs to the calling thread, OpenBLAS's to the process, so only one thread at
+    a time may be inside (`utils.exclusive` holds a lock).
     """
     threads = torch.get_num_threads()
     # threadpoolctl's own context manager queries far more than the number of threads.

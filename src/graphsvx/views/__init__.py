@@ -1,6 +1,6 @@
-"""Explanations as tables, pictures and pages.
+"""Tables, plots and HTML pages of explanations.
 
-Importing this package makes them methods of `Explanation`: `table`, `plot`, `to_html`.
+Importing this package registers them as methods of `Explanation`: `table`, `plot`, `to_html`.
 """
 
 from __future__ import annotations

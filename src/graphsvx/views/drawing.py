@@ -1,6 +1,6 @@
-"""What there is to draw of an explanation, before anybody decides how: dots and lines.
+"""The graph of an explanation as dots and lines, before layout and rendering.
 
-Plots and HTML reports share it; it needs neither matplotlib nor a browser.
+Shared by plots and HTML reports; needs neither matplotlib nor a browser.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphsvx.utils.printable import one_line
 
 @dataclass(frozen=True)
 class Dot:
-    """One node of the neighbourhood, or several gathered into one (`count` > 1)."""
+    """A node of the receptive field, or a group of `count` > 1 nodes."""
 
     id: int
     label: str
@@ -25,7 +25,7 @@ class Dot:
     category: int | None
     """The node's class, where the data has one."""
     credit: float
-    """Signed credit of the chosen output; 0 for a node that does not play."""
+    """Signed credit of the target output; 0 for a node that is not a player."""
     error: float
     plays: bool
     centre: bool
@@ -34,7 +34,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Line:
-    """An edge between two dots, by their position in the drawing; both directions are one line."""
+    """An edge between the dots at positions a and b; both directions are one line."""
 
     a: int
     b: int
@@ -52,12 +52,12 @@ class GraphDrawing:
 
     @property
     def largest(self) -> float:
-        """The largest absolute credit of a single dot or line."""
+        """The largest absolute credit of a line or of a dot that is not a group."""
         credits = [abs(dot.credit) for dot in self.dots if dot.count == 1]
         return max(credits + [abs(line.credit) for line in self.lines], default=0.0)
 
     def neighbours(self) -> list[list[int]]:
-        """The dots that each dot has a line to."""
+        """Adjacency list: the positions of each dot's neighbours."""
         adjacent: list[list[int]] = [[] for _ in self.dots]
         for line in self.lines:
             adjacent[line.a].append(line.b)
@@ -66,7 +66,7 @@ class GraphDrawing:
 
 
 def drawing_of(explanation: Explanation) -> GraphDrawing:
-    """The neighbourhood of an explanation, with the credit of its chosen output."""
+    """The receptive field of an explanation, with the credit of its target output."""
     field = explanation.field
     values = explanation.nodes
     errors = dict(zip(values, explanation.node_errors.tolist(), strict=True))
@@ -90,26 +90,26 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
     return GraphDrawing(dots, _lines(explanation, {node: i for i, node in enumerate(ids)}))
 
 
-def _lines(explanation: Explanation, place: dict[int, int]) -> tuple[Line, ...]:
-    ends = {
-        (place[u], place[v])
+def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Line, ...]:
+    directed = {
+        (position[u], position[v])
         for u, v in explanation.field.edge_index.t().tolist()
-        if u in place and v in place and u != v
+        if u in position and v in position and u != v
     }
     credit: dict[tuple[int, int], float] = {}
     for (u, v), value in explanation.edges.items():
-        if u in place and v in place and u != v:
-            pair = _ordered(place[u], place[v])
+        if u in position and v in position and u != v:
+            pair = _ordered(position[u], position[v])
             credit[pair] = credit.get(pair, 0.0) + value
-            ends.add((place[u], place[v]))
-    pairs = sorted({_ordered(a, b) for a, b in ends})
-    # A graph with every edge in both directions is drawn without arrows.
+            directed.add((position[u], position[v]))
+    pairs = sorted({_ordered(a, b) for a, b in directed})
+    # Edges that exist in both directions are drawn without arrows.
     return tuple(
         Line(
-            *((a, b) if (a, b) in ends else (b, a)),
+            *((a, b) if (a, b) in directed else (b, a)),
             credit=credit.get((a, b), 0.0),
             plays=(a, b) in credit,
-            one_way=((a, b) in ends) != ((b, a) in ends) and not credit,
+            one_way=((a, b) in directed) != ((b, a) in directed) and not credit,
         )
         for a, b in pairs
     )
@@ -120,11 +120,11 @@ def _ordered(a: int, b: int) -> tuple[int, int]:
 
 
 def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
-    """The dots of the important substructure: the explained ones and those with the most credit.
+    """Positions of the important dots: the explained ones and those with the most credit.
 
-    With `top`, the `top` dots of largest absolute credit; otherwise as few as carry four fifths
-    of the absolute credit, at most ten, and none that has less than a tenth of the largest or
-    may be 0 within two standard errors.
+    With `top`, the `top` dots of largest absolute credit; otherwise the fewest dots that carry
+    80 % of the absolute credit, at most ten, without those that have less than 10 % of the largest
+    credit or are less than two standard errors away from 0.
     """
     if top is not None and top < 0:
         raise InputError(f"top must be 0 or more, got {top}")
@@ -139,7 +139,7 @@ def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
         size, error = abs(drawing.dots[i].credit), drawing.dots[i].error
         if carried >= enough or size == 0 or size < 0.1 * drawing.largest:
             break
-        if not size < 2 * error:  # an unknown error (NaN) speaks for nobody and against nobody
+        if not size < 2 * error:  # an unknown error (NaN) does not exclude a dot
             chosen.add(i)
         carried += size
     return frozenset(chosen)
@@ -147,42 +147,42 @@ def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which dots stay single, and which go together into a bubble beside a kept one."""
+    """Which dots are drawn individually, and which are merged into a bubble."""
 
-    kept: tuple[int, ...]
+    single: tuple[int, ...]
     bubbles: tuple[tuple[int, tuple[int, ...]], ...]
-    """Pairs of the kept dot that the bubble hangs on, and the dots in it."""
+    """Pairs of the single dot that the bubble is linked to, and the dots merged into it."""
 
 
 def find_groups(drawing: GraphDrawing, most: int, bubbles: int = 6) -> Grouping:
-    """Choose at most `most` dots to keep; every other one joins the bubble that is nearest.
+    """Choose at most `most` dots to draw individually; the others join the nearest bubble.
 
-    Kept are the explained dots, those with the most credit, and those that connect them to the
-    explained ones.
+    Drawn individually are the explained dots, those with the most credit, and those on the
+    shortest paths between them.
     """
     if most < 1:
         raise InputError(f"max_nodes must be at least 1, got {most}")
     if len(drawing.dots) <= most:
         return Grouping(tuple(range(len(drawing.dots))), ())
-    shown = _nodes_to_keep(drawing, most)
+    single = _single_dots(drawing, most)
     members: dict[int, list[int]] = {}
-    for hidden, anchor in _anchors(drawing, shown, bubbles).items():
-        members.setdefault(anchor, []).append(hidden)
+    for merged, anchor in _anchors(drawing, single, bubbles).items():
+        members.setdefault(anchor, []).append(merged)
     groups = tuple((anchor, tuple(group)) for anchor, group in sorted(members.items()))
-    return Grouping(tuple(sorted(shown)), groups)
+    return Grouping(tuple(sorted(single)), groups)
 
 
-def with_groups(drawing: GraphDrawing, how: Grouping) -> GraphDrawing:
+def with_groups(drawing: GraphDrawing, grouping: Grouping) -> GraphDrawing:
     """The drawing with groups as bubbles, each with the summed credit of its nodes."""
-    place = {old: new for new, old in enumerate(how.kept)}
-    dots = [drawing.dots[i] for i in how.kept]
+    position = {old: new for new, old in enumerate(grouping.single)}
+    dots = [drawing.dots[i] for i in grouping.single]
     lines = [
-        replace(line, a=place[line.a], b=place[line.b])
+        replace(line, a=position[line.a], b=position[line.b])
         for line in drawing.lines
-        if line.a in place and line.b in place
+        if line.a in position and line.b in position
     ]
-    for anchor, group in how.bubbles:
-        lines.append(Line(place[anchor], len(dots)))
+    for anchor, group in grouping.bubbles:
+        lines.append(Line(position[anchor], len(dots)))
         dots.append(_bubble([drawing.dots[i] for i in group]))
     return GraphDrawing(tuple(dots), tuple(lines))
 
@@ -201,70 +201,72 @@ def _bubble(group: Sequence[Dot]) -> Dot:
     )
 
 
-def _nodes_to_keep(drawing: GraphDrawing, most: int) -> set[int]:
-    near = drawing.neighbours()
-    start = [i for i, dot in enumerate(drawing.dots) if dot.centre]
-    kept = set(start[:most])
+def _single_dots(drawing: GraphDrawing, most: int) -> set[int]:
+    """Positions of the dots to draw individually, at most `most`."""
+    neighbours = drawing.neighbours()
+    centres = [i for i, dot in enumerate(drawing.dots) if dot.centre]
+    single = set(centres[:most])
     strength = [abs(dot.credit) for dot in drawing.dots]
     for line in drawing.lines:
         strength[line.a] += abs(line.credit)
         strength[line.b] += abs(line.credit)
-    parent = _parents(near, start, strength)
+    parent = _parents(neighbours, centres, strength)
     ranked = sorted(range(len(drawing.dots)), key=lambda i: (-strength[i], i))
     for i in ranked:
         path = {i}
         step = parent[i]
-        while step is not None and step not in kept:
+        while step is not None and step not in single:
             path.add(step)
             step = parent[step]
-        if len(kept | path) <= most:
-            kept |= path
-        if len(kept) == most:
+        if len(single | path) <= most:
+            single |= path
+        if len(single) == most:
             break
-    return kept or {ranked[0]}
+    return single or {ranked[0]}
 
 
 def _parents(
-    near: list[list[int]], start: Sequence[int], strength: Sequence[float]
+    neighbours: list[list[int]], centres: Sequence[int], strength: Sequence[float]
 ) -> list[int | None]:
-    """The next dot on a shortest way to the explained ones, the one with most credit first."""
-    parent: list[int | None] = [None] * len(near)
-    seen = set(start)
-    queue = deque(sorted(start, key=lambda i: -strength[i]))
+    """Breadth-first tree from the centres: each dot's parent, preferring the most credit."""
+    parent: list[int | None] = [None] * len(neighbours)
+    seen = set(centres)
+    queue = deque(sorted(centres, key=lambda i: -strength[i]))
     while queue:
-        here = queue.popleft()
-        for there in sorted(near[here], key=lambda i: (-strength[i], i)):
-            if there not in seen:
-                seen.add(there)
-                parent[there] = here
-                queue.append(there)
+        dot = queue.popleft()
+        for neighbour in sorted(neighbours[dot], key=lambda i: (-strength[i], i)):
+            if neighbour not in seen:
+                seen.add(neighbour)
+                parent[neighbour] = dot
+                queue.append(neighbour)
     return parent
 
 
-def _anchors(drawing: GraphDrawing, kept: set[int], bubbles: int) -> dict[int, int]:
-    """For every dot that is not kept, the kept dot whose bubble it joins."""
-    near = drawing.neighbours()
-    first = _nearest(near, sorted(kept))
+def _anchors(drawing: GraphDrawing, single: set[int], bubbles: int) -> dict[int, int]:
+    """For every merged dot, the single dot whose bubble it joins."""
+    neighbours = drawing.neighbours()
+    nearest_single = _nearest(neighbours, sorted(single))
     count: dict[int, int] = {}
-    for i in set(range(len(near))) - kept:
-        anchor = first.get(i)
+    for i in set(range(len(neighbours))) - single:
+        anchor = nearest_single.get(i)
         if anchor is not None:
             count[anchor] = count.get(anchor, 0) + 1
     largest = sorted(count, key=lambda anchor: (-count[anchor], anchor))[:bubbles]
-    fallback = largest[0] if largest else min(kept)
-    second = _nearest(near, sorted(largest))
+    fallback = largest[0] if largest else min(single)
+    nearest_anchor = _nearest(neighbours, sorted(largest))
     return {
-        i: second.get(i, fallback) for i in range(len(near)) if i not in kept
+        i: nearest_anchor.get(i, fallback) for i in range(len(neighbours)) if i not in single
     }  # unreachable dots join the largest bubble
 
 
-def _nearest(near: list[list[int]], sources: Sequence[int]) -> dict[int, int]:
-    owner = {source: source for source in sources}
+def _nearest(neighbours: list[list[int]], sources: Sequence[int]) -> dict[int, int]:
+    """The nearest source of every dot that is connected to one (breadth-first search)."""
+    nearest = {source: source for source in sources}
     queue = deque(sources)
     while queue:
-        here = queue.popleft()
-        for there in near[here]:
-            if there not in owner:
-                owner[there] = owner[here]
-                queue.append(there)
-    return owner
+        dot = queue.popleft()
+        for neighbour in neighbours[dot]:
+            if neighbour not in nearest:
+                nearest[neighbour] = nearest[dot]
+                queue.append(neighbour)
+    return nearest

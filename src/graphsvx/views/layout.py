@@ -19,9 +19,9 @@ from graphsvx.views.drawing import GraphDrawing
 Places = NDArray[np.float64]
 Layout = Literal["force", "hops", "molecule"]
 FEW, STARTS = 80, 8
-"""Up to this many dots are laid out from so many starts, and the clearest one is taken."""
+"""Drawings of up to FEW dots are laid out from STARTS initial positions; the clearest is used."""
 CROWD = 20
-"""From this many dots on, those that matter get more room than those that do not."""
+"""Above this many dots, important dots get more space than the others."""
 
 
 def places(
@@ -31,11 +31,11 @@ def places(
     bonds: Mapping[tuple[int, int], float] | None = None,
     bold: Collection[int] = (),
 ) -> Places:
-    """Coordinates [dots, 2]; a line is about 1 long, longer between `bold` dots in a crowd.
+    """Coordinates [dots, 2]; lines are about 1 long, longer between `bold` dots of large drawings.
 
-    `force` brings distances on paper near to distances in the graph (stress majorisation),
-    `hops` puts every hop on a ring of its own around the explained node, `molecule` uses rdkit's
-    drawing rules when it is installed and `force` otherwise.
+    `force` approximates graph distances by Euclidean ones (stress majorisation), `hops` puts every
+    hop on a ring around the explained node, `molecule` uses rdkit's drawing rules if it is
+    installed and `force` otherwise.
     """
     if layout not in ("force", "hops", "molecule"):
         raise InputError(f"layout must be 'force', 'hops' or 'molecule', got {layout!r}")
@@ -43,9 +43,9 @@ def places(
     if count < 2:
         return np.zeros((count, 2))
     if layout == "molecule":
-        found = _rdkit_places(drawing, bonds or {})
-        if found is not None:
-            return _lying(_apart(found, np.full(count, 0.2)))
+        positions = _rdkit_places(drawing, bonds or {})
+        if positions is not None:
+            return _landscape(_remove_overlaps(positions, np.full(count, 0.2)))
     rng = np.random.default_rng(seed)
     rings = _rings(drawing, rng)
     if layout == "hops":
@@ -53,33 +53,33 @@ def places(
     crowded = count > CROWD
     room = np.array([_room(drawing, i, i in bold, crowded) for i in range(count)])
     best, least = rings, math.inf
-    for turn in range(STARTS if count <= FEW else 1):
-        start = rings if turn == 0 else rings + rng.normal(0, 0.8, rings.shape)
-        drawn = _apart(_stress(drawing, start, bold if crowded else ()), room)
-        tangle = _tangle(drawing, drawn) if count <= FEW else 0.0
-        if tangle < least:
-            best, least = drawn, tangle
+    for attempt in range(STARTS if count <= FEW else 1):
+        start = rings if attempt == 0 else rings + rng.normal(0, 0.8, rings.shape)
+        positions = _remove_overlaps(_stress(drawing, start, bold if crowded else ()), room)
+        penalty = _crossing_penalty(drawing, positions) if count <= FEW else 0.0
+        if penalty < least:
+            best, least = positions, penalty
         if least == 0:
             break
-    return _lying(best)
+    return _landscape(best)
 
 
-def _tangle(drawing: GraphDrawing, where: Places) -> float:
-    """What makes a drawing hard to read: lines that cross, and lines that run over dots."""
+def _crossing_penalty(drawing: GraphDrawing, where: Places) -> float:
+    """Number of line crossings, plus a penalty for lines that pass over dots."""
     if not drawing.lines:
         return 0.0
     ends = np.array([(line.a, line.b) for line in drawing.lines])
     a, b = where[ends[:, 0]], where[ends[:, 1]]
     way = b - a
 
-    def left(points: Places) -> NDArray[np.float64]:
-        """On which side of each line (rows) the points (columns) lie."""
+    def side(points: Places) -> NDArray[np.float64]:
+        """Signed side [lines, points] of each line on which each point lies."""
         gap = points[None] - a[:, None]
         return np.asarray(way[:, None, 0] * gap[..., 1] - way[:, None, 1] * gap[..., 0])
 
-    apart = left(a) * left(b) < -1e-9
+    opposite = side(a) * side(b) < -1e-9
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))
-    crossings = int((apart & apart.T & ~shared).sum()) / 2
+    crossings = int((opposite & opposite.T & ~shared).sum()) / 2
     gap = where[None] - a[:, None]
     length = np.maximum((way**2).sum(1), 1e-9)
     along = np.clip((gap * way[:, None]).sum(2) / length[:, None], 0, 1)
@@ -89,7 +89,7 @@ def _tangle(drawing: GraphDrawing, where: Places) -> float:
 
 
 def _room(drawing: GraphDrawing, i: int, bold: bool, crowded: bool) -> float:
-    """Half the room that a dot wants for itself."""
+    """Radius of the space that should be free of other dots."""
     if drawing.dots[i].count > 1:
         return 0.5
     if not crowded:
@@ -98,63 +98,64 @@ def _room(drawing: GraphDrawing, i: int, bold: bool, crowded: bool) -> float:
 
 
 def _roots(drawing: GraphDrawing) -> list[int]:
-    """Where rings are centred: the explained dots, else the best connected one."""
+    """Centres of the rings: the explained dots, else the dot of highest degree."""
     centres = [i for i, dot in enumerate(drawing.dots) if dot.centre]
     if centres:
         return centres
-    near = drawing.neighbours()
-    return [max(range(len(near)), key=lambda i: (len(near[i]), -i))]
+    neighbours = drawing.neighbours()
+    return [max(range(len(neighbours)), key=lambda i: (len(neighbours[i]), -i))]
 
 
 def _rings(drawing: GraphDrawing, rng: np.random.Generator) -> Places:
-    """A radial tree: every subtree has a slice as wide as it has leaves."""
-    near = drawing.neighbours()
+    """Radial tree layout: the angle of every subtree is proportional to its number of leaves."""
+    neighbours = drawing.neighbours()
     roots = _roots(drawing)
-    children: dict[int, list[int]] = {i: [] for i in range(len(near))}
+    children: dict[int, list[int]] = {i: [] for i in range(len(neighbours))}
     depth = dict.fromkeys(roots, 0)
     order: list[int] = list(roots)
     queue = deque(roots)
-    loose = deque(i for i in range(len(near)) if i not in depth)
-    while queue or loose:
-        if not queue:  # another component: hang it on the outside
-            i = loose.popleft()
+    unreached = deque(i for i in range(len(neighbours)) if i not in depth)
+    while queue or unreached:
+        if not queue:  # another component: attach it on the outermost ring
+            i = unreached.popleft()
             if i in depth:
                 continue
             depth[i] = max(depth.values()) + 1
             children[roots[0]].append(i)
             order.append(i)
             queue.append(i)
-        here = queue.popleft()
-        for there in sorted(near[here]):
-            if there not in depth:
-                depth[there] = depth[here] + 1
-                children[here].append(there)
-                order.append(there)
-                queue.append(there)
-    leaves = [1.0] * len(near)
+        dot = queue.popleft()
+        for neighbour in sorted(neighbours[dot]):
+            if neighbour not in depth:
+                depth[neighbour] = depth[dot] + 1
+                children[dot].append(neighbour)
+                order.append(neighbour)
+                queue.append(neighbour)
+    leaves = [1.0] * len(neighbours)
     for i in reversed(order):
         if children[i]:
             leaves[i] = sum(leaves[child] for child in children[i])
-    angle = np.zeros(len(near))
+    angle = np.zeros(len(neighbours))
     slices: list[tuple[int, float, float]] = []
     start = float(rng.uniform(0, 2 * math.pi))
-    whole = sum(leaves[root] for root in roots)
+    total_leaves = sum(leaves[root] for root in roots)
     for root in roots:
-        width = 2 * math.pi * leaves[root] / whole
+        width = 2 * math.pi * leaves[root] / total_leaves
         slices.append((root, start, width))
         start += width
     while slices:
-        here, begin, width = slices.pop()
-        angle[here] = begin + width / 2
-        for child in children[here]:
-            part = width * leaves[child] / leaves[here]
+        dot, begin, width = slices.pop()
+        angle[dot] = begin + width / 2
+        for child in children[dot]:
+            part = width * leaves[child] / leaves[dot]
             slices.append((child, begin, part))
             begin += part
-    return _on_rings(angle, np.array([depth[i] for i in range(len(near))]), len(roots) == 1)
+    depths = np.array([depth[i] for i in range(len(neighbours))])
+    return _on_rings(angle, depths, len(roots) == 1)
 
 
 def _on_rings(angle: NDArray[np.float64], depth: NDArray[np.int64], one_root: bool) -> Places:
-    """Each depth on a circle with room for all its dots; full circles are filled evenly."""
+    """Each depth on a circle large enough for its dots; full circles are filled evenly."""
     out = np.zeros((len(angle), 2))
     radius = -1.0 if one_root else -0.5
     for ring in range(int(depth.max()) + 1):
@@ -207,8 +208,8 @@ def _stress(
     return now
 
 
-def _apart(start: Places, room: NDArray[np.float64], rounds: int = 80) -> Places:
-    """Push dots apart whose rooms overlap."""
+def _remove_overlaps(start: Places, room: NDArray[np.float64], rounds: int = 80) -> Places:
+    """Push dots apart that are closer than the sum of their radii `room`."""
     now = start.copy()
     least = room[:, None] + room[None]
     for _ in range(rounds):
@@ -218,7 +219,7 @@ def _apart(start: Places, room: NDArray[np.float64], rounds: int = 80) -> Places
         close = gap < least
         if not close.any():
             break
-        # Two dots in one place are pushed apart along a direction of their own.
+        # Two dots at the same position are pushed apart along a direction given by their index.
         turn = np.arange(len(now)) * 2.399963
         own = np.stack([np.cos(turn), np.sin(turn)], axis=1)
         way = np.where(
@@ -231,12 +232,12 @@ def _apart(start: Places, room: NDArray[np.float64], rounds: int = 80) -> Places
     return now
 
 
-def _lying(start: Places) -> Places:
-    """Turned so that the longest extent is horizontal, as paper and screens are."""
-    middle = start - start.mean(0)
-    _, axes = np.linalg.eigh(middle.T @ middle)
-    turned = middle @ axes[:, ::-1]
-    # eigh leaves the signs open: the heavier half goes left and down.
+def _landscape(start: Places) -> Places:
+    """Positions rotated to their principal axes, so that the longest extent is horizontal."""
+    centred = start - start.mean(0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    turned = centred @ axes[:, ::-1]
+    # eigh does not fix the signs: make the third moments positive.
     signs = np.where((turned**3).sum(0) < 0, -1.0, 1.0)
     return np.asarray(turned * signs)
 
@@ -249,22 +250,20 @@ def _rdkit_places(drawing: GraphDrawing, bonds: Mapping[tuple[int, int], float])
         return None
     molecule = Chem.RWMol()
     for _ in drawing.dots:
-        # Only the shape matters here: a dummy atom accepts any number of bonds.
+        # Only the layout is needed: a dummy atom accepts any number of bonds.
         molecule.AddAtom(Chem.Atom(0))
     kinds = {1.0: Chem.BondType.SINGLE, 2.0: Chem.BondType.DOUBLE, 3.0: Chem.BondType.TRIPLE}
     for line in drawing.lines:
         order = bond_order(bonds, drawing.dots[line.a].id, drawing.dots[line.b].id)
         molecule.AddBond(line.a, line.b, kinds.get(order, Chem.BondType.SINGLE))
     rdDepictor.Compute2DCoords(molecule, canonOrient=True)
-    shape = molecule.GetConformer()
-    found = np.array(
-        [[shape.GetAtomPosition(i).x, shape.GetAtomPosition(i).y] for i in range(len(drawing.dots))]
-    )
-    return found / 1.5  # rdkit draws a bond 1.5 long
+    conformer = molecule.GetConformer()
+    atoms = [conformer.GetAtomPosition(i) for i in range(len(drawing.dots))]
+    return np.array([[atom.x, atom.y] for atom in atoms]) / 1.5  # rdkit's bonds are 1.5 long
 
 
 def bond_order(bonds: Mapping[tuple[int, int], float], u: int, v: int) -> float:
-    """The order of the bond between two atoms, given either way round; 1 when not given."""
+    """The order of the bond u-v or v-u; 1 if it is not in `bonds`."""
     return float(bonds.get((u, v), bonds.get((v, u), 1.0)))
 
 
@@ -277,7 +276,7 @@ def extent(where: Places) -> tuple[float, float, float, float]:
 
 
 def nearest_gap(where: Places, default: float = 1.0) -> float:
-    """A robust smallest distance between two dots: a tenth of them are closer."""
+    """The 10 % quantile of the distances from each dot to its nearest other dot."""
     if len(where) < 2:
         return default
     gap = np.linalg.norm(where[:, None] - where[None], axis=2)

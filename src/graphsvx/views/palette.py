@@ -1,13 +1,13 @@
-"""Colours that plots, report and terminal share; told apart with any kind of colour vision."""
+"""Colours shared by plots, HTML and terminal; distinguishable with colour vision deficiency."""
 
 from __future__ import annotations
 
 import math
 
 FOR = "#B2182B"
-"""Credit that speaks for the output: red, and darker than its opposite in grey print."""
+"""Positive credit: red, and darker than the blue in greyscale print."""
 AGAINST = "#2F7FBC"
-"""Credit that speaks against the output: blue."""
+"""Negative credit: blue."""
 NEUTRAL = "#F4F3F0"
 INK = "#1F2430"
 GREY = "#8A8F99"
@@ -23,7 +23,7 @@ CLASSES = (
     "#0072B2",
     "#D55E00",
 )
-"""Okabe and Ito's colours for classes; those nearest to the credit's red and blue come last."""
+"""Okabe and Ito's colours for classes; those most similar to the credit's red and blue last."""
 
 
 def of_class(category: int) -> str:
@@ -48,7 +48,7 @@ def of_credit(credit: float, largest: float) -> str:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance (0 black, 1 white), to choose text that can be read on it."""
+    """Relative luminance of a colour, from 0 (black) to 1 (white)."""
 
     def linear(part: int) -> float:
         share = part / 255

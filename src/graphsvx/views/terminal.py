@@ -19,12 +19,12 @@ from graphsvx.utils.printable import one_line
 
 FOR, AGAINST, QUIET = "red", "blue", "dim"
 HALF = 10
-"""Width of a bar to each side of its middle, in characters."""
+"""Width of a bar on each side of zero, in characters."""
 
 
 @dataclass(frozen=True)
 class CreditBar:
-    """Credit as a bar from the middle: to the right for, to the left against."""
+    """Credit as a bar from zero: to the right if positive, to the left if negative."""
 
     credit: float
     largest: float
@@ -38,7 +38,7 @@ class CreditBar:
         yield self.drawn(options.ascii_only)
 
     def drawn(self, ascii_only: bool = False) -> Text:
-        """The bar in half characters, or in whole ones where only ASCII can be shown."""
+        """The bar at a resolution of half a character, or of a full one in ASCII."""
         share = min(1.0, abs(self.credit) / self.largest) if self.largest > 0 else 0.0
         halves = round(share * 2 * self.half) if math.isfinite(share) else 0
         if ascii_only:
@@ -54,16 +54,16 @@ class CreditBar:
 
 
 def table(explanation: Explanation, top: int = 10) -> Table:
-    """The players with the most absolute credit, with bars on one scale and standard errors.
+    """Table of the `top` players by absolute credit, with standard errors and bars.
 
-    Names are printed as they are: brackets in them are no markup.
+    Names are printed literally: brackets in them are not interpreted as markup.
     """
     top = checked(top, Annotated[int, Range(0)], "top")
     if explanation.kind == "model":
-        return _grown(explanation)
-    found = entries(explanation)
-    shown, rest = found[:top], found[top:]
-    estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in found)
+        return _generated_graph(explanation)
+    ranked = entries(explanation)
+    shown, rest = ranked[:top], ranked[top:]
+    estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked)
     field = explanation.field
     hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
@@ -75,7 +75,7 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     if estimated:
         out.add_column("± s.e.", justify="right", no_wrap=True)
     out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
-    largest = max((abs(entry.credit) for entry in found), default=0.0)
+    largest = max((abs(entry.credit) for entry in ranked), default=0.0)
     for entry in shown:
         cells: list[Text | CreditBar] = [Text(entry.name)]
         if with_hops:
@@ -105,12 +105,12 @@ def _frame(explanation: Explanation, caption: str) -> Table:
     )
 
 
-def _grown(explanation: Explanation) -> Table:
-    """An explanation of the model as a whole: nobody gets credit, a graph is the answer."""
+def _generated_graph(explanation: Explanation) -> Table:
+    """Adjacency list of a model-level explanation, which is a generated graph without credit."""
     field = explanation.field
-    joined: dict[int, list[str]] = {int(node): [] for node in field.ids}
+    neighbours: dict[int, list[str]] = {int(node): [] for node in field.ids}
     for source, target in field.edge_index.t().tolist():
-        joined[source].append(str(target))
+        neighbours[source].append(str(target))
     score = plain(explanation.prediction, 4)
     lines = (f"the model gives this graph {score} ({scale_of(explanation)})",
              explanation.certificate.line())  # fmt: skip
@@ -120,7 +120,7 @@ def _grown(explanation: Explanation) -> Table:
     if kinds is not None:
         out.add_column("kind", justify="right")
     out.add_column("joined to")
-    for i, (node, others) in enumerate(joined.items()):
+    for i, (node, others) in enumerate(neighbours.items()):
         kind = [] if kinds is None else [str(kinds[i])]
         out.add_row(str(node), *kind, ", ".join(others))
     return out

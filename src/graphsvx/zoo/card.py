@@ -1,4 +1,4 @@
-"""The card of a checkpoint: what was trained, on which bits, how well."""
+"""The model card of a checkpoint: model, data, settings and accuracy."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Card(Checked):
-    """Everything there is to know about a checkpoint but its weights.
+    """Metadata of a checkpoint.
 
     dataset, data_seed, fingerprint: the data, and the SHA-256 of its tensors.
-    task, features, classes: sizes of the model's ends.
-    seed: of initial weights, dropout and batches.
-    accuracy: on "train", "val" and "test".
-    best_epoch: the epoch with the lowest validation loss, whose weights were kept.
-    versions: of the packages that took part.
+    task, features, classes: the task, and the model's input and output widths.
+    seed: seed of initial weights, dropout and batches.
+    accuracy: accuracy on "train", "val" and "test".
+    best_epoch: the epoch with the lowest validation loss, whose weights are stored.
+    versions: package versions at training time.
     weights: SHA-256 of the weights file, "" before it is written.
     """
 
@@ -46,9 +46,9 @@ class Card(Checked):
 
     @property
     def name(self) -> str:
-        """File name without ending: data set, model, seed (and the data's seed if another)."""
-        other = "" if self.data_seed == self.seed else f"-data{self.data_seed}"
-        return f"{self.dataset}-{self.settings.model}-seed{self.seed}{other}"
+        """File name without suffix: data set, model, seed, and the data's seed if it differs."""
+        data_seed = "" if self.data_seed == self.seed else f"-data{self.data_seed}"
+        return f"{self.dataset}-{self.settings.model}-seed{self.seed}{data_seed}"
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -56,7 +56,7 @@ class Card(Checked):
 
     @classmethod
     def from_json(cls, text: str) -> Card:
-        """Back from JSON text; an error that says what is wrong with it."""
+        """Parse JSON text; `DataError` if it is damaged or has unknown entries."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -79,7 +79,7 @@ class Card(Checked):
 
 
 def versions() -> dict[str, str]:
-    """Versions of what takes part in training."""
+    """Versions of Python and of the packages that training depends on."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -1,4 +1,4 @@
-"""Checkpoints: weights as safetensors, and a JSON card beside them. Never pickle."""
+"""Checkpoints: weights as safetensors (never pickle) and a JSON model card next to them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENDING = ".safetensors"
 def checkpoint_path(
     dataset: str, model: str | None = None, seed: int = 0, root: str | Path | None = None
 ) -> Path:
-    """Where the checkpoint of a data set, model and seed lies, or would lie."""
+    """The path of the checkpoint of a data set, model and seed, whether it exists or not."""
     chosen = checked_model(checked_name(dataset), model)
     return models_dir(root) / f"{dataset}-{chosen}-seed{checked_seed(seed)}{ENDING}"
 
 
 def save(trained: Trained, path: str | Path | None = None, root: str | Path | None = None) -> Path:
-    """Write weights and card, both or neither; give back the path of the weights.
+    """Write weights and card atomically; return the path of the weights.
 
     By default the file is named after data set, model and seed, in the models directory.
     """
@@ -62,9 +62,9 @@ def load(
 ) -> Trained:
     """A trained model in eval mode, its card and its data set.
 
-    `name_or_path` is a data set (then `model`, `seed` and the models directory `root` say which
-    checkpoint) or the path of a `.safetensors` file. The data set is made again from the card,
-    unless it is given, and must be the one that the model was trained on, bit for bit.
+    `name_or_path` is a data set (then `model`, `seed` and the models directory `root` select the
+    checkpoint) or the path of a `.safetensors` file. Without `dataset`, the data set named in the
+    card is loaded. Its fingerprint must be that of the training data.
     """
     named = str(name_or_path) in datasets.names()
     if named:
@@ -75,20 +75,20 @@ def load(
             checked_name(str(name_or_path))
     card = _read_card(path)
     if named:
-        _belongs(path, card, str(name_or_path), model, seed)
+        _check_identity(path, card, str(name_or_path), model, seed)
     net = _read_weights(path, card)
-    found = dataset or datasets.load(card.dataset, card.data_seed)
-    if (found.name, found.fingerprint) != (card.dataset, card.fingerprint):
+    dataset = dataset or datasets.load(card.dataset, card.data_seed)
+    if (dataset.name, dataset.fingerprint) != (card.dataset, card.fingerprint):
         raise DataError(
             f"{path} was trained on other data: its card says {card.dataset!r} with fingerprint "
-            f"{card.fingerprint[:12]}, the data set is {found.name!r} with {found.fingerprint[:12]}"
-            f"; {_again(card.dataset, card.settings.model, card.seed)}"
+            f"{card.fingerprint[:12]}, the data set is {dataset.name!r} with "
+            f"{dataset.fingerprint[:12]}; {_again(card.dataset, card.settings.model, card.seed)}"
         )
-    return Trained(net, card, found)
+    return Trained(net, card, dataset)
 
 
 def read(path: str | Path) -> tuple[nn.Module, Card]:
-    """A trained model in eval mode and its card, for other data than it was trained on."""
+    """A trained model in eval mode and its card, without its data set."""
     file = as_path(path)
     card = _read_card(file)
     return _read_weights(file, card), card
@@ -105,16 +105,16 @@ def ensure(
 ) -> Trained:
     """Load the checkpoint of a data set, model and seed; train and save it if there is none.
 
-    A checkpoint with other settings than these (by default the usual ones, `settings_for`) is
+    A checkpoint with other settings than `settings` (default: `settings_for(dataset, model)`) is
     trained again.
     """
-    wanted = settings or settings_for(dataset, model)
+    settings = settings or settings_for(dataset, model)
     path = checkpoint_path(dataset, model, seed, root)
     if path.exists() or _card_path(path).exists():
-        kept = load(dataset, model, seed, root)
-        if kept.card.settings == wanted:
-            return kept
-    trained = train(datasets.load(dataset, seed), model, seed, progress, settings=wanted)
+        stored = load(dataset, model, seed, root)
+        if stored.card.settings == settings:
+            return stored
+    trained = train(datasets.load(dataset, seed), model, seed, progress, settings=settings)
     save(trained, root=root)
     return load(dataset, model, seed, root, dataset=trained.dataset)
 
@@ -125,10 +125,10 @@ def _card_path(path: Path) -> Path:
 
 def _read_card(path: Path) -> Card:
     card = _card_path(path)
-    for wanted in (path, card):
-        if not wanted.is_file():
+    for file in (path, card):
+        if not file.is_file():
             raise DataError(
-                f"there is no file {wanted}; train the model with: graphsvx train DATASET"
+                f"there is no file {file}; train the model with: graphsvx train DATASET"
             )
     try:
         return Card.from_json(card.read_text())
@@ -136,13 +136,13 @@ def _read_card(path: Path) -> Card:
         raise DataError(f"the card {card} is damaged: {error}; train the model again") from error
 
 
-def _belongs(path: Path, card: Card, dataset: str, model: str | None, seed: int) -> None:
-    wanted = (dataset, checked_model(dataset, model), seed)
-    found = (card.dataset, card.settings.model, card.seed)
-    if wanted != found:
+def _check_identity(path: Path, card: Card, dataset: str, model: str | None, seed: int) -> None:
+    expected = (dataset, checked_model(dataset, model), seed)
+    actual = (card.dataset, card.settings.model, card.seed)
+    if expected != actual:
         raise DataError(
             f"{_card_path(path)} is the card of another checkpoint: expected data set, model and "
-            f"seed {wanted}, found {found}; {_again(*wanted)}"
+            f"seed {expected}, found {actual}; {_again(*expected)}"
         )
 
 
@@ -157,7 +157,7 @@ def _read_weights(path: Path, card: Card) -> nn.Module:
     try:
         net = build(card.settings, features=card.features, classes=card.classes, task=card.task)
         net.load_state_dict(safetensors.torch.load(content))
-    # KeyError: a model that does not exist; RuntimeError: tensors that do not fit it.
+    # KeyError: unknown model; RuntimeError: tensors of other names or shapes.
     except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
         raise DataError(f"{path} does not fit its card ({first_line(error)}); {again}") from error
     return net.eval()

@@ -25,7 +25,7 @@ from torch_geometric.nn import (
 
 from graphsvx.errors import UnsupportedError
 
-# How each block's convolution is made: (inputs, outputs) -> module.
+# Constructor of each convolution: (inputs, outputs) -> module.
 CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "graphconv": lambda ins, outs: GraphConv(ins, outs, aggr="add"),
     "gcn": GCNConv,
@@ -41,9 +41,9 @@ WEIGHTED = (GraphConv, GCNConv)
 class Blocks(nn.Module):
     """Message-passing blocks, ReLU after each: GNN(a, b, ReLU)-GNN(b, b, ReLU)-...
 
-    With `concat` the outputs of all blocks are handed on side by side, else the last one's. With
-    `normalise` the output of each convolution is scaled to length 1 before its ReLU, so that a
-    hub's many messages do not drown the others.
+    `concat` returns the concatenated outputs of all blocks, otherwise those of the last block.
+    `normalise` scales the output of each convolution to L2 norm 1 before its ReLU, so that hubs
+    with many messages do not dominate.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Blocks(nn.Module):
         self.width = hidden * layers if concat else hidden
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Embeddings of all nodes."""
+        """Node embeddings [nodes, width]."""
         outputs = []
         for convolution in self.convolutions:
             x = _convolve(convolution, x, edge_index, edge_weight)
@@ -75,7 +75,7 @@ class Blocks(nn.Module):
 
 
 class NodeClassifier(nn.Module):
-    """Blocks and one linear layer: a row of logits for every node."""
+    """Message-passing blocks and a linear layer: logits for every node."""
 
     def __init__(self, blocks: Blocks, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class NodeClassifier(nn.Module):
 
 
 class GraphClassifier(nn.Module):
-    """Blocks, the maximum over each graph's nodes and one linear layer: logits for every graph."""
+    """Message-passing blocks, global max pooling and a linear layer: logits for every graph."""
 
     def __init__(self, blocks: Blocks, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class GraphClassifier(nn.Module):
         batch: Tensor | None = None,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """Logits, graphs x classes; `batch` is the graph of each node, None for a single graph."""
+        """Logits [graphs, classes]; `batch` is the graph of each node, None for a single graph."""
         embedded = self.blocks(x, edge_index, edge_weight)
         logits: Tensor = self.out(self.dropout(global_max_pool(embedded, batch)))
         return logits
@@ -130,8 +130,8 @@ class CitationGCN(nn.Module):
 class CitationGAT(nn.Module):
     """GAT(features, hidden, ReLU, heads)-GAT(hidden * heads, classes, out_heads).
 
-    Heads are put side by side after the first layer and averaged after the second. Dropout is
-    applied to the inputs of both layers and to the attention.
+    Heads are concatenated after the first layer and averaged after the second. Dropout is applied
+    to the inputs of both layers and to the attention.
     """
 
     def __init__(

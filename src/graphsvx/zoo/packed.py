@@ -1,4 +1,4 @@
-"""Many small graphs in a few long tensors, to cut batches from quickly."""
+"""Many small graphs concatenated into a few tensors, for fast batching."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Graphs one after the other; edges keep the node numbers of their own graph.
+    """Concatenated graphs; `edge_index` has the node ids within each graph.
 
-    first_node, first_edge: where each graph begins, and one more entry for the end.
+    first_node, first_edge: [graphs + 1] offset of each graph's first node and edge, and the end.
     """
 
     x: Tensor
@@ -35,7 +35,7 @@ class Packed:
         )
 
     def batch(self, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(x, edge_index, batch, y) of the chosen graphs as one disconnected graph."""
+        """(x, edge_index, batch, y) of the chosen graphs as a PyG batch."""
         nodes, owner, first = _rows(self.first_node, graphs)
         edges, edge_owner, _ = _rows(self.first_edge, graphs)
         return self.x[nodes], self.edge_index[:, edges] + first[edge_owner], owner, self.y[graphs]

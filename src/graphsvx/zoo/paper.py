@@ -1,4 +1,4 @@
-"""What the paper reports on its models, to compare with."""
+"""Accuracies and settings that the paper reports for its models."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ ACCURACY: dict[tuple[str, str], tuple[float, float, float]] = {
 
 
 def paper_settings(dataset: str, model: str) -> Settings:
-    """What the paper's appendix says about a model. It does not name the blocks' convolution."""
+    """Settings of a model in the paper's appendix, which does not name the blocks' convolution."""
     if clean_name(dataset) in CITATION_SETS:
         return DEFAULTS[clean_name(dataset)][model]
     return Settings(model=model)
 
 
 def differences(settings: Settings, dataset: str) -> dict[str, tuple[Any, Any]]:
-    """Settings that are not the paper's: name -> (the paper's, ours)."""
-    theirs = paper_settings(dataset, settings.model)
-    # The paper does not say how graphs were batched.
-    ours = replace(settings, batch_size=theirs.batch_size)
+    """Settings that differ from the paper's: name -> (the paper's, ours)."""
+    paper = paper_settings(dataset, settings.model)
+    # The paper does not report batch sizes.
+    ours = replace(settings, batch_size=paper.batch_size)
     return {
         name: (value, ours.to_json()[name])
-        for name, value in theirs.to_json().items()
+        for name, value in paper.to_json().items()
         if value != ours.to_json()[name]
     }

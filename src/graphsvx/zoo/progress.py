@@ -1,4 +1,4 @@
-"""A progress bar on standard error that vanishes when done; none in a log file."""
+"""A transient progress bar on standard error; disabled if that is not a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsvx.zoo.training import Progress, Step
 
 @contextmanager
 def training_bar(title: str) -> Iterator[Progress]:
-    """A bar over the epochs of a training, with its loss."""
+    """A progress callback for `train` that shows epochs and loss."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

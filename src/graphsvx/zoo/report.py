@@ -1,4 +1,4 @@
-"""The table of trained models beside the paper's."""
+"""Table of the trained models' accuracies next to the paper's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One model of one data set: its cards by seed, or why there are none."""
+    """A row of the table: the cards of a model by seed, or why there are none."""
 
     dataset: str
     model: str
@@ -41,11 +41,11 @@ class Row:
         """The row as text, in the order of `COLUMNS`; accuracies as "ours (paper's)"."""
         paper = self.paper
         if not self.cards:
-            nothing = ["-" if paper is None else f"- ({value:.2f})" for value in paper or (0,) * 3]
-            return (self.dataset, self.model, *nothing, self.missing, "-", "-")
+            empty = ["-" if paper is None else f"- ({value:.2f})" for value in paper or (0,) * 3]
+            return (self.dataset, self.model, *empty, self.missing, "-", "-")
         first = self.cards[0].accuracy
-        theirs = ["" if paper is None else f" ({value:.2f})" for value in paper or (0,) * 3]
-        ours = [f"{first[part]:.3f}{text}" for part, text in zip(PARTS, theirs, strict=True)]
+        in_paper = ["" if paper is None else f" ({value:.2f})" for value in paper or (0,) * 3]
+        ours = [f"{first[part]:.3f}{text}" for part, text in zip(PARTS, in_paper, strict=True)]
         return (
             self.dataset,
             self.model,
@@ -56,14 +56,14 @@ class Row:
         )
 
     def verdict(self) -> str:
-        """Whether the paper's test accuracy is reached, at the two digits that it gives."""
+        """Whether the paper's test accuracy is reached, rounded to its two digits."""
         if self.paper is None:
             return ""
-        wanted = self.paper[2]
+        paper_test = self.paper[2]
         tests = [card.accuracy["test"] for card in self.cards]
-        if round(tests[0], 2) >= wanted:
+        if round(tests[0], 2) >= paper_test:
             return "reached"
-        if len(tests) > 1 and round(mean(tests), 2) >= wanted:
+        if len(tests) > 1 and round(mean(tests), 2) >= paper_test:
             return "reached on average"
         return "missed"
 

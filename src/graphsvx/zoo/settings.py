@@ -1,9 +1,9 @@
-"""How each model is made and trained.
+"""Architecture and training settings of each model.
 
-The paper's settings are the defaults of `Settings`; `DEFAULTS` holds what differs for a data set.
-Differences were chosen on data seeds that no table reports (100 and up), by validation accuracy
-and, for sets with motifs, by whether an explanation of the model can show the motif at all;
-`docs/results/models.md` lists them and says what else was looked at.
+The paper's settings are the defaults of `Settings`; `DEFAULTS` has the differences by data set.
+They were chosen on data seeds that no table reports (100 and up), by validation accuracy and, for
+sets with motifs, by whether the model's predictions depend on the motif; `docs/results/models.md`
+lists them.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ CITATION_SETS = ("cora", "citeseer", "pubmed")
 Width = Annotated[int, Range(1, 1_000_000)]
 """Units, features or classes."""
 
-# Settings that older cards do not name: their models were trained without.
-_BEFORE = {"normalise": False, "cut_edges": False}
+# Settings that are missing in older cards, with the values their models were trained with.
+_OLD_CARDS = {"normalise": False, "cut_edges": False}
 
 
 @dataclass(frozen=True)
 class Settings(Checked):
-    """Everything but data and seed that decides what a model becomes.
+    """Architecture and training settings of a model.
 
     family: "blocks" (message-passing blocks and a linear layer) or "citation" (two layers).
     model: the convolution: graphconv, gcn, gin, sage or gat.
     hidden, layers: units of a block (of a head in GAT), number of blocks.
     heads, out_heads: attention heads of the first and of the last layer (citation GAT).
-    concat: hand the outputs of all blocks to the linear layer, not only the last one's.
-    normalise: scale the output of each convolution to length 1 (blocks).
-    cut_edges: each step of training also shows the graph with edges cut at random (blocks).
+    concat: the linear layer gets the concatenated outputs of all blocks, not only the last.
+    normalise: scale the output of each convolution to L2 norm 1 (blocks).
+    cut_edges: train also on a copy of the graph with random edges removed, in each step (blocks).
     dropout: share of units dropped before the linear layer (blocks) or each layer (citation).
-    epochs, learning_rate, weight_decay: of Adam.
-    batch_size: graphs in a training step; a node set is always one step an epoch.
+    epochs, learning_rate, weight_decay: training epochs and parameters of Adam.
+    batch_size: graphs per training step; a node set has one step per epoch.
     """
 
     family: Family = "blocks"
@@ -59,14 +59,14 @@ class Settings(Checked):
     batch_size: Count = 64
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Values of the fields, ready for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Settings:
-        """Back from plain values; an error for unknown, missing or mistyped ones."""
+        """Settings from JSON values; `DataError` for unknown, missing or mistyped ones."""
         known = {field.name for field in fields(cls)}
-        values = {**_BEFORE, **values}
+        values = {**_OLD_CARDS, **values}
         if set(values) != known:
             odd = ", ".join(sorted(set(values) ^ known))
             raise DataError(f"settings with missing or unknown entries: {odd}")
@@ -77,8 +77,9 @@ class Settings(Checked):
 
 
 _BLOCKS = Settings(learning_rate=5e-3, weight_decay=5e-4, dropout=0.5)
-# Without cut edges a model of BA-Shapes called a node without edges "bottom" with 0.88-0.91, one of
-# BA-2motifs called a graph without edges "house" with 0.98 (seed 100): little is left to explain.
+# Without cut_edges, a BA-Shapes model predicts "bottom" with 0.88-0.91 for a node without edges,
+# and a BA-2motifs model "house" with 0.98 for a graph without edges (seed 100): the base value is
+# close to the prediction, so little credit is left to distribute.
 _HOUSES = replace(_BLOCKS, concat=True, normalise=True, cut_edges=True, dropout=0.0)
 _GCN = Settings(
     family="citation",
@@ -103,7 +104,7 @@ _GAT = Settings(
     weight_decay=5e-4,
 )
 
-# By data set, then by model; "" is every model that is not named.
+# By data set, then by model; "" applies to all other models.
 DEFAULTS: dict[str, dict[str, Settings]] = {
     "ba-shapes": {"": replace(_HOUSES, weight_decay=5e-3)},
     "ba-community": {"": replace(_HOUSES, weight_decay=5e-3)},
@@ -138,11 +139,11 @@ def checked_model(dataset: str, model: str | None) -> str:
 
 
 def settings_for(dataset: DataSet | str, model: str | None = None) -> Settings:
-    """The settings that `train` takes for a data set and model when none are given."""
+    """The default settings of `train` for a data set and model."""
     name = dataset if isinstance(dataset, str) else dataset.name
-    chosen = checked_model(name, model)
+    model = checked_model(name, model)
     table = DEFAULTS.get(clean_name(name), {})
-    return replace(table.get(chosen) or table.get("", _BLOCKS), model=chosen)
+    return replace(table.get(model) or table.get("", _BLOCKS), model=model)
 
 
 def clean_name(dataset: str) -> str:

@@ -1,4 +1,4 @@
-"""Training: Adam on cross-entropy, keeping the weights with the lowest validation loss."""
+"""Training with Adam on cross-entropy; returns the weights with the lowest validation loss."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from graphsvx.zoo.models import Blocks, CitationGAT, CitationGCN, GraphClassifie
 from graphsvx.zoo.packed import Packed
 from graphsvx.zoo.settings import Settings, checked_model, settings_for
 
-# Weights are compared on the validation part every so many epochs.
+# Epochs between two evaluations of the validation loss.
 CHECK_EVERY = 5
-# Sums over hubs make rare, very large gradients.
+# Gradient norm limit: sums over the neighbours of hubs give rare, very large gradients.
 LARGEST_GRADIENT = 2.0
-# Graphs in one forward pass when nothing is learned.
+# Graphs per forward pass in evaluation.
 EVALUATION_BATCH = 1024
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a progress callback is told after each epoch."""
+    """State of the training after an epoch, passed to the progress callback."""
 
     epoch: int
     epochs: int
@@ -41,7 +41,7 @@ Progress = Callable[[Step], None]
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A model in eval mode, its card, and the data set that both belong to."""
+    """A trained model in eval mode, its card and its data set."""
 
     model: nn.Module
     card: Card
@@ -49,7 +49,7 @@ class Trained:
 
 
 def build(settings: Settings, *, features: int, classes: int, task: str) -> nn.Module:
-    """An untrained model. Weights come from torch's global random state."""
+    """An untrained model, initialised from torch's global random state."""
     if settings.family == "citation":
         if settings.model == "gat":
             return CitationGAT(
@@ -84,7 +84,7 @@ def train(
     """Train a model on a data set; the same arguments give the same model.
 
     `model` is a name from `zoo.models(dataset.name)`, by default the first; `settings` replace the
-    usual ones of the data set and model. torch's global random state is left as it was.
+    defaults of the data set and model. torch's global random state is restored afterwards.
     """
     checked_seed(seed)
     if settings is None:
@@ -92,11 +92,11 @@ def train(
     elif model is not None and checked_model(dataset.name, model) != settings.model:
         raise InputError(f"model {model!r} was asked for, but the settings say {settings.model!r}")
     with torch.random.fork_rng(devices=[]):
-        # Dropout and initial weights take from the global state: give them a stream of their own.
+        # Dropout and initial weights use the global random state: seed it for this training.
         torch.random.set_rng_state(generator(seed, dataset.name, "training").get_state())
         net = build(settings, features=dataset.features, classes=dataset.classes, task=dataset.task)
-        rounds = _Rounds(net, dataset, settings)
-        best_epoch = _fit(rounds, settings, progress)
+        predictions = _Predictions(net, dataset, settings)
+        best_epoch = _fit(predictions, settings, progress)
     net.eval()
     card = Card(
         dataset=dataset.name,
@@ -107,7 +107,7 @@ def train(
         classes=dataset.classes,
         seed=seed,
         settings=settings,
-        accuracy={name: rounds.accuracy(part) for name, part in dataset.split.parts().items()},
+        accuracy={name: predictions.accuracy(part) for name, part in dataset.split.parts().items()},
         best_epoch=best_epoch,
         versions=versions(),
     )
@@ -115,13 +115,13 @@ def train(
 
 
 def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
-    """Share of right predictions on the three parts of the split."""
-    rounds = _Rounds(model.eval(), dataset, Settings())
-    return {name: rounds.accuracy(part) for name, part in dataset.split.parts().items()}
+    """Accuracy on the three parts of the split."""
+    predictions = _Predictions(model.eval(), dataset, Settings())
+    return {name: predictions.accuracy(part) for name, part in dataset.split.parts().items()}
 
 
-def _fit(rounds: _Rounds, settings: Settings, progress: Progress | None) -> int:
-    net = rounds.net
+def _fit(predictions: _Predictions, settings: Settings, progress: Progress | None) -> int:
+    net = predictions.net
     optimizer = torch.optim.Adam(
         net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
@@ -129,7 +129,7 @@ def _fit(rounds: _Rounds, settings: Settings, progress: Progress | None) -> int:
     for epoch in range(1, settings.epochs + 1):
         net.train()
         total, count = 0.0, 0
-        for logits, labels in rounds.training():
+        for logits, labels in predictions.training():
             loss = cross_entropy(logits, labels)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call] # torch leaves it without types
@@ -138,7 +138,7 @@ def _fit(rounds: _Rounds, settings: Settings, progress: Progress | None) -> int:
             total, count = total + float(loss.detach()) * labels.numel(), count + labels.numel()
         if epoch % CHECK_EVERY == 0 or epoch == settings.epochs:
             net.eval()
-            value = rounds.loss(rounds.dataset.split.val)
+            value = predictions.loss(predictions.dataset.split.val)
             if best is None or value < best[0]:
                 best = (value, epoch, {k: v.clone() for k, v in net.state_dict().items()})
         if progress is not None:
@@ -150,8 +150,8 @@ def _fit(rounds: _Rounds, settings: Settings, progress: Progress | None) -> int:
     return best[1]
 
 
-class _Rounds:
-    """Predictions for parts of a data set, whichever its task."""
+class _Predictions:
+    """Logits and labels for parts of a node or graph data set."""
 
     def __init__(self, net: nn.Module, dataset: DataSet, settings: Settings) -> None:
         self.net, self.dataset, self.settings = net, dataset, settings
@@ -164,8 +164,8 @@ class _Rounds:
             yield self._nodes(part)
             return
         order = part[torch.randperm(part.numel())]
-        for chosen in order.split(self.settings.batch_size):  # type: ignore[no-untyped-call] # torch leaves it without types
-            yield self._graphs(self.packed, chosen)
+        for batch in order.split(self.settings.batch_size):  # type: ignore[no-untyped-call] # torch leaves it without types
+            yield self._graphs(self.packed, batch)
 
     def loss(self, part: Tensor) -> float:
         logits, labels = self._predicted(part)
@@ -179,38 +179,38 @@ class _Rounds:
     def _predicted(self, part: Tensor) -> tuple[Tensor, Tensor]:
         if self.packed is None:
             return self._nodes(part)
-        pieces = [
-            self._graphs(self.packed, chosen)
-            for chosen in part.split(EVALUATION_BATCH)  # type: ignore[no-untyped-call] # torch leaves it without types
+        batches = [
+            self._graphs(self.packed, batch)
+            for batch in part.split(EVALUATION_BATCH)  # type: ignore[no-untyped-call] # torch leaves it without types
         ]
-        return torch.cat([p for p, _ in pieces]), torch.cat([y for _, y in pieces])
+        return torch.cat([logits for logits, _ in batches]), torch.cat([y for _, y in batches])
 
     def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
         graph = self.dataset.graph
-        shown = self._shown(graph.edge_index, len(graph.x))
-        logits = [self.net(graph.x, edges)[part] for edges in shown]
-        return torch.cat(logits), graph.y[part].repeat(len(shown))
+        variants = self._edge_variants(graph.edge_index, len(graph.x))
+        logits = [self.net(graph.x, edge_index)[part] for edge_index in variants]
+        return torch.cat(logits), graph.y[part].repeat(len(variants))
 
-    def _graphs(self, packed: Packed, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        x, edge_index, batch, labels = packed.batch(chosen)
-        shown = self._shown(edge_index, len(x))
-        logits = [self.net(x, edges, batch) for edges in shown]
-        return torch.cat(logits), labels.repeat(len(shown))
+    def _graphs(self, packed: Packed, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        x, edge_index, batch, labels = packed.batch(graphs)
+        variants = self._edge_variants(edge_index, len(x))
+        logits = [self.net(x, edge_index, batch) for edge_index in variants]
+        return torch.cat(logits), labels.repeat(len(variants))
 
-    def _shown(self, edge_index: Tensor, nodes: int) -> list[Tensor]:
-        """The edges; in training with `cut_edges` also those that are left when some are cut."""
+    def _edge_variants(self, edge_index: Tensor, nodes: int) -> list[Tensor]:
+        """The edges and, in training with `cut_edges`, a random subset of them."""
         if not (self.settings.cut_edges and self.net.training):
             return [edge_index]
-        return [edge_index, some_edges(edge_index, nodes)]
+        return [edge_index, drop_edges(edge_index, nodes)]
 
 
-def some_edges(edge_index: Tensor, nodes: int) -> Tensor:
-    """What is left when every edge, with both its directions, is cut with the same chance.
+def drop_edges(edge_index: Tensor, nodes: int) -> Tensor:
+    """Remove each undirected edge (both directions) with a common random probability.
 
-    The chance is drawn anew each time, from 0 to 1: explainers show a model everything between the
-    whole graph and no edge at all, and what it says there should be an answer, not an accident.
+    The probability is drawn uniformly from [0, 1] in each call: explainers evaluate a model on
+    everything between the full graph and no edges, so it should be trained on such graphs too.
     """
     low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
-    pairs, which = torch.unique(low * nodes + high, return_inverse=True)
-    kept = torch.rand(pairs.numel()) >= torch.rand(1)
-    return edge_index[:, kept[which]]
+    edges, edge_of_column = torch.unique(low * nodes + high, return_inverse=True)
+    remains = torch.rand(edges.numel()) >= torch.rand(1)
+    return edge_index[:, remains[edge_of_column]]

@@ -48,11 +48,11 @@ class Browser:
 
     def requests(self) -> list[str]:
         events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
-        asked = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        requests = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
         # The browser's own start page, still loading, asks for things of its own.
         return [
             request["request"]["url"]
-            for request in asked
+            for request in requests
             if not request["documentURL"].startswith("chrome://")
         ]
 

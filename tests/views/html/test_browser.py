@@ -41,7 +41,7 @@ def table(browser, kind: str) -> dict[str, str]:
         records.edges_only, records.regression, records.empty, records.importances, records.hostile,
     ],
 )  # fmt: skip
-def test_it_opens_from_disk_without_a_request_or_a_complaint(browser, tmp_path, make):
+def test_the_page_opens_from_disk_without_requests_or_console_errors(browser, tmp_path, make):
     page = written(tmp_path, make())
     browser.open(page)
     assert browser.text("#said") == make().title
@@ -49,7 +49,7 @@ def test_it_opens_from_disk_without_a_request_or_a_complaint(browser, tmp_path, 
     assert browser.complaints() == []
 
 
-def test_the_browser_would_have_noticed_a_request_and_a_complaint(browser, tmp_path):
+def test_the_browser_check_detects_requests_and_console_errors(browser, tmp_path):
     page = tmp_path / "loud.html"
     page.write_text('<img src="http://127.0.0.1:9/x.png"><script>console.error("loud")</script>')
     browser.open(page)
@@ -67,7 +67,7 @@ def test_the_policy_stops_foreign_scripts(browser, tmp_path):
     assert any("Content Security Policy" in words for words in browser.complaints())
 
 
-def test_tables_sentences_and_facts_are_the_explanation_s(browser, tmp_path):
+def test_tables_and_text_of_the_page_match_the_explanation(browser, tmp_path):
     e = records.house()
     browser.open(written(tmp_path, e))
     assert table(browser, "node") == {str(n): shown(v) for n, v in e.nodes.items()}
@@ -113,12 +113,12 @@ def test_the_slider_fades_what_is_below_it(browser, tmp_path, percent):
     faded = {int(dot.get_attribute("data-id")) for dot in browser.all(".dot.below")}
     assert faded == {node for node, value in e.nodes.items() if abs(value) < least}
     players = [*e.nodes.values(), *e.features.values()]
-    kept = sum(abs(value) >= least for value in players)
-    assert browser.text("#threshold-says") == f"{least:.4f}: {kept} of {len(players)} players"
-    assert len(browser.all("#tables tr.below")) == len(players) - kept
+    visible = sum(abs(value) >= least for value in players)
+    assert browser.text("#threshold-says") == f"{least:.4f}: {visible} of {len(players)} players"
+    assert len(browser.all("#tables tr.below")) == len(players) - visible
 
 
-def test_hovering_tells_a_node_s_credit(browser, tmp_path):
+def test_hovering_shows_a_node_s_credit(browser, tmp_path):
     e = records.house()
     browser.open(written(tmp_path, e))
     dot = browser.one('.dot[data-id="401"] .base')
@@ -215,10 +215,10 @@ def test_the_keyboard_reaches_every_node(browser, tmp_path):
     seen = []
     browser.one("#zoom-fit").send_keys(Keys.TAB)
     for _ in range(8):
-        here = browser.driver.switch_to.active_element
-        seen.append(int(here.get_attribute("data-id")))
-        assert str(seen[-1]) in here.get_attribute("aria-label")
-        here.send_keys(Keys.ARROW_RIGHT)
+        focused = browser.driver.switch_to.active_element
+        seen.append(int(focused.get_attribute("data-id")))
+        assert str(seen[-1]) in focused.get_attribute("aria-label")
+        focused.send_keys(Keys.ARROW_RIGHT)
     ranked = [402, *(player.id for player in e.top_nodes(by="absolute"))]
     assert seen == ranked
     browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
@@ -291,7 +291,7 @@ def test_light_and_dark(browser, tmp_path):
 
 
 @pytest.mark.parametrize("make", [records.house_all, records.crowd, records.hostile])
-def test_nothing_sticks_out_on_a_narrow_screen(browser, tmp_path, make):
+def test_the_page_has_no_horizontal_overflow_on_a_narrow_screen(browser, tmp_path, make):
     browser.driver.set_window_size(500, 900)
     browser.open(written(tmp_path, make()))
     width, inner = browser.run("return [document.documentElement.scrollWidth, window.innerWidth]")

@@ -19,9 +19,9 @@ from tests import records
 
 
 def embedded(page: str) -> dict:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    return json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match
+    return json.loads(match[1])
 
 
 def test_three_hundred_nodes_stay_below_500_kib():
@@ -64,7 +64,7 @@ def test_the_policy_names_the_hashes_of_script_and_style():
         assert f"&#x27;sha256-{digest}&#x27;" in policy[1]
 
 
-def test_text_from_data_cannot_leave_its_place():
+def test_text_from_data_cannot_inject_markup():
     page = html.render(records.hostile(), title="</title><script>alert(1)</script>")
     assert page.count("<script") == 2
     assert "<img" not in page
@@ -82,7 +82,7 @@ def test_placeholders_in_data_are_not_filled_in():
     assert embedded(page)["explanations"][0]["outputs"][0]["name"] == "{{script}}"
 
 
-def test_the_embedded_numbers_are_the_explanation_s():
+def test_the_embedded_numbers_match_the_explanation():
     e = records.crowd()
     given = embedded(html.render(e))["explanations"][0]
     table = given["tables"][0]
@@ -132,7 +132,7 @@ def test_the_same_explanation_gives_the_same_bytes():
     assert html.render(records.crowd()) == html.render(records.crowd())
 
 
-def test_no_explanation_is_an_error_that_says_so():
+def test_an_empty_list_of_explanations_is_an_input_error():
     with pytest.raises(InputError, match="at least one explanation"):
         html.render([])
 

@@ -15,33 +15,37 @@ from tests.views.plot.looks import many, ticks
 
 
 def test_the_beeswarm_has_a_dot_for_each_explanation_and_player():
-    several = many()
-    ax = plot.beeswarm(several)
+    explanations = many()
+    ax = plot.beeswarm(explanations)
     assert ticks(ax)[:2] == ["feature 3", "feature 9"]
-    found = sorted(ax.collections[0].get_offsets()[:, 0].tolist())
-    assert found == pytest.approx(sorted(one.features[3] for one in several))
+    positions = sorted(ax.collections[0].get_offsets()[:, 0].tolist())
+    assert positions == pytest.approx(
+        sorted(explanation.features[3] for explanation in explanations)
+    )
     heights = ax.collections[0].get_offsets()[:, 1]
     assert np.abs(heights).max() < 0.5
 
 
 def test_the_beeswarm_s_colour_is_the_feature_s_value():
-    several = many(3)
+    explanations = many(3)
     inputs = np.zeros((3, 10))
     inputs[:, 3] = [0, 5, 10]
-    ax = plot.beeswarm(several, inputs=inputs)
+    ax = plot.beeswarm(explanations, inputs=inputs)
     low, _, high = ax.collections[0].get_facecolors()
     assert low[2] > high[2]
     assert high[0] > low[0]
     with pytest.raises(InputError, match="with 3 rows"):
-        plot.beeswarm(several, inputs=inputs[:2])
+        plot.beeswarm(explanations, inputs=inputs[:2])
 
 
 def test_the_heat_map_is_players_by_explanations():
-    several = many(6)
-    ax = plot.heatmap(several)
+    explanations = many(6)
+    ax = plot.heatmap(explanations)
     cells = ax.images[0].get_array()
     assert cells.shape == (5, 6)
-    assert list(cells[0]) == pytest.approx([one.features[3] for one in several])
+    assert list(cells[0]) == pytest.approx(
+        [explanation.features[3] for explanation in explanations]
+    )
     assert ax.images[0].norm.vmin == -ax.images[0].norm.vmax
 
 

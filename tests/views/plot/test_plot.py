@@ -82,7 +82,7 @@ def test_edge_credit_colours_the_edges():
     assert against in colours
 
 
-def test_a_crowd_is_gathered_and_the_legend_says_how_many():
+def test_large_graphs_are_grouped_and_the_legend_counts_the_hidden_nodes():
     e = records.crowd()
     ax = plot.graph(e)
     assert len(by_gid(ax, "nodes").get_offsets()) <= 46
@@ -107,10 +107,10 @@ def test_legend_and_colour_bar_are_outside_of_the_graph():
 
 
 @pytest.mark.parametrize("make", [records.house, records.crowd, records.molecule, records.hostile])
-def test_nothing_is_cut_off(make):
-    whole = plot.figure(make())
-    tight = whole.get_tightbbox()
-    width, height = whole.get_size_inches()
+def test_no_text_is_clipped(make):
+    figure = plot.figure(make())
+    tight = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
     assert tight.x0 >= 0
     assert tight.y0 >= 0
     assert tight.x1 <= width
@@ -151,7 +151,7 @@ def test_missing_atoms_are_an_error_that_says_so():
 
 
 @pytest.mark.parametrize("name", ["$^$", "$\\frac{1$", "a_b^c"])
-def test_names_from_data_are_never_mathematics(name):
+def test_names_from_data_are_not_parsed_as_mathtext(name):
     explanation = records.house()
     e = replace(
         explanation,
@@ -320,14 +320,14 @@ def test_another_suffix_is_an_error_that_says_so(tmp_path, name):
     mpl.__version_info__ < (3, 11), reason="matplotlib before 3.11 draws the letters differently"
 )
 @pytest.mark.parametrize("name", ["house", "crowd", "molecule"])
-def test_it_looks_as_it_did(tmp_path, name):
+def test_plots_match_their_reference_images(tmp_path, name):
     """Compared with a stored picture; made again with GRAPHSVX_NEW_PICTURES=1."""
     options = {"atoms": records.ATOMS, "bonds": records.BONDS} if name == "molecule" else {}
     path = tmp_path / f"{name}.png"
     with mpl.rc_context({"font.family": "DejaVu Sans"}):
         plot.save(getattr(records, name)(), path, dpi=60, **options)
-    kept = BASELINE / path.name
+    baseline = BASELINE / path.name
     if os.environ.get("GRAPHSVX_NEW_PICTURES"):
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_bytes(path.read_bytes())
-    assert compare_images(str(kept), str(path), tol=6) is None
+        baseline.parent.mkdir(exist_ok=True)
+        baseline.write_bytes(path.read_bytes())
+    assert compare_images(str(baseline), str(path), tol=6) is None

@@ -1,4 +1,4 @@
-"""A report in one file: opens offline in any browser, loads nothing, runs nothing foreign."""
+"""HTML report in a single file that works offline and loads no external resources."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ def render(
     *,
     data: Any = None,
 ) -> str:
-    """The report as text: one explanation, or several with a list to choose from.
+    """The HTML report of one explanation, or of several with a list to select from.
 
-    With `data` (the graph that was explained, with its features `x`) a click on a node also shows
-    its largest features. Whatever comes from data is text in the page, never markup or code: it
-    is embedded as JSON without `<`, and a content security policy allows this page's own script
-    and style only, by their hashes, and no connection to anywhere.
+    With `data` (the explained graph, with its features `x`) a click on a node also shows its
+    largest features. Data is embedded as JSON without `<`, so it is never interpreted as markup or
+    code, and the content security policy allows only this page's script and style (by hash) and no
+    network connections.
     """
-    several = [explanations] if isinstance(explanations, Explanation) else list(explanations)
-    if not several:
+    listed = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if not listed:
         raise InputError("a report needs at least one explanation, got none")
     style = _part("page.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_part(name) for name in SCRIPTS) + "})();\n"
-    records = [page_data(explanation, data) for explanation in several]
+    records = [page_data(explanation, data) for explanation in listed]
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
-    words = {
+    fields = {
         "title": markup.escape(title),
         "policy": markup.escape(policy, quote=True),
         "style": style,
         "script": script,
         "data": _safe_json({"title": title, "explanations": records}),
-        "plain": "".join(_plainly(explanation) for explanation in several),
+        "plain": "".join(_without_script(explanation) for explanation in listed),
     }
-    # One pass: text that came in is never looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: words[match[1]], _part("page.html"))
+    # A single pass, so that placeholders inside inserted text are not replaced.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], _part("page.html"))
 
 
 def write(
@@ -72,7 +72,7 @@ def write(
 
 
 def notebook(explanation: Explanation, height: int = 760) -> str:
-    """The report in a frame of its own, for notebooks: its style and script stay inside."""
+    """The report in a sandboxed iframe for notebooks, which isolates its style and script."""
     page = markup.escape(render(explanation, explanation.title), quote=True)
     return (
         f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Explanation" '
@@ -90,11 +90,12 @@ def _hash(text: str) -> str:
 
 
 def _safe_json(value: Any) -> str:
-    """JSON that cannot end the element it stands in: ASCII only, and no `<`, `>` or `&`."""
+    """JSON that cannot close the enclosing HTML element: ASCII without `<`, `>` and `&`."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _plainly(explanation: Explanation) -> str:
-    title, words = markup.escape(explanation.title), markup.escape(describe(explanation))
-    return f"<h2>{title}</h2><p>{words}</p>"
+def _without_script(explanation: Explanation) -> str:
+    """Title and description for browsers without JavaScript."""
+    title, description = markup.escape(explanation.title), markup.escape(describe(explanation))
+    return f"<h2>{title}</h2><p>{description}</p>"

@@ -1,4 +1,4 @@
-"""What the report's script gets to know of an explanation: numbers and names, ready for JSON."""
+"""The data of an explanation for the HTML report's script, ready for JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.results.ranking import scale_of
 from graphsvx.utils.printable import one_line
-from graphsvx.views import drawing as scenes
+from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import GraphDrawing
 
 MOST_DOTS = 400
 MOST_ROWS = 400
-"""Players listed in a table; those with less credit are summed up in a last row."""
+"""Maximum number of players in a table; the others are summed in a last row."""
 MOST_FEATURES = 6
 
 
 def page_data(explanation: Explanation, data: Any = None) -> dict[str, Any]:
-    """One explanation, with all its outputs."""
+    """Dictionary of an explanation with all its outputs; the keys are read by the script."""
     views = [explanation.for_target(output) for output in explanation.outputs]
     return {
         "kind": explanation.kind,
@@ -54,13 +54,13 @@ def _output(view: Explanation) -> dict[str, Any]:
 
 
 def _graph(explanation: Explanation, views: list[Explanation], data: Any) -> dict[str, Any] | None:
-    every = [scenes.drawing_of(view) for view in views]
+    every = [drawings.drawing_of(view) for view in views]
     if not every[0].dots:
         return None
-    how = scenes.find_groups(_strongest(every), MOST_DOTS, bubbles=12)
-    shown = [scenes.with_groups(drawing, how) for drawing in every]
+    grouping = drawings.find_groups(_strongest(every), MOST_DOTS, bubbles=12)
+    shown = [drawings.with_groups(drawing, grouping) for drawing in every]
     first = shown[explanation.outputs.index(explanation.target)]
-    bold = scenes.important(scenes.with_groups(_strongest(every), how))
+    bold = drawings.important(drawings.with_groups(_strongest(every), grouping))
     where = layout.places(first, "force", 0, None, bold)
     x = None if data is None else _features(data, explanation)
     names = explanation.feature_credit.names
@@ -91,7 +91,7 @@ def _graph(explanation: Explanation, views: list[Explanation], data: Any) -> dic
 
 
 def _strongest(every: list[GraphDrawing]) -> GraphDrawing:
-    """One drawing with every node's largest credit among the outputs."""
+    """A drawing in which every node has its largest absolute credit among the outputs."""
     dots = tuple(
         max(same, key=lambda dot: abs(dot.credit))
         for same in zip(*(drawing.dots for drawing in every), strict=True)
@@ -100,8 +100,8 @@ def _strongest(every: list[GraphDrawing]) -> GraphDrawing:
 
 
 def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
-    found = explanation.field.classes
-    if found is None:
+    classes = explanation.field.classes
+    if classes is None:
         return {}
     outputs = explanation.kind in ("node", "nodes")
     return {
@@ -109,7 +109,7 @@ def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
             "name": explanation.class_name(category) if outputs else f"type {category}",
             "colour": palette.of_class(category),
         }
-        for category in sorted(set(found.tolist()))
+        for category in sorted(set(classes.tolist()))
     }
 
 
@@ -120,7 +120,7 @@ def _features(data: Any, explanation: Explanation) -> Tensor:
         raise InputError("data must have node features x, a tensor [nodes, features]")
     if ids.numel() and int(ids.max()) >= len(x):
         raise InputError(
-            f"data has {len(x)} nodes, but the explanation speaks of node {int(ids.max())}; "
+            f"data has {len(x)} nodes, but the explanation has node {int(ids.max())}; "
             f"pass the graph that was explained"
         )
     return x
@@ -211,5 +211,5 @@ def _certificate(explanation: Explanation) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | None:
-    """Seven digits are more than anybody reads; JSON has no NaN."""
+    """The value rounded to 7 significant digits; None for NaN and infinity, which JSON lacks."""
     return float(f"{value:.7g}") if math.isfinite(value) else None

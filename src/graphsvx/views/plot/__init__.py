@@ -1,7 +1,7 @@
-"""Pictures of explanations, for paper and notebook (needs the `plot` extra).
+"""Matplotlib plots of explanations (needs the `plot` extra).
 
-Every function draws on the given `ax`, or on a new one, and returns it. Nothing is read from or
-written to global random state; the same seed gives the same picture.
+Every function draws on the given `ax`, or on a new one, and returns it. The global random state
+is neither read nor changed; the same seed gives the same plot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Credit as lengths: bars with error bars, and the way from base to prediction."""
+"""Bar plot of credit with error bars, and waterfall plot from base value to prediction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
 CONFIDENCE = 1.96
-"""Error bars reach this many standard errors to both sides (95 % for a normal estimate)."""
+"""Half width of error bars in standard errors (95 % interval of a normal distribution)."""
 
 
 def bars(
@@ -25,16 +25,16 @@ def bars(
     top: int = 12,
     title: bool = True,
 ) -> Axes:
-    """The players with the most absolute credit, best first, with 95 % error bars."""
+    """Bars of the `top` players by absolute credit, largest first, with 95 % intervals."""
     _check(top)
-    found = entries(explanation, players)
-    shown, rest = found[:top], found[top:]
+    ranked = entries(explanation, players)
+    shown, rest = ranked[:top], ranked[top:]
     ax = canvas.axes(ax, 5.2, 1.3 + 0.28 * max(2, len(shown) + bool(rest)))
     canvas.quiet(ax)
     if title:
         canvas.heading(ax, explanation.title)
-    if not found:
-        return _nothing(ax)
+    if not ranked:
+        return _no_players(ax)
     values = [entry.credit for entry in shown]
     names = [canvas.short(entry.name) for entry in shown]
     colours = [palette.FOR if value > 0 else palette.AGAINST for value in values]
@@ -64,13 +64,13 @@ def bars(
 
 
 def _numbers(ax: Axes, values: list[float], reach: list[float]) -> None:
-    """The value at the end of each bar, and room for it."""
+    """Write the value at the end of each bar, and widen the axis to fit it."""
     low = min(0.0, *(v - r for v, r in zip(values, reach, strict=True)))
     high = max(0.0, *(v + r for v, r in zip(values, reach, strict=True)))
     span = (high - low) or 1.0
     figure = ax.get_figure(root=True)
     width = ax.get_window_extent().width / (figure.dpi if figure is not None else 72.0) * 72
-    # A number is about 32 points long; names take up to two fifths of the width later on.
+    # A number is about 32 points long; names take up to 40 % of the width after layout.
     room = span * min(0.6, 36 / (0.6 * width))
     ax.set_xlim(low - (room if min(values) < 0 else 0.02 * span), high + room)
     ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -93,7 +93,7 @@ def _check(top: int) -> None:
         raise InputError(f"top must be at least 1, got {top}")
 
 
-def _nothing(ax: Axes) -> Axes:
+def _no_players(ax: Axes) -> Axes:
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(visible=False)
@@ -113,10 +113,10 @@ def waterfall(
     top: int = 10,
     title: bool = True,
 ) -> Axes:
-    """The way from the base value to the prediction, one player a step.
+    """Waterfall plot from the base value to the prediction, one step per player.
 
     The largest steps come first; players beyond `top`, and players of a kind that is not shown,
-    make one step of their own, so that the steps always end at the prediction if credit adds up.
+    are summed in one step, so that the steps end at the prediction if credit adds up.
     """
     _check(top)
     shown = entries(explanation, players)[:top]
@@ -144,7 +144,7 @@ def waterfall(
     last = len(steps) + 1
     low, high = min(stops), max(stops)
     span = (high - low) or abs(high) or 1.0
-    # Scores are drawn from the left border: what matters is the way between them.
+    # Base and prediction are drawn from the left border; only the steps between them have a scale.
     floor = 0.0 if low >= 0 and low < 2 * span else low - 0.25 * span
     ax.barh(
         [0, last], [explanation.base - floor, explanation.prediction - floor], left=floor,

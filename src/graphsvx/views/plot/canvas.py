@@ -1,4 +1,4 @@
-"""What all plots share: axes, the diverging scale, text that is never taken for mathematics."""
+"""Helpers of all plots: axes, the diverging colour map, text without mathtext parsing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TINY = 7.0
 
 
 def axes(ax: Axes | None, width: float = 5.2, height: float = 4.0) -> Axes:
-    """The given axes, or those of a new figure that keeps everything inside its borders."""
+    """The given axes, or those of a new figure of `width` x `height` inches."""
     if ax is not None:
         return ax
     return plt.figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def text(ax: Axes, x: float, y: float, words: str, **style: Any) -> Any:
-    """Text from data: `$` and `_` are letters like any other."""
+    """Text from data, without mathtext: `$` and `_` are printed literally."""
     return ax.text(x, y, words, parse_math=False, **style)
 
 
@@ -45,7 +45,7 @@ def heading(ax: Axes, words: str, below: str = "") -> None:
 
 
 def quiet(ax: Axes, grid: str = "x") -> None:
-    """Only what is needed to read a value: no box, a pale grid behind."""
+    """Minimal style: no frame, and a pale grid in the background."""
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.spines["bottom"].set_color(palette.PALE)
     ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
@@ -54,13 +54,13 @@ def quiet(ax: Axes, grid: str = "x") -> None:
 
 
 def plain_ticks(ax: Axes, axis: str, places: list[float], names: list[str]) -> None:
-    """Tick labels from data, never read as mathematics."""
+    """Tick labels from data, without mathtext."""
     side = ax.yaxis if axis == "y" else ax.xaxis
     side.set_ticks(places, names, parse_math=False)
 
 
 def short(name: str, most: int = 28) -> str:
-    """A name cut in its middle if it is long; line breaks become blanks."""
+    """The name on one line, shortened in the middle to `most` characters."""
     name = one_line(name)
     if len(name) <= most:
         return name

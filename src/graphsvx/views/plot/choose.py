@@ -1,4 +1,4 @@
-"""The right picture for an explanation, and whole figures in files."""
+"""The default plot of an explanation, and figures written to files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: dict[str, Callable[..., Axes]] = {"graph": graph, "bars": bars, "waterfal
 def explanation(
     explanation: Explanation, ax: Axes | None = None, kind: str | None = None, **options: Any
 ) -> Axes:
-    """Draw the graph where nodes or edges play, bars otherwise; or the `kind` that is asked for.
+    """Plot an explanation; by default its graph if nodes or edges are players, else bars.
 
     `kind` is "graph", "bars" or "waterfall"; `options` go to `plot.graph`, `plot.bars` or
     `plot.waterfall`.
@@ -37,36 +37,36 @@ def explanation(
 
 
 def has_graph(explanation: Explanation) -> bool:
-    """Whether nodes or edges play and there is a neighbourhood to draw them in."""
-    plays = explanation.node_credit.players + explanation.edge_credit.players
-    return plays > 0 and explanation.field.ids.numel() > 1
+    """Whether nodes or edges are players and the receptive field has more than one node."""
+    players = explanation.node_credit.players + explanation.edge_credit.players
+    return players > 0 and explanation.field.ids.numel() > 1
 
 
 def figure(explanation: Explanation, *, rows: int = 10, **options: Any) -> Figure:
-    """A whole figure: the graph and, beside it, the bars, where both say something.
+    """A figure with the graph and the bars side by side, or the bars if there is no graph.
 
-    `rows` is the number of bars; `options` go to `plot.graph`. The figure belongs to nobody's
-    pyplot state.
+    `rows` is the number of bars; `options` go to `plot.graph`. The figure is not registered with
+    pyplot.
     """
     if not has_graph(explanation):
-        whole = Figure(figsize=(5.4, 3.4), layout="constrained")
-        FigureCanvasAgg(whole)
-        bars(explanation, whole.add_subplot(), top=rows)
-        return whole
-    whole = Figure(figsize=(9.2, 4.0), layout="constrained")
-    FigureCanvasAgg(whole)
-    left, right = whole.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
-    graph(explanation, left, **options)
-    bars(explanation, right, top=rows, title=False)
-    # Twice: where the graph's box ends is known only after it has been laid out once.
-    whole.draw_without_rendering()
-    return whole
+        fig = Figure(figsize=(5.4, 3.4), layout="constrained")
+        FigureCanvasAgg(fig)
+        bars(explanation, fig.add_subplot(), top=rows)
+        return fig
+    fig = Figure(figsize=(9.2, 4.0), layout="constrained")
+    FigureCanvasAgg(fig)
+    graph_ax, bars_ax = fig.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
+    graph(explanation, graph_ax, **options)
+    bars(explanation, bars_ax, top=rows, title=False)
+    # The extent of the graph's axes is known only after a first layout; saving does a second.
+    fig.draw_without_rendering()
+    return fig
 
 
 def save(
     explanation: Explanation, path: str | Path, *, dpi: int = 200, rows: int = 10, **options: Any
 ) -> None:
-    """Write the figure as .png, .svg or .pdf, by the path's suffix; whole or not at all.
+    """Write the figure as .png, .svg or .pdf, by the path's suffix, atomically.
 
     The same explanation gives the same bytes: no dates, fixed ids.
     """
@@ -77,10 +77,10 @@ def save(
             f"in {path.name!r}; give the file one of these endings"
         )
     stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
-    # Real text in vector files: it can be searched, selected and read out.
+    # Text instead of outlines in vector files: searchable, selectable, accessible.
     with (
         rc_context({"svg.hashsalt": "graphsvx", "svg.fonttype": "none", "pdf.fonttype": 42}),
         atomic_write(path) as part,
     ):
-        whole = figure(explanation, rows=rows, **options)
-        whole.savefig(part, dpi=dpi, format=path.suffix.lower()[1:], metadata=stamp)
+        fig = figure(explanation, rows=rows, **options)
+        fig.savefig(part, dpi=dpi, format=path.suffix.lower()[1:], metadata=stamp)

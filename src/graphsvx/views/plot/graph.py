@@ -1,4 +1,4 @@
-"""The explanation graph: who is near, who matters, and what holds them together."""
+"""Plot of the receptive field as a graph, with the credit of its nodes and edges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from matplotlib.patheffects import withStroke
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import plain, scale_of, signed
-from graphsvx.views import drawing as scenes
+from graphsvx.views import drawing as drawings
 from graphsvx.views import layout as placing
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Line
@@ -36,7 +36,7 @@ class PlacedDrawing:
     drawing: GraphDrawing
     where: placing.Places
     radius: float
-    """Of a middling dot, in points."""
+    """Radius of a dot of average credit, in points."""
     bold: frozenset[int]
     largest: float
     atoms: tuple[str, ...] | None
@@ -64,7 +64,7 @@ class PlacedDrawing:
         return min(1.0, abs(self.drawing.dots[i].credit) / self.largest) if self.largest else 0.0
 
     def faded(self, i: int) -> bool:
-        """Whether the dot matters so little that it should step back."""
+        """Whether the dot has so little credit that it is drawn pale."""
         dot = self.drawing.dots[i]
         weak = dot.count > 1 or self.strength(i) < 0.04
         return dot.plays and not dot.centre and weak and i not in self.bold
@@ -86,23 +86,22 @@ def graph(
     bonds: Bonds | None = None,
     largest: float | None = None,
 ) -> Axes:
-    """Draw the neighbourhood with the explained node marked and the important part in bold.
+    """Draw the receptive field with the explained node marked and the important part in bold.
 
     Fill shows a node's class, where the data has one; ring and size show its signed credit. With
-    more than `max_nodes` nodes those without much credit are gathered into grey bubbles, `+12`
-    for twelve. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 for aromatic ones)
-    draw a molecule. `top` sets how many nodes are important, `largest` the end of the colour
-    scale.
+    more than `max_nodes` nodes, those with little credit are merged into grey bubbles, labelled
+    `+12` for twelve nodes. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 if aromatic)
+    draw a molecule. `top` is the number of important nodes, `largest` the end of the colour scale.
     """
-    full = scenes.drawing_of(explanation)
+    full = drawings.drawing_of(explanation)
     symbols = _symbols(full, atoms)
     shown = (
         full
         if symbols is not None
-        else scenes.with_groups(full, scenes.find_groups(full, max_nodes))
+        else drawings.with_groups(full, drawings.find_groups(full, max_nodes))
     )
     kind = layout or ("molecule" if symbols is not None else "force")
-    bold = scenes.important(shown, top)
+    bold = drawings.important(shown, top)
     where = placing.places(shown, kind, seed, bonds, bold)
     ax = canvas.axes(ax, 5.4, height_for(where, 5.4))
     scale = full.largest if largest is None else largest
@@ -140,7 +139,7 @@ def _symbols(drawing: GraphDrawing, atoms: Atoms | None) -> tuple[str, ...] | No
 
 
 def height_for(where: placing.Places, width: float) -> float:
-    """The height in inches at which a figure of this width has no empty bands."""
+    """Figure height in inches for which a figure of this width has no empty margins."""
     left, right, bottom, top = placing.extent(where)
     share = (top - bottom + 1.0) / (right - left + 1.0)
     return float(np.clip(0.8 * width * share + 1.2, 2.7, 1.1 * width))
@@ -248,7 +247,7 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
             rings.append(palette.PALE if drawing.faded(i) else "#6B7280")
             widths.append(0.6)
     marked = [i for i, dot in enumerate(dots) if dot.centre]
-    # The explained node wears a second ring; white between keeps the lines off it.
+    # The explained node has a second ring, separated by a white gap.
     wide = min(4.4, max(2.2, 0.4 * drawing.radius))
     for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
         ax.scatter(
@@ -261,16 +260,16 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
     )  # fmt: skip
 
 
-def _write_labels(ax: Axes, drawing: PlacedDrawing, everybody: bool) -> None:
+def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
     for i, dot in enumerate(drawing.drawing.dots):
-        if not everybody and dot.count == 1:
+        if not node_labels and dot.count == 1:
             continue
         radius = drawing.size(i)
         label = canvas.short(dot.label, 14)
         fits = min(8.5, 2 * radius * 0.86 / (0.62 * max(1, len(label))))
         fits = min(fits, 6.0) if dot.count > 1 else fits
-        steps_back = drawing.faded(i) and drawing.crowded and dot.count == 1
-        if fits >= 4.2 and not steps_back:
+        unlabelled = drawing.faded(i) and drawing.crowded and dot.count == 1
+        if fits >= 4.2 and not unlabelled:
             canvas.text(
                 ax, drawing.where[i, 0], drawing.where[i, 1], label, fontsize=fits,
                 ha="center", va="center_baseline",
@@ -306,11 +305,11 @@ def _draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
     bar.set_label(f"credit ({scale_of(explanation)})", fontsize=canvas.SMALL, color=palette.INK)
     bar.ax.tick_params(labelsize=canvas.TINY, length=2, color=palette.GREY)
     bar.outline.set_visible(False)
-    bar.locator = _three_or_five(scale)
+    bar.locator = _colorbar_ticks(scale)
     bar.update_ticks()
 
 
-def _three_or_five(scale: float) -> Any:
+def _colorbar_ticks(scale: float) -> Any:
     from matplotlib.ticker import FixedLocator  # noqa: PLC0415  (used here only)
 
     step = 10 ** math.floor(math.log10(scale))
@@ -365,7 +364,7 @@ def _draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> 
 
 
 def class_label(explanation: Explanation, category: int) -> str:
-    """A node's class in words; the outputs' names fit only if nodes are what is classified."""
+    """Legend entry of a node class; `class_names` apply only if the model classifies nodes."""
     if explanation.kind in ("node", "nodes"):
         return canvas.short(explanation.class_name(category), 24)
     return f"type {category}"

@@ -1,4 +1,4 @@
-"""Many explanations in one picture: beeswarm, heat map, and shares of base and motif."""
+"""Plots of many explanations: beeswarm, heat map, and shares of base value and motif."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEVELS = LinearSegmentedColormap.from_list("levels", ["#3B4CC0", "#B9A7D6", "#E6
 def _matrix(
     explanations: Sequence[Explanation], players: Players, top: int
 ) -> tuple[list[str], list[tuple[str, tuple[int, ...]]], NDArray[np.float64]]:
-    """Names, keys and credit [players, explanations]; the largest mean absolute credit first."""
+    """Names, keys and credit [players, explanations], by decreasing sum of absolute credit."""
     if not explanations:
         raise InputError("expected at least one explanation, got none")
     if top < 1:
@@ -54,7 +54,7 @@ def beeswarm(
     inputs: ArrayLike | None = None,
     colorbar: bool = True,
 ) -> Axes:
-    """One dot an explanation and player: where credit lies, and how it varies.
+    """Beeswarm plot: one dot per explanation and player, at its credit.
 
     `inputs` [explanations, columns of x] colours a feature's dots by its value, from low to high.
     """
@@ -69,15 +69,15 @@ def beeswarm(
             f"got {list(levels.shape)}"
         )
     for i, ((kind, key), row) in enumerate(zip(keys, credit, strict=True)):
-        there = np.isfinite(row)
-        heights = i + _spread(row[there])
+        present = np.isfinite(row)
+        heights = i + _spread(row[present])
         if levels is not None and kind == "feature":
-            column = levels[there, key[0]]
+            column = levels[present, key[0]]
             width = (np.ptp(levels[:, key[0]])) or 1.0
             colours: object = LEVELS((column - levels[:, key[0]].min()) / width)
         else:
-            colours = [palette.FOR if v > 0 else palette.AGAINST for v in row[there]]
-        ax.scatter(row[there], heights, s=11, c=colours, linewidths=0, alpha=0.85, zorder=3)  # type: ignore[arg-type]  # a list of colour names is fine, the stubs say float
+            colours = [palette.FOR if v > 0 else palette.AGAINST for v in row[present]]
+        ax.scatter(row[present], heights, s=11, c=colours, linewidths=0, alpha=0.85, zorder=3)  # type: ignore[arg-type]  # a list of colour names is fine, the stubs say float
     canvas.plain_ticks(
         ax, "y", [float(i) for i in range(len(names))], [canvas.short(n) for n in names]
     )
@@ -98,7 +98,7 @@ def beeswarm(
 def _spread(
     values: NDArray[np.float64], bins: int = 60, width: float = 0.38
 ) -> NDArray[np.float64]:
-    """Heights that keep dots of nearly the same value apart, densest in the middle."""
+    """Vertical offsets that separate dots of similar value, symmetric about 0."""
     if len(values) == 0:
         return values
     span = float(np.ptp(values)) or 1.0
@@ -129,7 +129,7 @@ def heatmap(
         ax, 2.2 + min(7.0, max(3.0, 0.22 * len(explanations))), 1.3 + 0.26 * len(names)
     )
     scale = float(np.nanmax(np.abs(credit))) if np.isfinite(credit).any() else 1.0
-    # Hatched where a player does not play: that is not the same as no credit.
+    # Hatched where an explanation does not have the player, which differs from credit 0.
     ax.patch.set(facecolor="#FFFFFF", edgecolor=palette.PALE, hatch="//////", linewidth=0)
     image = ax.imshow(
         credit, cmap=canvas.DIVERGING, vmin=-scale or -1.0, vmax=scale or 1.0, aspect="auto",
@@ -170,7 +170,7 @@ def share(
     *,
     labels: Sequence[str] | None = None,
 ) -> Axes:
-    """How the prediction is made up: base value, motif nodes, other nodes, features, edges.
+    """Stacked bars of the prediction: base value, motif nodes, other nodes, features, edges.
 
     `motif` are the node ids of the motif, for all explanations or one collection for each. Parts
     with negative credit extend to the left of 0.
@@ -184,8 +184,8 @@ def share(
     ax = canvas.axes(ax, 6.0, 1.35 + 0.34 * len(explanations))
     canvas.quiet(ax)
     rows = [
-        _parts(explanation, inside)
-        for explanation, inside in zip(explanations, motifs, strict=True)
+        _parts(explanation, node_ids)
+        for explanation, node_ids in zip(explanations, motifs, strict=True)
     ]
     colours = {
         "base": palette.PALE,
@@ -232,23 +232,23 @@ def share(
 def _motifs(
     explanations: Sequence[Explanation], motif: Collection[int] | Sequence[Collection[int]]
 ) -> list[set[int]]:
-    given: list[Any] = list(motif)
-    if all(isinstance(node, int) for node in given):
-        return [set(given)] * len(explanations)
-    if len(given) != len(explanations):
+    entries: list[Any] = list(motif)
+    if all(isinstance(node, int) for node in entries):
+        return [set(entries)] * len(explanations)
+    if len(entries) != len(explanations):
         raise InputError(
             f"motif must be node ids, or one collection of node ids for each of the "
-            f"{len(explanations)} explanations; got {len(given)} collections"
+            f"{len(explanations)} explanations; got {len(entries)} collections"
         )
-    return [set(inside) for inside in given]
+    return [set(node_ids) for node_ids in entries]
 
 
-def _parts(explanation: Explanation, inside: set[int]) -> dict[str, float]:
+def _parts(explanation: Explanation, motif: set[int]) -> dict[str, float]:
     return {
         "base": explanation.base,
-        "motif": math.fsum(value for node, value in explanation.nodes.items() if node in inside),
+        "motif": math.fsum(value for node, value in explanation.nodes.items() if node in motif),
         "other nodes": math.fsum(
-            value for node, value in explanation.nodes.items() if node not in inside
+            value for node, value in explanation.nodes.items() if node not in motif
         ),
         "features": math.fsum(explanation.features.values()),
         "edges": math.fsum(explanation.edges.values()),

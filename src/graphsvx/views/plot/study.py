@@ -1,4 +1,4 @@
-"""Pictures for studies: convergence, dots with intervals, curves with bands, densities of noise."""
+"""Plots of the studies: convergence, dots with intervals, curves with bands, noise densities."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from graphsvx.views.plot.bars import CONFIDENCE
 
 STYLES = ("-", "--", "-.", ":")
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
-"""Okabe and Ito's colours, the strong ones first: these are lines on white."""
+"""Okabe and Ito's colours for lines on white, those of high contrast first."""
 SMALLEST = 1e-4
-"""Logarithmic axes of `dots` and `curves` begin here; what is smaller is drawn at this end."""
+"""Lower end of logarithmic axes of `dots` and `curves`; smaller values are drawn there."""
 Band = tuple[float, float, float]
-"""A figure and the ends of its interval."""
+"""A value and the lower and upper end of its interval."""
 
 
 def convergence(
@@ -36,9 +36,10 @@ def convergence(
     players: Players = "all",
     top: int = 6,
 ) -> Axes:
-    """Values of the same prediction against the number of model calls, with 95 % bands.
+    """Credit against the number of model calls, with 95 % bands.
 
-    The explanations differ in their budget only; the `top` players of the largest one are shown.
+    `explanations` are of the same prediction with different budgets; shown are the `top` players
+    of the one with the most calls.
     """
     if len(explanations) < 2:
         raise InputError(f"expected two or more explanations, got {len(explanations)}")
@@ -49,9 +50,9 @@ def convergence(
     tables = [{(e.kind, e.key): e for e in entries(explanation, players)} for explanation in runs]
     ends: list[tuple[float, str, str]] = []
     for i, best in enumerate(entries(runs[-1], players)[:top]):
-        found = [table.get((best.kind, best.key)) for table in tables]
-        values = np.array([np.nan if e is None else e.credit for e in found])
-        errors = np.array([np.nan if e is None else e.error for e in found]) * CONFIDENCE
+        by_budget = [table.get((best.kind, best.key)) for table in tables]
+        values = np.array([np.nan if e is None else e.credit for e in by_budget])
+        errors = np.array([np.nan if e is None else e.error for e in by_budget]) * CONFIDENCE
         errors = np.nan_to_num(errors)
         colour = INKS[i % len(INKS)]
         ax.fill_between(calls, values - errors, values + errors, color=colour, alpha=0.16, lw=0)
@@ -67,14 +68,14 @@ def convergence(
             ticks = sorted(set(calls.tolist()))
             ax.set_xticks(ticks, [f"{int(tick):,}" for tick in ticks])
     ax.axhline(0, color=palette.GREY, lw=0.8)
-    _names_at_the_end(ax, float(calls[-1]), ends)
+    _label_curves(ax, float(calls[-1]), ends)
     ax.set_xlabel("model calls", fontsize=canvas.SMALL)
     ax.set_ylabel(f"credit ({scale_of(runs[0])})", fontsize=canvas.SMALL)
     return ax
 
 
-def _names_at_the_end(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
-    """Names beside the last points, moved apart where they would lie on each other."""
+def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
+    """Write the names of curves next to their last points, moved apart where they overlap."""
     low, high = ax.get_ylim()
     least = (high - low) * 0.055
     order = sorted(ends)
@@ -99,24 +100,23 @@ def noise_kde(
     what: str = "features",
     bandwidth: float = 0.4,
 ) -> Axes:
-    """Kernel density of how many noisy `what` each method lets into its explanations.
+    """Kernel density of the number of noisy `what` among each method's most important players.
 
-    `counts` has, by method, one number for each explained sample. A Gaussian kernel with at least
-    `bandwidth` as its width is used, so that a method that always lets in the same number shows as
-    a narrow hill and not as an error.
+    `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
+    kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
     """
     if not counts:
         raise InputError("expected counts of at least one method, got none")
     ax = canvas.axes(ax, 5.2, 3.2)
     canvas.quiet(ax, "y")
-    numbers = {name: np.asarray(given, dtype=float).ravel() for name, given in counts.items()}
-    for name, given in numbers.items():
-        if not len(given) or not np.isfinite(given).all():
+    numbers = {name: np.asarray(samples, dtype=float).ravel() for name, samples in counts.items()}
+    for name, samples in numbers.items():
+        if not len(samples) or not np.isfinite(samples).all():
             raise InputError(f"counts of {name!r} must be finite numbers, at least one")
-    most = max(float(given.max()) for given in numbers.values())
+    most = max(float(samples.max()) for samples in numbers.values())
     grid = np.linspace(-3 * bandwidth, most + 1 + 3 * bandwidth, 400)
-    for i, (name, given) in enumerate(numbers.items()):
-        density = _density(given, grid, bandwidth)
+    for i, (name, samples) in enumerate(numbers.items()):
+        density = _density(samples, grid, bandwidth)
         colour = INKS[i % len(INKS)]
         ax.fill_between(grid, density, color=colour, alpha=0.12, lw=0)
         ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
@@ -131,15 +131,16 @@ def noise_kde(
 
 
 def _density(
-    given: NDArray[np.float64], grid: NDArray[np.float64], least: float
+    samples: NDArray[np.float64], grid: NDArray[np.float64], least: float
 ) -> NDArray[np.float64]:
-    spread = float(given.std(ddof=1)) if len(given) > 1 else 0.0
-    if spread > 0:
-        kernel = gaussian_kde(given)
-        if kernel.factor * spread < least:
-            kernel = gaussian_kde(given, bw_method=least / spread)
+    """Gaussian kernel density of `samples` on `grid` with a bandwidth of at least `least`."""
+    deviation = float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
+    if deviation > 0:
+        kernel = gaussian_kde(samples)
+        if kernel.factor * deviation < least:
+            kernel = gaussian_kde(samples, bw_method=least / deviation)
         return np.asarray(kernel(grid))
-    steps = (grid - given[0]) / least
+    steps = (grid - samples[0]) / least
     return np.asarray(np.exp(-0.5 * steps**2) / (least * np.sqrt(2 * np.pi)))
 
 
@@ -148,7 +149,7 @@ def dots(
     paper: Mapping[tuple[str, str, str], float] | None = None,
     log: Collection[str] = (),
 ) -> Figure:
-    """A line of panels for each measure: in each panel a dot with its interval for each row.
+    """A row of panels for each measure; each panel has a dot with its interval for each row.
 
     Args:
         lines: figures by measure, panel (a data set, say) and row (a method, say).
@@ -184,7 +185,7 @@ def curves(
     paper: Mapping[tuple[str, str], Mapping[float, float]] | None = None,
     log: Collection[str] = (),
 ) -> Figure:
-    """A line of panels for each measure: in each panel curves with bands for their intervals.
+    """A row of panels for each measure; each panel has curves with bands for their intervals.
 
     Args:
         lines: points by measure, panel, name of the curve and x.
@@ -227,7 +228,7 @@ _Axes = dict[tuple[str, str], tuple[Any, Any]]
 def _panels(
     lines: Mapping[str, Mapping[str, Any]], width: float, height: float, **shared: Any
 ) -> tuple[Figure, _Axes]:
-    """Axes and what is drawn in them, by line and panel."""
+    """A figure, and its axes with the data to draw in them, by measure and panel."""
     names = list(dict.fromkeys(name for line in lines.values() for name in line))
     size = (width * len(names) + 2.2, height * len(lines) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
@@ -242,12 +243,13 @@ def _panels(
 
 
 def _with_legend(figure: Figure, axes: _Axes) -> Figure:
-    found: dict[str, Any] = {}
+    by_label: dict[str, Any] = {}
     for ax, _ in axes.values():
         handles, labels = ax.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
+        by_label |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        list(found.values()), list(found), loc="outside lower center", ncols=min(4, len(found)),
+        list(by_label.values()), list(by_label), loc="outside lower center",
+        ncols=min(4, len(by_label)),
         frameon=False, fontsize=canvas.SMALL,
     )  # fmt: skip
     return figure
