@@ -199,7 +199,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if kind is float:
         return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
     if origin is tuple:
         return isinstance(value, list)
     if origin in (dict, Mapping) or dataclasses.is_dataclass(kind):
@@ -207,6 +207,7 @@ def _fits(kind: Any, value: Any) -> bool:
     return isinstance(value, kind)
 
 
+_LARGEST = 2**62  # what tensors and Arrow columns hold as int64
 _PLAIN = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 

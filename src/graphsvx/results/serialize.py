@@ -111,8 +111,9 @@ def _check(explanation: Explanation) -> None:
     field, outputs = explanation.field, explanation.outputs
     if explanation.target not in outputs:
         raise ValueError("the target is not among the outputs")
-    if min((*explanation.centres, *outputs, explanation.rather_than or 0)) < 0:
-        raise ValueError("centres and outputs must be 0 or more")
+    counts = (field.num_nodes, field.num_features)
+    if min((*explanation.centres, *outputs, explanation.rather_than or 0, *counts)) < 0:
+        raise ValueError("centres, outputs and counts must be 0 or more")
     for values in (explanation.bases, explanation.predictions):
         _must_have_shape(values, (len(outputs),))
 
