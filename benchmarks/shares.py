@@ -19,8 +19,8 @@ from benchmarks.timing import take_turns
 from graphsvx import GraphSVX
 from graphsvx.core import field as fields
 from graphsvx.core.model import Model
+from graphsvx.engine import evaluator as evaluating
 from graphsvx.engine.batches import BatchEvaluator
-from graphsvx.engine.evaluator import Evaluator
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.methods import graphsvx as methods
@@ -61,9 +61,8 @@ def watched() -> Iterator[Stopwatch]:
     with ExitStack() as stack:
         for place, name, part in (
             (fields, "in_neighbourhood", "field"),
-            (methods, "promised", "checks"),
-            (methods, "survey", "checks"),
-            (Evaluator, "matches_expected", "checks"),
+            (evaluating, "cached_evaluator", "checks"),
+            (methods, "replays_agree", "checks"),
             (Auto, "__call__", "masks"),
             (GraphGame, "states", "states"),
             (BatchEvaluator, "__call__", "batches"),

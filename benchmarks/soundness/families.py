@@ -150,7 +150,7 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     original = batches.BatchEvaluator.__init__
 
     def eager(self: Any, *arguments: Any, **named: Any) -> None:
-        original(self, *arguments, **{"eager": 0, **named})
+        original(self, *arguments, **{"lazy_from": 0, **named})
 
     try:
         for where, name, value in changed:

@@ -137,7 +137,7 @@ class Dim:
 
     def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> Perturbations:  # noqa: ARG002
         """One perturbed graph a row."""
-        area, players, table = scene.field, scene.players, scene.table
+        area, players, table = scene.field, scene.players, scene.feature_table
         table_twice = torch.cat([table, 0.5 * table])
         rows = np.tile(np.arange(area.size), (len(nodes_on), 1))
         off = ~nodes_on[:, players.node_owner]
@@ -466,7 +466,7 @@ def _paths(world: World, e: Explanation, recorder: Recorder) -> dict[int, tuple[
     )
     if game is None:
         return {}
-    area, paths = game.scene.field, game.generator.paths
+    area, paths = game.setup.field, game.generator.paths
     ids = area.ids.tolist()
     inside = set(ids[: area.size])
     ends = [pair for pair in world.data.edge_index.t().tolist() if inside.issuperset(pair)]

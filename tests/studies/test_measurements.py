@@ -49,7 +49,7 @@ def test_what_is_no_table_is_told(tmp_path: Path):
     (tmp_path / "mine.parquet").write_text("{}")
     with pytest.raises(DataError, match="no table of measurements"):
         Measurements.read(tmp_path / "mine.parquet", "mine")
-    with pytest.raises(DataError, match="choose another --out"):
+    with pytest.raises(DataError, match="choose another"):
         table().write(tmp_path / "mine.parquet" / "below")
 
 

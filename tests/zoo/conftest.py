@@ -22,6 +22,6 @@ def quick(shapes: DataSet) -> Trained:
 
 
 @pytest.fixture
-def kept(quick: Trained, tmp_path: Path) -> Path:
+def path(quick: Trained, tmp_path: Path) -> Path:
     """The quick model's checkpoint."""
     return zoo.save(quick, root=tmp_path)

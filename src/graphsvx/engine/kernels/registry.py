@@ -70,8 +70,9 @@ def _is_unchanged(layer: nn.Module, kind: type) -> bool:
         return False
     for name in own.keys() & _METHODS:
         # PyG binds a method of the class again when explain mode or decomposition changes.
-        variants = (getattr(kind, f"{prefix}{name}", None) for prefix in ("", "_orig_", "_jinja_"))
-        if getattr(own[name], "__func__", None) not in variants:
+        variants = [getattr(kind, f"{prefix}{name}", None) for prefix in ("", "_orig_", "_jinja_")]
+        function = getattr(own[name], "__func__", None)
+        if function is None or function not in variants:
             return False
     homes = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return all(
