@@ -10,6 +10,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from graphsvx.utils.printable import one_line
 from graphsvx.views import html
 from tests import records
 
@@ -205,7 +206,7 @@ def test_names_from_data_stay_names(browser, tmp_path):
     names = {
         cell.get_attribute("textContent") for cell in browser.all('[data-table="node"] td.name')
     }
-    assert names == set(e.node_credit.names)
+    assert names == {one_line(name) for name in e.node_credit.names}
     assert browser.complaints() == []
 
 
