@@ -147,14 +147,14 @@ def test_options_that_explain_does_not_have_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nodes", "graphs", "out", "engine", "method", "seed", "retry_failed", "part",
+    "name", ["nodes", "graphs", "out", "backend", "method", "seed", "retry_failed", "part",
              "command", "class_names", "memory", "target"],
 )  # fmt: skip
 def test_every_argument_of_a_run(tmp_path, name: str, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for number, value in enumerate(MORE):
         options = {"nodes": [1], "out": tmp_path / f"{number}", "method": METHOD,
-                   "engine": runs.Local(1), name: value}  # fmt: skip
+                   "backend": runs.Local(1), name: value}  # fmt: skip
         try:
             run = runs.start(random_model("gcn", 1), random_graph(1), **options)
         except GraphSVXError:

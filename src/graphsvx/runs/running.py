@@ -88,7 +88,7 @@ def start(
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
     if backend is not None and not callable(getattr(backend, "answers", None)):
-        raise InputError(f"engine must be one such as Local(workers=2), got {shown(backend)}")
+        raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     settings = {"method": method, **options}
     job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")})
