@@ -49,6 +49,7 @@ mathjax_path = "mathjax/tex-svg.js"  # vendored: pages read nothing from elsewhe
 
 html_theme = "furo"
 html_title = "graphsvx"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
