@@ -69,7 +69,8 @@ def explain(
         scale: what is explained: probability, logit, log_odds, or value (regression).
         class_names: names of the outputs, for tables and plots.
         seed: the same seed and settings give the same bits.
-        memory: bytes that a batch of perturbed graphs may take.
+        memory: bytes that perturbed graphs, coalitions and the fit may take (64 MiB are always
+            allowed); a BudgetError if they do not fit.
 
     Returns:
         A frozen record; for GraphSVX `base + total == prediction`.

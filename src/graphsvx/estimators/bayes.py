@@ -20,6 +20,7 @@ from graphsvx.utils.extras import require_extra
 
 Floats = NDArray[np.float64]
 CHANGE = "change"
+_ENTRIES = 1 << 21  # of a block of columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +46,19 @@ def chi_square(perturbed: Bools, changed: Bools) -> tuple[Floats, Floats]:
     Positive where perturbing the node makes a change more likely. A constant column is
     independent of everything.
     """
-    x = perturbed.astype(np.float64)
     y = changed.astype(np.float64)
-    x_off, y_off = x - x.mean(0), y - y.mean()
-    size = np.sqrt((x_off**2).sum(0) * (y_off**2).sum())
-    # Observed less expected in the cell (perturbed, changed); the other cells have the same.
-    excess = (x_off * y_off[:, None]).sum(0)
+    y_off = y - y.mean()
+    count, players = perturbed.shape
+    squares, excess = np.zeros(players), np.zeros(players)
+    step = max(1, _ENTRIES // max(1, count))
+    for first in range(0, players, step):  # in float64 all at once would take much memory
+        part = slice(first, first + step)
+        x_off = perturbed[:, part].astype(np.float64)
+        x_off -= x_off.mean(0)
+        squares[part] = (x_off**2).sum(0)
+        # Observed less expected in the cell (perturbed, changed); the other cells have the same.
+        excess[part] = (x_off * y_off[:, None]).sum(0)
+    size = np.sqrt(squares * (y_off**2).sum())
     phi = np.where(size > 0, excess / np.where(size > 0, size, 1), 0.0)
     distance = np.abs(excess)
     # Yates's correction, as in pgmpy's test of the blanket.

@@ -22,7 +22,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Floats, Ids
 from graphsvx.estimators.cholesky import cholesky, diagonal, inverse_from_cholesky, solve_lower
 from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
-from graphsvx.estimators.least_squares import Fit, least_squares, surrogate
+from graphsvx.estimators.least_squares import WLS, Fit, least_squares, surrogate
 from graphsvx.estimators.lengthscales import all_mixtures, fit_lengthscales, log_likelihood
 from graphsvx.estimators.ridge import needs_ridge
 from graphsvx.masks.base import Masks
@@ -34,6 +34,9 @@ _LEARNT = 128  # pairs that a covariance is learnt on
 _BEST, _MANY = 3, 40  # mixtures that are averaged for a relevance that was learnt or not,
 _LIKELY = 0.01  # of those that are at least so likely, compared with the best
 _BLOCK = 128  # rows of a kernel matrix that stay in the cache
+# Pairs that are interpolated times players: more would take gigabytes, and are left to least
+# squares, which sees players in blocks.
+_MOST_ENTRIES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,19 @@ class GaussianProcess(Checked):
     pairs: Annotated[int, Range(8, 100_000)] = 512
     """Pairs that g interpolates; least squares on the others corrects its residuals."""
 
+    def memory(self, coalitions: int, players: int) -> int:
+        """Bytes that a fit takes: a dozen matrices of pairs and players, or least squares'."""
+        pairs = coalitions // 2
+        if min(pairs, self.pairs) * players > _MOST_ENTRIES:
+            return WLS().memory(coalitions, players)
+        return 8 * players * (16 * min(pairs, self.pairs) + 5 * pairs)
+
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from held-out pairs."""
         found = None
-        if masks.pair is not None and not masks.exact and masks.rows.shape[1] >= 3:
+        coalitions, players = masks.rows.shape
+        fits = min(coalitions // 2, self.pairs) * players <= _MOST_ENTRIES
+        if masks.pair is not None and not masks.exact and players >= 3 and fits:
             with suppress(np.linalg.LinAlgError):  # pairs that no kernel can tell apart
                 found = self._processed(masks, values, empty, full)
         phi, errors = found or least_squares(masks, values, empty, full)

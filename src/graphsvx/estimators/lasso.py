@@ -46,6 +46,10 @@ class Lasso(Checked):
 
     k: Annotated[int | None, Range(1)] = None
 
+    def memory(self, coalitions: int, players: int) -> int:
+        """Bytes that a fit takes: the design twice, matrices of players, and their path."""
+        return 16 * coalitions * players + 32 * players**2
+
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Choose in one game, then refit on the chosen."""
         return self.over([PlayedRows(masks, values, empty, full)])[0]

@@ -54,6 +54,12 @@ RegressionSetting = Annotated[Estimator, Block("a regression, such as Smooth() o
 class WLS(Checked):
     """Weighted least squares with g(0) and g(1) exact: the Shapley values on all coalitions."""
 
+    def memory(self, coalitions: int, players: int) -> int:
+        """Bytes that a fit takes: the design twice, and matrices of players or of coalitions."""
+        fewest = min(coalitions // 2, players)
+        design = 0 if coalitions // 2 < players else 8 * coalitions * players
+        return design + 24 * fewest**2
+
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Closed form."""
         phi, errors = least_squares(masks, values, empty, full)
@@ -71,7 +77,7 @@ def least_squares(
     gain = full.numpy() - base
     seen = _DesignRows.of(masks, values.numpy() - base, gain)
     if needs_ridge(masks):
-        part, errors = ridge(seen.centred(slice(None)), seen.target)
+        part, errors = ridge(seen.centred, [*_blocks(seen.on)], seen.target)
     else:
         design = _Design.of(seen)
         part = design.solve()
@@ -86,6 +92,10 @@ class WLR(Checked):
     The base value is the constant of g, as in the paper's ablation; the empty coalition takes
     part as an ordinary row with the largest weight. Errors are not known for it.
     """
+
+    def memory(self, coalitions: int, players: int) -> int:
+        """Bytes that a fit takes: the design, weighted, and in the solver."""
+        return 40 * coalitions * players
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Solve with g(1) = f(1) eliminated: regress f(1) - y on the players that are off."""
@@ -112,9 +122,9 @@ def _float(masks: Masks) -> Tensor:
 
 def _blocks(rows: Bools) -> Iterator[slice]:
     """Players in blocks: 1,000 rows of 20,000 players would take 160 MB at once."""
-    step = max(1, (1 << 22) // max(1, len(rows)))
+    step = max(1, (1 << 19) // max(1, len(rows)))
     for first in range(0, rows.shape[1], step):
-        yield slice(first, first + step)
+        yield slice(first, min(first + step, rows.shape[1]))
 
 
 def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: Tensor) -> Fit:

@@ -7,6 +7,8 @@ the posterior standard deviations of the equivalent Bayesian linear model.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 
@@ -22,16 +24,21 @@ def needs_ridge(masks: Masks) -> bool:
     return masks.pair is not None and not masks.exact and len(masks.rows) < 4 * (players - 1)
 
 
-def ridge(centred: Floats, target: Floats) -> tuple[Floats, Floats]:
+def ridge(
+    centred: Callable[[slice], Floats], blocks: Sequence[slice], target: Floats
+) -> tuple[Floats, Floats]:
     """The zero-sum part of phi and its standard errors, [outputs, M] each.
 
-    `centred` [pairs, M] are coalitions, one of each pair, and `target` [pairs, outputs] what is
-    left to explain after equal shares; both are weighted.
+    `centred` gives [pairs, players] of a block of players: coalitions, one of each pair, and
+    `target` [pairs, outputs] is what is left to explain after equal shares; both are weighted.
     """
-    rows, y = torch.from_numpy(centred), torch.from_numpy(target)
-    players = rows.shape[1]
-    count = len(rows)
-    eigenvalues, vectors = torch.linalg.eigh(rows @ rows.t())
+    y = torch.from_numpy(target)
+    players, count = blocks[-1].stop, len(y)
+    gram = torch.zeros(count, count, dtype=torch.float64)
+    for block in blocks:
+        rows = torch.from_numpy(centred(block))
+        gram += rows @ rows.t()
+    eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues = eigenvalues.clamp(min=0)
     along = vectors.t() @ y
     penalties = torch.from_numpy(_GRID) * eigenvalues[-1]
@@ -40,11 +47,15 @@ def ridge(centred: Floats, target: Floats) -> tuple[Floats, Floats]:
     validated = missed / residual_factors.sum(1, keepdim=True).clamp(min=1e-9) ** 2
     penalty = penalties[validated.argmin(0)]
     weights = along / (eigenvalues[:, None] + penalty)
-    sides = vectors.t() @ rows
-    part = (sides.t() @ weights).t()
     spread = (along * weights).sum(0) / count
-    explained = torch.stack(
-        [(sides**2 / (eigenvalues + value)[:, None]).sum(0) for value in penalty]
-    )
-    left = (1 - 1 / players - explained).clamp(min=1e-9)
-    return part.numpy(), (spread[:, None] * left).sqrt().numpy()
+    parts, errors = [], []
+    for block in blocks:
+        sides = vectors.t() @ torch.from_numpy(centred(block))
+        parts.append((sides.t() @ weights).t())
+        squares = sides**2
+        explained = torch.stack(
+            [(squares / (eigenvalues + value)[:, None]).sum(0) for value in penalty]
+        )
+        left = (1 - 1 / players - explained).clamp(min=1e-9)
+        errors.append((spread[:, None] * left).sqrt())
+    return torch.cat(parts, 1).numpy(), torch.cat(errors, 1).numpy()

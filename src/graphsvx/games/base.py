@@ -12,6 +12,8 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
 from graphsvx.core.row_ids import row_keys
+from graphsvx.errors import BudgetError
+from graphsvx.utils.constraints import MOST
 
 
 class Game(Protocol):
@@ -50,6 +52,11 @@ class Game(Protocol):
     @property
     def reach(self) -> int | None:
         """Steps along `player_edges` within which a player has influence; None: unlimited."""
+        ...
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that coalitions, and a fit to their values, may take; None: unlimited."""
         ...
 
 
@@ -95,6 +102,33 @@ class FunctionGame:
     def reach(self) -> int | None:
         """None: the structure of the game is unknown."""
         return None
+
+    @property
+    def memory(self) -> int | None:
+        """None: unlimited."""
+        return None
+
+
+# Never refused, whatever `memory` says: about what importing a library takes.
+_LEAST_MEMORY = 64 * 2**20
+
+
+def fitting_coalitions(game: Game, bytes_each: int) -> int:
+    """Number of coalitions within the game's memory, at `bytes_each` per coalition and player."""
+    if game.memory is None:
+        return MOST
+    return max(game.memory, _LEAST_MEMORY) // max(1, game.players * bytes_each)
+
+
+def require_memory(memory: int | None, needed: int, coalitions: int, players: int) -> None:
+    """Raise a BudgetError if coalitions need more bytes than `memory`."""
+    if memory is None or needed <= max(memory, _LEAST_MEMORY):
+        return
+    raise BudgetError(
+        f"{coalitions:,} coalitions of {players:,} players take about {needed >> 20:,} MiB, "
+        f"but memory= allows {memory >> 20:,} MiB; use fewer samples=, fewer players "
+        f"(hops=, groups=, features=), or memory={needed:_}"
+    )
 
 
 def empty_and_full(players: int) -> Bools:

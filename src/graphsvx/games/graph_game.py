@@ -22,8 +22,8 @@ from graphsvx.generators.base import GameSetup, Generator
 
 Side = Literal["features", "nodes", "edges", "joint"]
 
-# Bounds the memory of the boolean matrices of one block of coalitions.
-_BLOCK_BYTES = 64 * 2**20
+# Bounds of the memory of the boolean matrices of one block of coalitions.
+_LEAST_BLOCK, _MOST_BLOCK = 4 * 2**20, 64 * 2**20
 
 
 @dataclass(eq=False)
@@ -45,7 +45,8 @@ class GraphGame:
     """Features with all nodes off: the scene with the nodes, which `scene` leaves out."""
     _ids: RowIds = field(default_factory=RowIds)
     _blocks: list[tuple[int, Perturbations | Bools, HopCounts]] = field(default_factory=list)
-    """(first state id, perturbed graphs or feature coalitions, hop counts) of each block."""
+    """(first state id, perturbed graphs or coalitions, hop counts) of each block that has states
+    to evaluate."""
     _values: Tensor | None = None
     _raw: Tensor | None = None
     """Raw outputs of the states, [states, centres, outputs]."""
@@ -68,6 +69,11 @@ class GraphGame:
         return counts.get(self.side, players.features + players.nodes)
 
     @property
+    def memory(self) -> int:
+        """Bytes that coalitions, and a fit to their values, may take."""
+        return self.query.memory
+
+    @property
     def calls(self) -> int:
         """Number of distinct perturbed graphs that have been evaluated."""
         return int(self._evaluated.sum())
@@ -84,15 +90,19 @@ class GraphGame:
 
     def states(self, rows: Bools) -> Ids:
         """State ids; coalitions that differ only where there is no influence share one."""
-        step = max(
-            1, _BLOCK_BYTES // (16 * self.setup.field.size + 2 * len(self.setup.field.edges))
-        )
+        block_bytes = min(_MOST_BLOCK, max(_LEAST_BLOCK, self.memory // 8))
+        step = max(1, block_bytes // (16 * self.setup.field.size + 2 * len(self.setup.field.edges)))
         blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
+        # Where perturbed graphs would take much memory, they are made again to be evaluated.
+        changes_edges = self.side == "edges" or not getattr(self.generator, "blocks_paths", False)
+        each = 2 * self.setup.field.size + len(self.setup.field.edges) * changes_edges
+        keep_graphs = len(rows) * each <= self.memory // 4
         first_time = self._end_states is None
         if first_time:
             # Together with the first block: two rows alone would take almost as long.
             blocks[:1] = [np.concatenate([empty_and_full(self.players), *blocks[:1]])]
-        ids = np.concatenate([np.zeros(0, dtype=np.int64), *map(self._block, blocks)])
+        numbered = [self._block(block, keep_graphs) for block in blocks]
+        ids = np.concatenate([np.zeros(0, dtype=np.int64), *numbered])
         if first_time:
             self._end_states, ids = ids[:2], ids[2:]
         return ids
@@ -103,7 +113,7 @@ class GraphGame:
             self.states(np.zeros((0, self.players), dtype=bool))
         return cast(Ids, self._end_states)
 
-    def _block(self, rows: Bools) -> Ids:
+    def _block(self, rows: Bools, keep_graphs: bool) -> Ids:
         if self.side == "features":
             # The graph is the same for all coalitions; feature rows are built when evaluated.
             return self._number([rows], rows, np.zeros((len(rows), 0), dtype=np.uint8))
@@ -137,7 +147,9 @@ class GraphGame:
             parts += [live & (perturbations.feature_rows() >= field.size), features_on]
         elif self.side == "joint":
             parts.append(features_on)
-        return self._number(parts, perturbations, hops)
+        if keep_graphs:
+            return self._number(parts, perturbations, hops)
+        return self._number(parts, rows, np.zeros((len(rows), 0), dtype=np.uint8))
 
     def _number(self, parts: list[Bools], block: Perturbations | Bools, hops: HopCounts) -> Ids:
         """State ids by content; new states are stored for evaluation."""
@@ -145,10 +157,9 @@ class GraphGame:
         ids, new = self._ids.add(*parts)
         if len(new):
             all_new = len(new) == len(ids)
-            if isinstance(block, Perturbations):
-                stored: Perturbations | Bools = block if all_new else block.take(new)
-            else:
-                stored = block[new]
+            stored = block
+            if not all_new:
+                stored = block.take(new) if isinstance(block, Perturbations) else block[new]
             self._blocks.append((start, stored, hops if all_new else hops[new]))
             self._evaluated = np.concatenate([self._evaluated, np.zeros(len(new), dtype=bool)])
         return ids
@@ -166,7 +177,10 @@ class GraphGame:
                 continue
             numbers = start + chosen
             if not isinstance(block, Perturbations):
-                features.append((numbers, block[chosen]))
+                if self.side == "features":
+                    features.append((numbers, block[chosen]))
+                else:
+                    self._play_again(numbers, block[chosen])
                 continue
             now = (numbers, block, hops)
             if len(chosen) < len(block):
@@ -187,12 +201,22 @@ class GraphGame:
         if features:
             each, rows = zip(*features, strict=True)
             self._play_features(np.concatenate(each), np.concatenate(rows))
+        self._blocks = [
+            block for block in self._blocks
+            if not self._evaluated[block[0] : block[0] + len(block[1])].all()
+        ]  # fmt: skip
         if self._values is None:
             raise RuntimeError("no state has been asked for yet")
         return self._values.index_select(0, torch.from_numpy(states))
 
     def _play(self, numbers: Ids, perturbations: Perturbations, hops: HopCounts) -> None:
         self._store(numbers, self.evaluator.evaluate(self.setup.field, perturbations, hops))
+
+    def _play_again(self, numbers: Ids, rows: Bools) -> None:
+        """Evaluate coalitions whose perturbed graphs were not kept."""
+        perturbations = self.generator(self.setup, *self._split(rows))
+        hops = self.evaluator.hop_counts(self.setup.field, perturbations)
+        self._play(numbers, perturbations, hops)
 
     def _play_features(self, numbers: Ids, rows: Bools) -> None:
         """Evaluate coalitions of features in chunks whose rows fit into memory."""

@@ -79,4 +79,8 @@ def kernel_masks(game: Game, rows: Bools) -> Masks:
 def all_rows(players: int) -> Bools:
     """All 2^M coalitions."""
     numbers = np.arange(1 << players, dtype=np.int64)
-    return (numbers[:, None] >> np.arange(players)) & 1 == 1
+    # Player by player: all at once would take eight times the memory of the result.
+    rows = np.empty((len(numbers), players), dtype=bool)
+    for player in range(players):
+        rows[:, player] = (numbers >> player) & 1
+    return rows

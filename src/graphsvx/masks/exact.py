@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Ids
 from graphsvx.errors import BudgetError
-from graphsvx.games.base import Game
+from graphsvx.games.base import Game, fitting_coalitions, require_memory
 from graphsvx.masks.base import Masks, MaskSetting, all_rows, kernel_masks
 from graphsvx.masks.paired import Paired
 from graphsvx.utils.constraints import Checked
@@ -18,6 +18,7 @@ from graphsvx.utils.constraints import Checked
 MOST_PLAYERS = 24
 """All 2^M coalitions of more players than this do not fit in memory."""
 _VAST = 40  # 2^40 is more than any budget
+_SET_BYTES = 32  # of a connected set and player: members, boundary, and credit in float64
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class All(Checked):
                 f"All needs at most {MOST_PLAYERS} players, got {game.players} (2^{game.players} "
                 f"coalitions); use Auto() or Paired()"
             )
+        count = 1 << game.players
+        require_memory(game.memory, 4 * count * game.players, count, game.players)
         masks = kernel_masks(game, all_rows(game.players))
         return Masks(masks.rows, masks.states, masks.weights, exact=True)
 
@@ -55,7 +58,7 @@ class Connected(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:  # noqa: ARG002  (a mask's arguments)
         """All connected sets; a BudgetError if they are more than the budget."""
-        sets = connected_sets(game.player_edges(), budget, game.reach)
+        sets = _connected_sets_of(game, budget)
         if sets is None:
             raise BudgetError(
                 f"the connected sets of this game do not fit {budget} model calls, or it is not "
@@ -73,12 +76,18 @@ class Auto(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """The cheapest exact way that fits, or an estimate."""
-        sets = connected_sets(game.player_edges(), budget, game.reach)
+        sets = _connected_sets_of(game, budget)
         if sets is not None:
             return connected_masks(game, *sets)
         if game.players <= MOST_PLAYERS and 1 << game.players <= budget:
             return All(separate=True)(game, budget, rng)
         return self.otherwise(game, budget, rng)
+
+
+def _connected_sets_of(game: Game, budget: int) -> tuple[Bools, Bools] | None:
+    """The connected sets of a game if they fit its budget and, with their credit, its memory."""
+    most = min(budget, fitting_coalitions(game, _SET_BYTES))
+    return connected_sets(game.player_edges(), most, game.reach)
 
 
 def connected_sets(

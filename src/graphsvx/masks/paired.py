@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.row_ids import packed_words
-from graphsvx.games.base import Game
+from graphsvx.games.base import Game, require_memory
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
@@ -48,14 +48,21 @@ class Paired(Checked):
         strata = _strata(players)
         calls = max(2, budget - 2)
         listed = strata.enumerable(calls // 2)
-        few, stratum = strata.pairs_of(listed)
-        known = len(few)
+        wanted = 0
         if listed < strata.count:
             merging = game.player_edges() is not None
             wanted = calls // 2 * (self.stretch if merging else 1)
+        coalitions = 2 * wanted + (calls if listed else 0)
+        require_memory(game.memory, 3 * coalitions * players, coalitions, players)
+        few, stratum = strata.pairs_of(listed)
+        known = len(few)
+        if wanted:
             drawn, sizes = strata.draw(listed, wanted, rng)
-            few, stratum = np.concatenate([few, drawn]), np.concatenate([stratum, sizes])
+            few = np.concatenate([few, drawn]) if known else drawn
+            stratum = np.concatenate([stratum, sizes])
+            del drawn
         rows = _with_complements(few)
+        del few
         states = game.states(rows)
         fits = _within(states, calls) // 2
         rows, states, stratum = rows[: 2 * fits], states[: 2 * fits], stratum[:fits]

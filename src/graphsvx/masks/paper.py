@@ -12,7 +12,7 @@ import torch
 
 from graphsvx.core.arrays import Bools
 from graphsvx.errors import BudgetError
-from graphsvx.games.base import Game
+from graphsvx.games.base import Game, require_memory
 from graphsvx.masks.base import Masks, kernel_masks
 from graphsvx.utils.constraints import Checked, Range, Share
 
@@ -25,6 +25,7 @@ class Random(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """Random rows beside the empty and the full one, weighted by the kernel."""
+        _require_budget_fits(game, budget)
         return kernel_masks(game, _coin_rows(max(0, budget - 2), game.players, rng))
 
 
@@ -40,6 +41,7 @@ class Smart(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """Whole orders while they fit, then a random part of the next."""
+        _require_budget_fits(game, budget)
         players = game.players
         rows, k = _whole_orders(players, budget, players)
         left = budget - max(2, len(rows))  # the empty and the full row are played in any case
@@ -73,6 +75,7 @@ class SmarterSeparate(Checked):
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
         """The rows of algorithm 4, weighted by the kernel."""
+        _require_budget_fits(game, budget)
         players = game.players
         smart = int((1 - self.random_share) * budget)
         top = min(self.order, players - 1)
@@ -83,6 +86,11 @@ class SmarterSeparate(Checked):
         if left > 0:
             rows = np.concatenate([rows, _coin_rows(left, players, rng)])
         return kernel_masks(game, rows)
+
+
+def _require_budget_fits(game: Game, budget: int) -> None:
+    """Refuse budgets beyond the game's memory: random integers, or ranks, of each player."""
+    require_memory(game.memory, 20 * budget * game.players, budget, game.players)
 
 
 def split_budget(samples: int, features: int, nodes: int, r: float | None = None) -> int:

@@ -211,7 +211,7 @@ class GraphSVX(Checked):
         setup = self._setup(query, evaluator, sides, seed)
         generator = self._generator(sides).prepare(setup, derive_rng(seed, "paths"))
         games = self._games(query, evaluator, setup, generator)
-        return setup, play_all(games, self.mask, self.samples, self.r, seed)
+        return setup, play_all(games, self.mask, self.regression, self.samples, self.r, seed)
 
     def _sides(self, query: Query) -> Sides:
         """The kinds of players, or an error for settings that do not fit this kind of query."""

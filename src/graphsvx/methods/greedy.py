@@ -15,6 +15,7 @@ from graphsvx.core.players import FeatureChoice, Hops
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import choose_evaluator
 from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.methods.base import Block, Blocks, Properties
@@ -115,6 +116,7 @@ class Greedy(Checked):
     def _remove(
         self, query: Query, game: GraphGame, full: Tensor, empty: Tensor, output: int
     ) -> tuple[Tensor, float, list[int]]:
+        require_memory(game.memory, 3 * game.players**2, game.players, game.players)
         on: Bools = np.ones(game.players, dtype=bool)
         values = torch.zeros(game.players, dtype=torch.float64)
         score = full

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
 from graphsvx.core.random import derive_rng
+from graphsvx.errors import BudgetError
 from graphsvx.estimators.lasso import Lasso, PlayedRows
 from graphsvx.estimators.least_squares import Estimator, Fit
+from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Mask, Masks
 from graphsvx.masks.paper import split_budget
@@ -46,32 +48,43 @@ class PlayedGame:
         )
 
 
-def play(game: GraphGame, mask: Mask, budget: int, seed: int) -> PlayedGame:
-    """Choose and evaluate coalitions of one game."""
+def play(
+    game: GraphGame, mask: Mask, regression: Estimator, budget: int, seed: int
+) -> PlayedGame:  # fmt: skip
+    """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory."""
     none = np.zeros((0, game.players), dtype=bool)
     if game.players == 0:
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
     else:
         masks = mask(game, budget, derive_rng(seed, game.side))
+    _require_memory_of_fit(game, masks, regression)
     ends = game.end_states()
     game.record_output_of(int(ends[1]))
     values = game.values(np.concatenate([ends, masks.states]))
     return PlayedGame(game, masks, values, budget)
 
 
+def _require_memory_of_fit(game: GraphGame, masks: Masks, regression: Estimator) -> None:
+    memory: Callable[[int, int], int] | None = getattr(regression, "memory", None)
+    if memory is not None and masks.credit is None:
+        coalitions, players = masks.rows.shape
+        require_memory(game.memory, memory(coalitions, players), coalitions, players)
+
+
 def play_all(
-    games: list[GraphGame], mask: Mask, samples: int, share: float | None, seed: int
-) -> list[PlayedGame]:
+    games: list[GraphGame], mask: Mask, regression: Estimator, samples: int,
+    share: float | None, seed: int,
+) -> list[PlayedGame]:  # fmt: skip
     """Evaluate each game with its share of the budget; unused calls go to the other game."""
     if len(games) == 1:
-        return [play(games[0], mask, samples, seed)]
+        return [play(games[0], mask, regression, samples, seed)]
     features, nodes = games
     part = split_budget(samples, features.players, nodes.players, share)
     if features.players < 30 and 1 << features.players <= part:
-        first = play(features, mask, part, seed)
-        return [first, play(nodes, mask, max(2, samples - features.calls), seed)]
-    second = play(nodes, mask, max(2, samples - part), seed)
-    return [play(features, mask, max(2, samples - nodes.calls), seed), second]
+        first = play(features, mask, regression, part, seed)
+        return [first, play(nodes, mask, regression, max(2, samples - features.calls), seed)]
+    second = play(nodes, mask, regression, max(2, samples - part), seed)
+    return [play(features, mask, regression, max(2, samples - nodes.calls), seed), second]
 
 
 def fit_all(played: list[PlayedGame], regression: Estimator, outputs: Sequence[int]) -> list[Fit]:
@@ -97,7 +110,10 @@ def play_until_tolerance(
         ceiling = most // len(played)
         while not sure(fits[i]) and budget < ceiling:
             budget = min(2 * budget, ceiling)
-            played[i] = play(game.game, mask, budget, seed)
+            try:
+                played[i] = play(game.game, mask, regression, budget, seed)
+            except BudgetError:  # more would not fit into memory
+                break
             fits[i] = fit_all([played[i]], regression, outputs)[0]
     return played, fits, all(sure(fit) for fit in fits)
 
