@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,12 +13,11 @@ from graphsvx.masks.base import all_rows
 from tests.masks.test_paired import shapley
 
 MIXTURES = {
-    "linear": Mixture(per_size=0, theta=0, white=0, size=0),
-    "per size": Mixture(per_size=2, theta=0, white=0, size=0),
-    "size": Mixture(per_size=0, theta=0, white=0, size=3),
-    "product": Mixture(per_size=0, theta=4, white=0, size=0),
-    "white": Mixture(per_size=0, theta=0, white=5, size=0),
-    "all": Mixture(per_size=0.7, theta=3, white=0.4, size=1.5),
+    "linear": Mixture(per_size=0, theta=0, white=0),
+    "per size": Mixture(per_size=2, theta=0, white=0),
+    "product": Mixture(per_size=0, theta=4, white=0),
+    "white": Mixture(per_size=0, theta=0, white=5),
+    "all": Mixture(per_size=0.7, theta=3, white=0.4),
 }
 
 
@@ -42,30 +43,49 @@ def relevance(players: int) -> np.ndarray:
     return w / w.mean()
 
 
+def direct(players: int) -> np.ndarray:
+    return np.arange(players) % 3 != 1
+
+
+@pytest.mark.parametrize("some_direct", [False, True])
 @pytest.mark.parametrize("name", MIXTURES)
 @pytest.mark.parametrize("players", [3, 4, 7])
 def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
-    players: int, name: str
+    players: int, name: str, some_direct: bool
 ) -> None:
-    kernel = Kernel(Coalitions.of(pairs(players)), relevance(players))
+    coalitions = Coalitions.of(pairs(players), direct(players) if some_direct else None)
+    kernel = Kernel(coalitions, relevance(players))
     whole = every(kernel, MIXTURES[name])
     # A function with the odd part k(., T) is k(., T) itself: it is odd.
     inner = np.stack([shapley(column) for column in whole.T])
     columns = [int(np.flatnonzero((all_rows(players) == (row > 0)).all(1))[0])
                for row in kernel.coalitions.signs]  # fmt: skip
     np.testing.assert_allclose(kernel.shapley(MIXTURES[name]), inner[columns], atol=1e-10)
-    prior = np.stack([shapley(column) for column in inner.T]).diagonal()
-    np.testing.assert_allclose(kernel.prior(MIXTURES[name]), prior, rtol=1e-9, atol=1e-12)
+    covariance = np.stack([shapley(column) for column in inner.T])
+    weights = np.random.default_rng(1).normal(size=(players, 4))
+    sums = np.einsum("is,ij,js->s", weights, covariance, weights)
+    prior, of_sums = kernel.prior(MIXTURES[name]), kernel.prior_of_sums(MIXTURES[name], weights)
+    if some_direct and MIXTURES[name].white:  # an upper bound
+        assert (prior >= covariance.diagonal() - 1e-12).all()
+        assert (prior <= 2 * covariance.diagonal()).all()
+    else:
+        np.testing.assert_allclose(prior, covariance.diagonal(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(of_sums, sums, rtol=1e-9, atol=1e-12)
+    for each, weight in zip(prior, np.eye(players), strict=True):
+        alone = kernel.prior_of_sums(MIXTURES[name], weight[:, None])
+        assert alone[0] == pytest.approx(each, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_covariances_with_other_pairs_are_those_of_the_gram_matrix(name: str) -> None:
-    coalitions = Coalitions.of(pairs(6))
+    coalitions = Coalitions.of(pairs(6), direct(6))
     first, other = np.arange(20), np.arange(20, 32)
     w = relevance(6)
     gram = Kernel(coalitions, w).gram(MIXTURES[name])
-    across = Kernel(coalitions.take(first), w).across(coalitions.take(other), MIXTURES[name])
-    np.testing.assert_allclose(across, gram[np.ix_(other, first)], atol=1e-12)
+    known = coalitions.take(first)
+    for others in (coalitions.take(other), known.others(coalitions.signs[other])):
+        across = Kernel(known, w).across(others, MIXTURES[name])
+        np.testing.assert_allclose(across, gram[np.ix_(other, first)], atol=1e-12)
 
 
 def test_the_product_is_that_of_distances() -> None:
@@ -74,6 +94,16 @@ def test_the_product_is_that_of_distances() -> None:
     apart = ((signs[:, None] != signs[None]) * w).sum(-1) * theta / players
     wanted = (np.exp(-apart) - np.exp(apart - theta)) / (1 - np.exp(-theta))
     kernel = Kernel(Coalitions.of(pairs(players)), w)
-    mixture = Mixture(per_size=0, theta=theta, white=0, size=0)
-    linear = (signs * w) @ signs.T / players
-    np.testing.assert_allclose(every(kernel, mixture), wanted + linear, atol=1e-12)
+    mixture = Mixture(per_size=0, theta=theta, white=0)
+    without = every(kernel, replace(mixture, theta=0.0))
+    np.testing.assert_allclose(every(kernel, mixture), wanted + without, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) -> None:
+    signs = 2.0 * (np.random.default_rng(0).random((150, 9)) < 0.5) - 1
+    kernel = Kernel(Coalitions.of(signs, direct(9)), relevance(9))
+    upper = np.triu_indices(len(signs))
+    np.testing.assert_allclose(
+        kernel.gram_once(MIXTURES[name])[upper], kernel.gram(MIXTURES[name])[upper], atol=1e-12
+    )

@@ -63,9 +63,9 @@ def test_the_mixture_that_pairs_were_drawn_from_is_likely() -> None:
     coalitions = drawn(80, 10)
     kernel = Kernel(coalitions, np.ones(10))
     for mixture, holds in (
-        (Mixture(0, 0, 1e-4, 0), lambda m: m.white < 0.1 and m.theta <= 1),
-        (Mixture(0, 0, 30, 0), lambda m: m.white == 0.3),
-        (Mixture(0, 9, 1e-4, 0), lambda m: m.theta >= 3),
+        (Mixture(0, 0, 1e-4), lambda m: m.white < 0.1 and m.theta <= 1),
+        (Mixture(0, 0, 30), lambda m: m.white == 0.3),
+        (Mixture(0, 9, 1e-4), lambda m: m.theta >= 3),
     ):
         y = np.linalg.cholesky(kernel.gram(mixture)) @ RNG.normal(size=(80, 6))
         assert holds(lengthscales.all_mixtures(coalitions, y).best(1, 1)[0])

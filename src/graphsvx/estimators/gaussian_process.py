@@ -9,8 +9,7 @@ known, g is the game and its values are the game's: the estimate is consistent.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -19,24 +18,26 @@ from scipy.linalg import lapack
 from scipy.special import softmax, stdtrit
 from torch import Tensor
 
-from graphsvx.core.arrays import Floats, Ids
-from graphsvx.estimators.cholesky import cholesky, diagonal, inverse_from_cholesky, solve_lower
+from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.estimators.cholesky import cholesky, diagonal, solve_lower
 from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
-from graphsvx.estimators.least_squares import WLS, Fit, least_squares, surrogate
+        coalitions, players = masks.rows.shape
+        fits = min(coalitions // 2, self.pairs) * players <= _MOST_ENTRIES
+        if masks.pair is not None and not masks.exact and players >= 3 and fits:
 from graphsvx.estimators.lengthscales import all_mixtures, fit_lengthscales, log_likelihood
+from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
 from graphsvx.estimators.ridge import needs_ridge
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
-_FOLDS = 2
 _FEW = 8  # pairs or fewer: nothing is learnt of who matters
-_LEARNT = 128  # pairs that a covariance is learnt on
-_BEST, _MANY = 3, 40  # mixtures that are averaged for a relevance that was learnt or not,
-_LIKELY = 0.01  # of those that are at least so likely, compared with the best
+_LEARNT = 64  # pairs that a covariance is learnt on
+_BEST, _MANY = 2, 40  # mixtures that are averaged for a relevance that was learnt or not,
+_LIKELY = 0.1  # of those that are at least so likely, compared with the best
 _BLOCK = 128  # rows of a kernel matrix that stay in the cache
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
 # squares, which sees players in blocks.
-_MOST_ENTRIES = 1 << 21
+_MOST_ENTRIES = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -60,46 +61,67 @@ class GaussianProcess(Checked):
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from held-out pairs."""
+<<<<<<< HEAD
         found = None
         coalitions, players = masks.rows.shape
         fits = min(coalitions // 2, self.pairs) * players <= _MOST_ENTRIES
         if masks.pair is not None and not masks.exact and players >= 3 and fits:
+=======
+        if masks.pair is not None and not masks.exact and masks.rows.shape[1] >= 3:
+>>>>>>> c4e05ca (Gaussian process: one learning on 64 pairs and one process where there are many, sizes drawn evenly, prior by walk mass, sums of values with their errors)
             with suppress(np.linalg.LinAlgError):  # pairs that no kernel can tell apart
-                found = self._processed(masks, values, empty, full)
-        phi, errors = found or least_squares(masks, values, empty, full)
-        return surrogate(masks, values, empty, torch.from_numpy(phi), torch.from_numpy(errors))
+                fit = self._processed(masks, values, empty, full)
+                if fit is not None:
+                    return fit
+        return WLS()(masks, values, empty, full)
 
-    def _processed(
-        self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor
-    ) -> tuple[Floats, Floats] | None:
-        """Credit and errors, [outputs, M] each; None where least squares explain everything."""
-        signs, odd = _odd_part(masks, values, empty, full)
-        if not needs_ridge(masks):
-            phi, _ = least_squares(masks, values, empty, full)
-            left = np.abs(odd - signs @ (phi.T / 2)).max(0)
-            if bool((left <= 1e-9 * np.abs(odd).max(0) + 1e-12).all()):
-                return None
-        coalitions = Coalitions.of(signs)
-        seen = np.arange(min(len(odd), self.pairs + 1))
-        average = _average(coalitions.take(seen), odd[seen])
-        credit, variance = average.credit, average.variance
-        if len(seen) < len(odd):
-            credit, variance = _corrected(coalitions, odd, masks, average)
+    def _processed(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit | None:
+        """The fit; None where least squares explain everything."""
+        odd = _odd_part(values, empty, full)
+        count = min(len(odd) - 1, self.pairs)
+        signs = np.ones((count + 1, masks.rows.shape[1]))
+        signs[1:] = 2.0 * masks.rows[: 2 * count : 2] - 1
+        if not needs_ridge(masks) and _is_linear(signs, odd[: count + 1]):
+            return None
+        prior = masks.prior
+        coalitions = Coalitions.of(signs, None if prior is None else prior.direct)
+        average = _average(coalitions, odd[: count + 1], None if prior is None else prior.relevance)
+        posterior: _Average | _Corrected = average
+        if count + 1 < len(odd):
+            posterior = _Corrected.of(average, masks, odd)
+        wider = float(stdtrit(count + 2, 0.975) / stdtrit(np.inf, 0.975))
+        credit = posterior.credit
         # Spread the rounding error evenly, so that credit is efficient.
-        credit += (2 * odd[0] - credit.sum(0)) / len(credit)
-        wider = stdtrit(len(seen) + 1, 0.975) / stdtrit(np.inf, 0.975)
-        return credit.T.copy(), wider * np.sqrt(variance.T)
+        credit = credit + (2 * odd[0] - credit.sum(0)) / len(credit)
+        fit = surrogate(
+            masks, values, empty, torch.from_numpy(credit.T.copy()),
+            torch.from_numpy(wider * np.sqrt(posterior.variance.T)),
+        )  # fmt: skip
+        return replace(
+            fit,
+            model=average.description(),
+            held_out_r2=torch.from_numpy(average.held_out_r2),
+            variance_of_sums=lambda weights: wider**2 * posterior.variance_of_sums(weights),
+        )
 
 
-def _odd_part(masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> tuple[Floats, Floats]:
-    """A coalition of each pair as signs [pairs, M], and half the difference of the pair's values.
+def _odd_part(values: Tensor, empty: Tensor, full: Tensor) -> Floats:
+    """Half the difference of the two values of each pair, [pairs, outputs].
 
     The first pair is the full and the empty coalition, which makes g efficient.
     """
     y = values.numpy()
-    signs = np.ones((len(y) // 2 + 1, masks.rows.shape[1]))
-    signs[1:] = 2.0 * masks.rows[::2] - 1
-    return signs, np.concatenate([(full - empty).numpy()[None], y[::2] - y[1::2]]) / 2
+    odd: Floats = np.concatenate([(full - empty).numpy()[None], y[::2] - y[1::2]]) / 2
+    return odd
+
+
+def _is_linear(signs: Floats, odd: Floats) -> bool:
+    """Whether some credit explains all pairs to rounding."""
+    gram = signs.T @ signs
+    diagonal(gram)[:] *= 1 + 1e-12
+    credit, _ = lapack.dpotrs(cholesky(gram), signs.T @ odd, lower=1)
+    left = np.abs(odd - signs @ credit).max(0)
+    return bool((left <= 1e-9 * np.abs(odd).max(0) + 1e-12).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,72 +134,84 @@ class _Average:
     """Shapley values, [M, outputs]."""
     variance: Floats
     """Of the Shapley values, with the differences between the processes, [M, outputs]."""
+    disagreement: Floats
+    """Factor of the variance, [outputs]."""
+    held_out_r2: Floats
+    """Share of the variance of held-out pairs that was predicted, [outputs]."""
 
     @property
     def pairs(self) -> int:
         """That they have seen, with the full coalition."""
         return len(self.processes[0].whitened)
 
-    def at(self, coalitions: Coalitions) -> Floats:
-        """g at other pairs, [pairs, outputs], by the processes with the most weight."""
-        best = self.weights.argsort()[-_FOLDS:]
-        weights = self.weights[best] / self.weights[best].sum()
-        return sum(w * self.processes[i].at(coalitions) for w, i in zip(weights, best, strict=True))
+    def at(self, members: Bools) -> Floats:
+        """g at other pairs, [pairs, outputs], by the process with the most weight."""
+        return self.processes[int(self.weights.argmax())].at(members)
+
+    def description(self) -> str:
+        """The parts of the covariance with the most weight, in words."""
+        mixture = self.processes[int(self.weights.argmax())].mixture
+        parts = ["linear"]
+        if mixture.per_size:
+            parts.append("slopes per size")
+        if mixture.theta:
+            parts.append(f"interactions (theta {mixture.theta:g})")
+        return f"Gaussian process: {', '.join(parts)}, noise {mixture.white:g}"
+
+    def variance_of_sums(self, weights: Floats) -> Floats:
+        """Variances of weighted sums of Shapley values, [outputs, sums], for weights [M, sums]."""
+        mean = self.credit.T @ weights
+        found = np.zeros_like(mean)
+        for process, weight in zip(self.processes, self.weights, strict=True):
+            variance, credit = process.sums(weights)
+            found += weight * (np.multiply.outer(process.scale, variance) + (credit - mean) ** 2)
+        return found * self.disagreement[:, None]
 
 
-def _average(coalitions: Coalitions, odd: Floats) -> _Average:
+def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _Average:
     """The processes that explain these pairs; the full coalition is the first one."""
-    processes, weights, variances, halves = [], [], [], []
-    for known, held in _splits(len(odd)):
-        split = known is not held
-        some = known[_spread(len(known), _LEARNT)]
-        learning = fit_lengthscales if split else all_mixtures
-        found = learning(coalitions.take(some), odd[some])
-        order = np.concatenate([known, held]) if split else known
+    processes: list[_Process] = []
+    weights: list[Floats] = []
+    missed, size = np.zeros(odd.shape[1]), np.zeros(odd.shape[1])
+    splits = _splits(len(odd))
+    for known, held in splits:
+        learning = fit_lengthscales if len(held) else all_mixtures
+        found = learning(coalitions.take(known), odd[known], expected)
+        order = np.concatenate([known, held])
         kernel = Kernel(coalitions.take(order), found.relevance)
-        mixtures = found.best(_BEST if split else _MANY, _LIKELY)
-        same = [_Process.of(kernel, mixture, odd[order]) for mixture in mixtures]
+        most = (_BEST if len(splits) > 1 else 1) if len(held) else _MANY
+        mixtures = found.best(most, _LIKELY)
+        same = [_Process.of(kernel, mixture, odd[order], len(known)) for mixture in mixtures]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
-        weights += list(softmax(likelihood))
-        first = len(known) if split else 0
-        variances += [process.variance(first) for process in same]
-        if split:
-            halves.append(same[int(likelihood.argmax())].first_half(first))
-    weight = np.array(weights) / sum(weights)
-    every = np.array([process.credit() for process in processes])
+        weights.append(softmax(likelihood) / len(splits))
+        missed += (same[int(likelihood.argmax())].one_step_errors() ** 2).sum(0)
+        size += (odd[held] ** 2).sum(0)
+    weight = np.concatenate(weights)
+    every = np.array([process.credit for process in processes])
     credit = np.einsum("p,pmo->mo", weight, every)
-    variance = np.einsum("p,pmo->mo", weight, np.array(variances) + (every - credit) ** 2)
-    return _Average(processes, weight, credit, variance * _disagreement(halves))
-
-
-def _disagreement(halves: list[tuple[Floats, Floats]]) -> Floats:
-    """How far Shapley values by separate halves of the pairs are apart, in multiples of what
-    their variances say, [outputs]; at least 1.
-    """
-    if not halves:
-        return np.ones(1)
-    (one, variance), (other, other_variance) = halves
-    apart = (one - other) ** 2 / np.maximum(variance + other_variance, 1e-300)
-    return np.maximum(apart.mean(0), 1)
-
-
-def _spread(count: int, most: int) -> Ids:
-    """At most so many of the first `count` numbers, evenly spread."""
-    return np.arange(count) if count <= most else np.arange(most) * (count - 1) // (most - 1)
+    each = [process.left[:, None] * process.scale for process in processes]
+    variance = np.einsum("p,pmo->mo", weight, np.array(each) + (every - credit) ** 2)
+    disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
+    r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
+    return _Average(processes, weight, credit, variance * disagreement, disagreement, r2)
 
 
 def _splits(count: int) -> list[tuple[Ids, Ids]]:
     """Pairs that covariances are learnt on, and others that say how good they are.
 
-    The full coalition, the first one, is always known. Very few pairs are not split.
+    The full coalition, the first one, is always learnt on. Very few pairs are not split; where
+    there are not many, each half is learnt on in turn.
     """
     every = np.arange(count)
     if count - 1 <= _FEW:
-        return [(every, every)]
+        return [(every, every[:0])]
+    if count > 2 * _LEARNT:
+        known = np.arange(_LEARNT) * (count - 1) // (_LEARNT - 1)
+        return [(known, np.delete(every, known))]
     return [
-        (np.append(0, np.delete(every[1:], np.s_[fold::_FOLDS])), every[1 + fold :: _FOLDS])
-        for fold in range(_FOLDS)
+        (np.append(0, np.delete(every[1:], np.s_[fold::2])), every[1 + fold :: 2])
+        for fold in range(2)
     ]
 
 
@@ -191,99 +225,108 @@ class _Process:
     whitened: Floats
     """factor^-1 y: row i is the standardised one-step-ahead error of pair i, so that errors on
     held-out pairs, if they come last, need no other fit."""
-    shares: Floats
-    """factor^-1 of the Shapley values of the pairs' covariance functions, [pairs, M]."""
-    prior: Floats
+    scale: Floats
+    """Variance of the process in units of the values, by pairs that nothing was learnt on."""
+    credit: Floats
+    """Shapley values of g, [M, outputs]."""
+    left: Floats
+    """What the pairs leave of the prior variance of the Shapley values, [M]."""
+    disagreement: Floats
+    """How far the other pairs move the Shapley values that those learnt on give, in multiples of
+    what the variances say, [outputs]; at least 1."""
+    learnt: int
 
     @staticmethod
-    def of(kernel: Kernel, mixture: Mixture, odd: Floats) -> _Process:
-        factor = cholesky(kernel.gram(mixture))
-        whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
+    def of(kernel: Kernel, mixture: Mixture, odd: Floats, learnt: int) -> _Process:
+        """`learnt`: number of leading pairs that the covariance was learnt on."""
+        factor = cholesky(kernel.gram_once(mixture))
         outputs = odd.shape[1]
-        values, shares = whitened[:, :outputs], whitened[:, outputs:]
-        return _Process(kernel, mixture, factor, values, shares, kernel.prior(mixture))
+        whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
+        values, shares = whitened[:, :outputs].copy(), whitened[:, outputs:]
+        prior = kernel.prior(mixture)
+        moved, told = shares[learnt:].T @ values[learnt:], _squares(shares[learnt:])
+        scale = (values[learnt if learnt < len(values) else 0 :] ** 2).mean(0)
+        apart = (moved**2 / np.maximum(np.multiply.outer(told, scale), 1e-300)).mean(0)
+        return _Process(
+            kernel, mixture, factor, values, scale, shares[:learnt].T @ values[:learnt] + moved,
+            np.maximum(prior - told - _squares(shares[:learnt]), 1e-10 * prior),
+            np.maximum(apart, 1), learnt,
+        )  # fmt: skip
 
     @property
     def log_likelihood(self) -> float:
         return log_likelihood(self.factor, self.whitened)
 
-    def at(self, coalitions: Coalitions) -> Floats:
-        """g at other pairs, [pairs, outputs]."""
+    def one_step_errors(self) -> Floats:
+        """Errors of pairs that were not learnt on, as foretold by those before each."""
+        return self.whitened[self.learnt :] * self.factor.diagonal()[self.learnt :, None]
+
+    def at(self, members: Bools) -> Floats:
+        """g at other pairs, given by one coalition of each, [pairs, outputs]."""
         solved, _ = lapack.dtrtrs(self.factor, self.whitened, lower=1, trans=1)
-        blocks = [
-            self.kernel.across(coalitions.take(np.arange(first, last)), self.mixture) @ solved
-            for first, last in pairwise([*range(0, len(coalitions), _BLOCK), len(coalitions)])
-        ]
+        known = self.kernel.coalitions
+        blocks = []
+        for first in range(0, len(members), _BLOCK):
+            signs = members[first : first + _BLOCK].astype(np.float64) * 2 - 1
+            others = known.others(signs)
+            blocks.append(self.kernel.across(others, self.mixture) @ solved)
         return np.concatenate(blocks)
 
-    def credit(self) -> Floats:
-        """Shapley values of g, [M, outputs]."""
-        return self.shares.T @ self.whitened
-
-    def variance(self, first: int) -> Floats:
-        """Of the Shapley values, [M, outputs], in the scale of the errors from pair `first` on."""
-        return self._left(len(self.shares))[:, None] * (self.whitened[first:] ** 2).mean(0)
-
-    def first_half(self, count: int) -> tuple[Floats, Floats]:
-        """Shapley values and their variances, had only the first `count` pairs been seen."""
-        credit = self.shares[:count].T @ self.whitened[:count]
-        return credit, self._left(count)[:, None] * (self.whitened[count:] ** 2).mean(0)
-
-    def _left(self, count: int) -> Floats:
-        """What the first `count` pairs leave of the prior variance, [M]."""
-        told = (self.shares[:count] ** 2).sum(0)
-        return np.maximum(self.prior - told, 1e-10 * self.prior)
+    def sums(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Variances [sums] and values [outputs, sums] of weighted sums of Shapley values."""
+        shares = solve_lower(self.factor, self.kernel.shapley(self.mixture) @ weights)
+        prior = self.kernel.prior_of_sums(self.mixture, weights)
+        left = np.maximum(prior - _squares(shares), 1e-10 * prior)
+        return left, self.whitened.T @ shares
 
 
-def _corrected(
-    coalitions: Coalitions, odd: Floats, masks: Masks, average: _Average
-) -> tuple[Floats, Floats]:
-    """Credit and variances, corrected by what g misses on pairs that it has not seen.
+def _squares(rows: Floats) -> Floats:
+    """Sums of squares of the columns."""
+    found: Floats = np.einsum("ij,ij->j", rows, rows)
+    return found
 
-    What is missed is regressed on coalitions, with the variances of g's Shapley values as prior
-    of what their errors can be: few more pairs change little, and with very many this is weighted
-    least squares. Errors come from the residuals (a sandwich), not from the model.
+
+@dataclass(frozen=True, eq=False)
+class _Corrected:
+    """g corrected by what it misses on pairs that it has not seen.
+
+    What is missed is regressed on coalitions, with the variances of g's Shapley values as prior of
+    what their errors can be: few more pairs change little, and with very many this is weighted
+    least squares. Errors come from the residuals, not from the model.
     """
-    if masks.pair is None or masks.unseen is None:
-        raise ValueError("these rows were not drawn as pairs")
-    drawn, weights, unseen = masks.pair[::2] >= 0, masks.weights[::2].copy(), masks.unseen[::2]
-    fresh = np.arange(len(drawn)) >= average.pairs - 1
-    size = masks.rows[::2].sum(1)
-    size = np.minimum(size, coalitions.players - size)
-    # Fresh pairs stand for all draws of their size; enumerated ones that g has seen miss nothing.
-    new = drawn & fresh
-    every = np.bincount(size[drawn], weights[drawn])
-    rest_mass = np.bincount(size[new], weights[new], len(every))
-    weights[new] *= (every / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
-    used = np.flatnonzero(fresh | ~drawn)
-    missed = np.zeros((len(used), odd.shape[1]))
-    behind = fresh[used]
-    missed[behind] = odd[1:][fresh] - average.at(coalitions.take(np.flatnonzero(fresh) + 1))
-    rows = coalitions.centred[used + 1]
-    left = np.where(drawn, unseen, 0.0)[used]
-    credit, variance = average.credit.copy(), np.empty_like(average.variance)
-    for output in range(odd.shape[1]):
-        change, variance[:, output] = _ridge(
-            rows, missed[:, output], weights[used], average.variance[:, output], left
-        )
-        credit[:, output] += change
-    return credit, variance
 
+    credit: Floats
+    variance: Floats
+    fits: list[ResidualFit]
 
-def _ridge(
-    rows: Floats, target: Floats, weights: Floats, prior: Floats, unseen: Floats
-) -> tuple[Floats, Floats]:
-    """Coefficients with a `prior` variance each, and their variances, [M] each."""
-    weights = weights / weights.mean()
-    noise = float((weights * target**2).mean()) or 1e-300
-    precision = noise / np.maximum(prior, 1e-300)
-    gram = (rows * weights[:, None]).T @ rows
-    diagonal(gram)[:] += precision
-    hat = inverse_from_cholesky(cholesky(gram))
-    moved = rows @ hat
-    moved *= weights[:, None]
-    coefficients = moved.T @ target
-    leverage = np.einsum("ij,ij->i", moved, rows)
-    residual = (target - rows @ coefficients) / np.maximum(1 - leverage, 0.1)
-    variance = (residual**2 * unseen) @ moved**2 + hat**2 @ (precision * noise)
-    return coefficients, variance
+    @staticmethod
+    def of(average: _Average, masks: Masks, odd: Floats) -> _Corrected:
+        if masks.pair is None or masks.unseen is None:
+            raise ValueError("these rows were not drawn as pairs")
+        members, unseen = masks.rows[::2], masks.unseen[::2]
+        drawn, weights = masks.pair[::2] >= 0, masks.weights[::2].copy()
+        fresh = np.arange(len(drawn)) >= average.pairs - 1
+        size = members.sum(1)
+        size = np.minimum(size, members.shape[1] - size)
+        # Fresh pairs stand for all draws of their size; enumerated ones that g saw miss nothing.
+        new = drawn & fresh
+        every = np.bincount(size[drawn], weights[drawn])
+        rest_mass = np.bincount(size[new], weights[new], len(every))
+        weights[new] *= (every / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
+        used = np.flatnonzero(fresh | ~drawn)
+        missed = np.zeros((len(used), odd.shape[1]))
+        missed[fresh[used]] = odd[1:][fresh] - average.at(members[fresh])
+        rows = centred_rows(members[used])
+        left = np.where(drawn, unseen, 0.0)[used]
+        fits = [
+            fit_residuals(rows, residuals, weights[used], prior, left)
+            for residuals, prior in zip(missed.T, average.variance.T, strict=True)
+        ]
+        change = np.stack([fit.coefficients for fit in fits], 1)
+        variance = np.stack([fit.variances for fit in fits], 1)
+        return _Corrected(average.credit + change - change.mean(0), variance, fits)
+
+    def variance_of_sums(self, weights: Floats) -> Floats:
+        """Variances of weighted sums of Shapley values, [outputs, sums], for weights [M, sums]."""
+        centred = weights - weights.mean(0)
+        return np.stack([fit.variances_of_sums(centred) for fit in self.fits])

@@ -1,34 +1,35 @@
 """Covariances of the odd part of a game, and the Shapley values of functions drawn from them.
 
 Shapley values depend on a game v only through its odd part, (v(S) - v(N \\ S)) / 2. With signs
-s_j = +-1 (in, out), the covariance of its values at S and T is a sum of five:
+s_j = +-1 (in, out), the covariance of its values at S and T is a sum of five parts:
 
-    linear      sum of w_j s_j t_j / M
-    per size    linear again, with slopes that fall as 1 / min(|S|, M - |S|): a mean over neighbours
-                changes by a j-th when a j-th neighbour comes in
-    size        three odd polynomials of the share of players that are in; nobody's credit
+    linear      sum of e_j s_j t_j / M
+    per size    linear again, with slopes that fall as 1 / min(k, m - k), where k of the m players
+                that are combined directly are in: a mean changes by a k-th when a k-th joins
+    size        odd functions of the numbers of players that are in; their Shapley values are zero
     product     exp(-d(S, T)) - exp(-d(S, N \\ T)), d = sum of theta w_j / M where S and T differ:
                 interactions of all orders, the more of them the larger theta is
-    white       every pair of coalitions for itself: what no other part foretells
+    white       a value of its own for every pair of coalitions
 
-The relevance w_j (mean 1) is how much player j matters. Of every part the Shapley values have a
-closed form: those of the product are one-dimensional integrals of polynomials, which
-Gauss-Legendre quadrature gets exactly.
+The relevance w_j (mean 1) says how much player j interacts; its linear effect has the variance
+e_j = w_j^2 (scaled to mean 1). The Shapley values of every part have a closed form: those of the
+product are one-dimensional integrals of polynomials, by Gauss-Legendre quadrature.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.special import gammaln
 
-from graphsvx.core.arrays import Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators.cholesky import diagonal
 
 _NODES = 12  # quadrature: exact up to 24 players, to rounding for more that each matter less
 _JITTER = 1e-8
+_BLOCK = 64  # rows of a covariance matrix that stay in the cache
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,6 @@ class Mixture:
     theta: float
     """Of the product, which has variance 1; 0: there is none."""
     white: float
-    size: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,38 +48,63 @@ class Coalitions:
 
     signs: Floats
     """[pairs, M]."""
-    centred: Floats
-    """Members less the share of members, [pairs, M]."""
     inner: Floats
     """1, or 0 for the full coalition, [pairs]."""
+    direct: Ids
+    """The m players that slopes per size are about."""
+    direct_centred: Floats
+    """Membership of the direct players less its mean, [pairs, m]."""
     slope: Floats
-    """Size of the slopes that fall with the size, [pairs]."""
+    """Slopes that fall with the number of direct members, [pairs]."""
     mean_slope: float
-    """Its mean over all sizes, which is the Shapley value of such a slope."""
+    """Mean of `slope` over all numbers: the Shapley value of such a slope."""
     sizes: Floats
-    """Odd polynomials of the size, [pairs, 3]."""
+    """Odd functions of sizes, [pairs, functions]."""
     alone: Floats
-    """Credit of the members for a value at this coalition alone, [pairs]."""
+    """Credit of a member (less the mean) for a value 1 at this pair alone, [pairs]."""
+    noise: Floats
+    """Relative variance of the white part, [pairs]: small coalitions vary more."""
+    units: tuple[float, float]
+    """What slopes and functions of sizes were divided by."""
 
     @staticmethod
-    def of(signs: Floats) -> Coalitions:
-        """With slopes and polynomials in units in which their mean square is 1 over the pairs."""
+    def of(
+        signs: Floats, direct: Bools | None = None, units: tuple[float, float] | None = None
+    ) -> Coalitions:
+        """`direct` [M]: players whose messages the explained node combines; None: all of them.
+
+        Without `units`, slopes and functions of sizes are scaled to a mean square of 1.
+        """
         players = signs.shape[1]
         size = (signs.sum(1) + players) / 2
         inner = (size > 0) & (size < players)
-        centred = (signs - signs.mean(1, keepdims=True)) / 2
-        slope = inner / np.where(inner, np.minimum(size, players - size), 1)
-        unit = _root_mean_square(slope[:, None] * centred, inner)
-        every = np.arange(1, players)
-        mean_slope = float((1 / np.minimum(every, players - every)).mean()) / unit
-        x = 2 * size / players - 1
-        sizes = np.stack([x**3 - x, x**5 - x, x**7 - x**3], 1)
-        sizes /= _root_mean_square(sizes, inner)
+        combined = np.arange(players)
+        if direct is not None and np.count_nonzero(direct) > 1:
+            combined = np.flatnonzero(direct)
+        near = signs[:, combined]
+        slope, mean_slope = _falling_slopes(near)
+        centred = (near - near.mean(1, keepdims=True)) / 2
+        sizes = _size_functions(signs, near, combined)
+        if units is None:
+            steep = slope[:, None] * centred
+            units = _root_mean_square(steep, slope > 0), _root_mean_square(sizes, inner)
         between = np.where(inner, size * (players - size), 1)
         alone = np.where(inner, 2 * players * np.exp(-_log_count(players, size)) / between, 0)
+        noise = _noise(size, players, len(combined))
+        if len(combined) < players:
+            # With none or all of the direct players, only the others can make a difference.
+            share = size / players
+            noise[slope == 0] *= np.minimum(1, 8 * share * (1 - share))[slope == 0]
         return Coalitions(
-            signs, centred, inner.astype(np.float64), slope / unit, mean_slope, sizes, alone
-        )
+            signs, inner.astype(np.float64), combined, centred, slope / units[0],
+            mean_slope / units[0], sizes / units[1], alone, noise, units,
+        )  # fmt: skip
+
+    def others(self, signs: Floats) -> Coalitions:
+        """Other coalitions of the same players, in the same units."""
+        direct = np.zeros(self.players, dtype=bool)
+        direct[self.direct] = True
+        return Coalitions.of(signs, direct, self.units)
 
     def __len__(self) -> int:
         return len(self.signs)
@@ -92,14 +117,45 @@ class Coalitions:
     def take(self, chosen: Ids) -> Coalitions:
         """Some of them, in the same units."""
         return Coalitions(
-            self.signs[chosen], self.centred[chosen], self.inner[chosen], self.slope[chosen],
-            self.mean_slope, self.sizes[chosen], self.alone[chosen],
+            self.signs[chosen], self.inner[chosen], self.direct, self.direct_centred[chosen],
+            self.slope[chosen], self.mean_slope, self.sizes[chosen], self.alone[chosen],
+            self.noise[chosen], self.units,
         )  # fmt: skip
 
 
-def _root_mean_square(rows: Floats, inner: Floats) -> float:
-    found = float(np.sqrt((rows[inner] ** 2).sum(1).mean())) if inner.any() else 0.0
-    return found or 1.0
+def _falling_slopes(signs: Floats) -> tuple[Floats, float]:
+    """1 / min(k, m - k) for each pair (0 at both ends), and the mean of all k between."""
+    players = signs.shape[1]
+    size = (signs.sum(1) + players) / 2
+    inner = (size > 0) & (size < players)
+    slope = inner / np.where(inner, np.minimum(size, players - size), 1)
+    every = np.arange(1, players)
+    return slope, float((1 / np.minimum(every, players - every)).mean()) if players > 1 else 0.0
+
+
+def _size_functions(signs: Floats, near: Floats, combined: Ids) -> Floats:
+    """Odd functions of the shares of all, direct and other members that vanish at both ends."""
+    shares = [signs.mean(1)]
+    functions: list[Floats] = []
+    if 0 < len(combined) < signs.shape[1]:
+        shares += [near.mean(1), np.delete(signs, combined, 1).mean(1)]
+        # A jump: without any direct member nothing is heard of the others.
+        functions.append(shares[1] * (np.abs(shares[1]) < 1))
+    for x in shares:
+        cube = x * x * x
+        functions += [cube - x, cube * x * x - x, cube * cube * x - cube]
+    return np.stack(functions, 1)
+
+
+def _noise(size: Floats, players: int, combined: int) -> Floats:
+    """Variances of the white part by size: the fewer are combined, the more each matters."""
+    found: Floats = 2 / np.sqrt(1 + np.minimum(size, players - size) * (combined / players))
+    return found
+
+
+def _root_mean_square(rows: Floats, inner: Bools) -> float:
+    mean = float(np.sqrt((rows[inner] ** 2).sum(1).mean())) if inner.any() else 0.0
+    return mean or 1.0
 
 
 def _log_count(players: int, size: Floats) -> Floats:
@@ -113,104 +169,168 @@ class Kernel:
 
     def __init__(self, coalitions: Coalitions, relevance: Floats) -> None:
         self.coalitions, self.relevance = coalitions, relevance
-        signs = coalitions.signs
-        self.linear: Floats = signs @ (signs * (relevance / coalitions.players)).T
-        self.per_size = _per_size(self.linear, coalitions, coalitions, relevance)
-        self.size: Floats = coalitions.sizes @ coalitions.sizes.T
+        self.effect: Floats = relevance**2 / (relevance**2).mean()
+        """Variances of linear effects, [M]."""
         self._products: dict[float, Floats] = {}
 
-    def product(self, theta: float) -> Floats:
-        """The product, which has variance 1."""
+    @cached_property
+    def likeness(self) -> Floats:
+        """1 - 2 d(S, T) / theta, [pairs, pairs]."""
+        return _weighted_products(self.coalitions, self.coalitions, self.relevance)
+
+    @cached_property
+    def _linear(self) -> Floats:
+        """The linear part and the functions of sizes."""
+        here = self.coalitions
+        found = _weighted_products(here, here, self.effect)
+        found += here.sizes @ here.sizes.T
+        return found
+
+    @cached_property
+    def _per_size(self) -> Floats:
+        here = self.coalitions
+        rows = here.direct_centred * np.multiply.outer(
+            here.slope, np.sqrt(self.effect[here.direct])
+        )
+        found: Floats = rows @ rows.T
+        return found
+
+    def _product(self, theta: float) -> Floats:
+        """The product, scaled to variance 1."""
         if theta not in self._products:
-            self._products[theta] = _product(self.linear, theta)
+            self._products[theta] = _product(self.likeness * (theta / 2), theta)
         return self._products[theta]
 
     def gram(self, mixture: Mixture) -> Floats:
-        """Covariances of the pairs with each other."""
-        gram = mixture.size * self.size
-        gram += self.linear
+        """Covariances of the pairs with each other; parts are kept for other mixtures."""
+        gram = self._linear.copy()
         if mixture.per_size:
-            gram += mixture.per_size * self.per_size
+            gram += mixture.per_size * self._per_size
         if mixture.theta:
-            gram += self.product(mixture.theta)
-        diagonal(gram)[:] += mixture.white * self.coalitions.inner
+            gram += self._product(mixture.theta)
+        return self._with_white(gram, mixture)
+
+    def gram_once(self, mixture: Mixture) -> Floats:
+        """The same on and above the diagonal, for one mixture: faster, and nothing is kept."""
+        here = self.coalitions
+        count = len(here)
+        gram = np.zeros((count, count))
+        regressors = self._regressors(here, mixture)
+        weighted = here.signs * (self.relevance * (mixture.theta / 2 / here.players))
+        for first in range(0, count, _BLOCK):
+            rows = slice(first, first + _BLOCK)
+            block = gram[rows, first:]
+            np.matmul(regressors[rows], regressors[first:].T, out=block)
+            if mixture.theta:
+                block += _product(weighted[rows] @ here.signs[first:].T, mixture.theta)
+        return self._with_white(gram, mixture)
+
+    def _with_white(self, gram: Floats, mixture: Mixture) -> Floats:
+        white = self.coalitions.inner * self.coalitions.noise
+        diagonal(gram)[:] += mixture.white * white
         diagonal(gram)[:] *= 1 + _JITTER
         return gram
 
     def across(self, others: Coalitions, mixture: Mixture) -> Floats:
         """Covariances of other pairs (none of these) with the pairs, [others, pairs]."""
-        here, w = self.coalitions, self.relevance
-        linear = (others.signs * (w / here.players)) @ here.signs.T
-        gram = mixture.per_size * _per_size(linear, others, here, w)
-        gram += linear
-        gram += mixture.size * (others.sizes @ here.sizes.T)
+        here = self.coalitions
+        gram: Floats = self._regressors(others, mixture) @ self._regressors(here, mixture).T
         if mixture.theta:
-            gram += _product(linear, mixture.theta)
+            weighted = others.signs * (self.relevance * (mixture.theta / 2 / here.players))
+            gram += _product(weighted @ here.signs.T, mixture.theta)
         return gram
 
-    def common(self, mixture: Mixture) -> Floats:
-        """The derivative of the covariance by w_j is s_j t_j times this, plus a part per size."""
-        found = np.full(self.linear.shape, 1 / self.coalitions.players)
-        if mixture.theta:
-            half = mixture.theta / 2
-            found += np.cosh(self.linear * half) * (half / self.coalitions.players / np.sinh(half))
+    def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
+        """Rows whose products are all parts but the product and the white one."""
+        parts = [coalitions.signs * np.sqrt(self.effect / coalitions.players), coalitions.sizes]
+        if mixture.per_size:
+            scale = np.sqrt(mixture.per_size * self.effect[coalitions.direct])
+            parts.append(coalitions.direct_centred * np.multiply.outer(coalitions.slope, scale))
+        return np.concatenate(parts, 1)
+
+    def product_derivative(self, theta: float) -> Floats:
+        """The derivative of the product by w_j is s_j t_j times this, [pairs, pairs]."""
+        half = theta / 2
+        found: Floats = np.cosh(self.likeness * half)
+        found *= half / self.coalitions.players / np.sinh(half)
         return found
 
     def shapley(self, mixture: Mixture) -> Floats:
         """Shapley values of the covariance with each pair, as a function: [pairs, M]."""
-        here, w = self.coalitions, self.relevance
-        credit: Floats = here.signs * (2 * w / here.players)
+        here = self.coalitions
+        credit: Floats = here.signs * (2 * self.effect / here.players)
         if mixture.per_size:
-            part = here.centred * w
+            part = here.direct_centred * self.effect[here.direct]
             part -= part.mean(1, keepdims=True)
             part *= (mixture.per_size * here.mean_slope * here.slope)[:, None]
-            credit += part
+            credit[:, here.direct] += part
         if mixture.theta:
-            theta = mixture.theta * w / here.players
+            theta = mixture.theta * self.relevance / here.players
             credit += product_shapley(here.signs, theta) / -np.expm1(-mixture.theta)
-        credit += here.centred * (mixture.white * here.alone)[:, None]
+        white = here.alone * here.noise * (mixture.white / 2)
+        credit += here.signs * white[:, None]
+        credit -= (white * here.signs.mean(1))[:, None]
         return credit
 
     def prior(self, mixture: Mixture) -> Floats:
-        """Variance of the Shapley values before any pair is known, [M]."""
-        w, players = self.relevance, self.coalitions.players
-        variance = 4 * w / players
+        """Variances of the Shapley values before any pair is known, [M]."""
+        here, players = self.coalitions, self.coalitions.players
+        variance = 4 * self.effect / players
         if mixture.per_size:
-            spread = w * (1 - 2 / players) + w.sum() / players**2
-            variance = variance + mixture.per_size * self.coalitions.mean_slope**2 * spread
+            direct, count = self.effect[here.direct], len(here.direct)
+            spread = direct * (1 - 2 / count) + direct.sum() / count**2
+            variance[here.direct] += mixture.per_size * here.mean_slope**2 * spread
         if mixture.theta:
-            product = product_prior(mixture.theta * w / players)
-            variance = variance + product / -np.expm1(-mixture.theta)
-        return variance + mixture.white * white_prior(players)
+            product = product_prior(mixture.theta * self.relevance / players)
+            variance += product / -np.expm1(-mixture.theta)
+        variance += mixture.white * white_prior(players, len(here.direct))
+        return variance
+
+    def prior_of_sums(self, mixture: Mixture, weights: Floats) -> Floats:
+        """Variances of weighted sums of Shapley values before any pair is known, [sums].
+
+        `weights` [M, sums].
+        """
+        here, players = self.coalitions, self.coalitions.players
+        variance: Floats = (4 / players) * (self.effect @ weights**2)
+        if mixture.per_size:
+            centred = weights[here.direct] - weights[here.direct].mean(0)
+            part = self.effect[here.direct] @ centred**2
+            variance += mixture.per_size * here.mean_slope**2 * part
+        if mixture.theta:
+            product = product_prior_of_sums(mixture.theta * self.relevance / players, weights)
+            variance += product / -np.expm1(-mixture.theta)
+        centred = weights - weights.mean(0)
+        white = mixture.white * white_prior(players, len(here.direct))
+        variance += white * players / max(players - 1, 1) * (centred**2).sum(0)
+        return variance
 
 
-def _per_size(linear: Floats, a: Coalitions, b: Coalitions, relevance: Floats) -> Floats:
-    """Covariances of the part per size: centred members are signs less their mean, by two."""
-    mean, other = a.signs.mean(1), b.signs.mean(1)
-    found: Floats = linear * a.players
-    found -= np.multiply.outer(a.signs @ relevance, other)
-    found -= np.multiply.outer(mean, b.signs @ relevance - other * relevance.sum())
-    found *= (a.slope / 4)[:, None]
-    found *= b.slope
+def _weighted_products(a: Coalitions, b: Coalitions, weights: Floats) -> Floats:
+    """Weighted means of the products of signs, [a, b]."""
+    found: Floats = a.signs @ (b.signs * (weights / a.players)).T
     return found
 
 
-def _product(linear: Floats, theta: float) -> Floats:
-    """exp(-d) - exp(-d') over its value at the diagonal: d is (1 - linear) theta / 2."""
-    found: Floats = np.exp(linear * (theta / 2))
-    found -= 1 / found
-    found /= 2 * np.sinh(theta / 2)
-    return found
+def _product(likeness: Floats, theta: float) -> Floats:
+    """exp(-d) - exp(-d') over its value at the diagonal, where d = theta / 2 - likeness.
+
+    Overwrites `likeness`.
+    """
+    np.exp(likeness, out=likeness)
+    likeness -= 1 / likeness
+    likeness /= 2 * np.sinh(theta / 2)
+    return likeness
 
 
 @lru_cache
-def white_prior(players: int) -> float:
-    """Variance of every Shapley value where all pairs have independent values of variance 1."""
+def white_prior(players: int, combined: int) -> float:
+    """Variance of every Shapley value of a white game (at most: its noise depends on more)."""
     size = np.arange(1.0, players // 2 + 1)
     each = 4 * np.exp(-_log_count(players, size)) / (size * (players - size))
     if players % 2 == 0:
         each[-1] /= 2  # a coalition and its complement have the same size: half as many pairs
-    return float(each.sum())
+    return float((each * _noise(size, players, combined)).sum())
 
 
 @lru_cache
@@ -242,10 +362,31 @@ def product_shapley(signs: Floats, theta: Floats) -> Floats:
 
 
 def product_prior(theta: Floats) -> Floats:
-    """Variance of the Shapley values of a draw from the product kernel, [M]."""
+    """Variances of the Shapley values of a draw from the product kernel, [M]."""
+    drop, left, every = _product_integrand(theta)
+    return 4 * drop * ((1 / left) @ every)
+
+
+def product_prior_of_sums(theta: Floats, weights: Floats) -> Floats:
+    """Variances of weighted sums of Shapley values of a draw from the product kernel, [sums].
+
+    The covariance of two players is the double integral over q, q' of
+    2 (2q - 1) (2q' - 1) drop_i drop_j times the product over all others.
+    """
+    q, _ = _quadrature(len(theta))
+    drop, left, every = _product_integrand(theta)
+    ratio = drop[:, None] / left
+    own = (4 * (ratio @ every)) @ weights**2
+    tilt = np.multiply.outer(2 * q - 1, 2 * q - 1).ravel() * every
+    sums = weights.T @ ratio
+    squares = (weights**2).T @ ratio**2
+    return own + 2 * (sums**2 - squares) @ tilt
+
+
+def _product_integrand(theta: Floats) -> tuple[Floats, Floats, Floats]:
+    """1 - exp(-theta) [M], factors [M, nodes^2], and their product times the weights [nodes^2]."""
     q, weight = _quadrature(len(theta))
     differ = np.add.outer(q, q) - 2 * np.multiply.outer(q, q)
     drop = -np.expm1(-theta)
     left = 1 - np.multiply.outer(drop, differ.ravel())
-    every = left.prod(0) * np.multiply.outer(weight, weight).ravel()
-    return 4 * drop * ((1 / left) @ every)
+    return drop, left, left.prod(0) * np.multiply.outer(weight, weight).ravel()

@@ -7,7 +7,7 @@ that sums to zero. Where rows are too few to tell players apart, that part has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -36,6 +36,26 @@ class Fit:
     """Weighted R² on the rows: [outputs]."""
     complete: Tensor | None = None
     """Selective regressions: phi of all players before any was left out."""
+    model: str | None = None
+    """Model of the game that was fitted, in words; None: an additive one."""
+    held_out_r2: Tensor | None = None
+    """Share of the variance of held-out pairs that the model predicted: [outputs]."""
+    variance_of_sums: Callable[[Floats], Floats] | None = None
+    """Variances of weighted sums of credit, [outputs, sums], from weights [M, sums]."""
+
+    def group_credit(self, groups: Bools) -> tuple[Floats, Floats]:
+        """Credit of groups of players and its standard errors, [outputs, groups] each.
+
+        `groups` [groups, M]: members. Players' errors are correlated, so that a group's error is
+        not the root of the sum of their squares; NaN if the estimator gives no covariances.
+        """
+        weights = groups.astype(np.float64).T
+        credit: Floats = self.values.numpy() @ weights
+        if not bool(self.errors.any()):
+            return credit, np.zeros_like(credit)
+        if self.variance_of_sums is None:
+            return credit, np.full_like(credit, np.nan)
+        return credit, np.sqrt(self.variance_of_sums(weights))
 
 
 class Estimator(Protocol):

@@ -21,13 +21,15 @@ _GRID: dict[str, tuple[float, ...]] = {
     "per_size": (0.0, 0.3, 3.0),
 }
 _START = Mixture(per_size=0.3, theta=3.0, white=0.03)
-_LOWEST, _HIGHEST = -8.0, 4.0  # bounds of log relevance
+_LOWEST, _HIGHEST = -12.0, 8.0  # bounds of log relevance
 _OUTPUTS = 4  # used for the curvature
-_APART = 3.0  # variance of log relevance among players of which nothing is known
+_APART = 3.0  # variance of log relevance among players of which the same is expected
 _LEVEL = 100.0  # variance of what all have in common: a change of scale
-_TRAIT = 0.25  # variance of the coefficients of what is known of players
-_FLOOR = 0.05  # nobody matters less: pairs that were not learnt on may say otherwise
+_MEAN_POWER = 1.25  # of what is expected of players, which relevance goes with
+_POWER = 0.25  # variance of that power, as a multiple of its mean
+_FLOOR = 0.05  # share of relevance that is as expected, whatever was learnt
 _LONGEST = 2.0  # step in log relevance
+_AGAIN = 4  # mixtures that are tried with the last relevance too
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +47,8 @@ class Learnt:
 
 
 @dataclass(frozen=True, eq=False)
-class Prior:
-    """Of the logarithm of relevance: a mean, [M], and a covariance _APART I + traits V traits'."""
+class LogNormalPrior:
+    """Prior of the logarithm of relevance: mean [M] and covariance _APART I + traits V traits'."""
 
     mean: Floats
     traits: Floats
@@ -55,51 +57,52 @@ class Prior:
     """V: of the columns' coefficients."""
 
     @staticmethod
-    def of(players: int, traits: Floats | None) -> Prior:
-        """`traits` [M, columns]: relevance is expected to go with exp of their sum."""
-        one = np.ones((players, 1))
-        if traits is None:
-            return Prior(np.zeros(players), one, np.full(1, _LEVEL))
-        mean = traits.sum(1)
-        mean -= np.log(np.exp(mean).mean())
-        variances = np.full(traits.shape[1] + 1, _TRAIT)
-        variances[0] = _LEVEL
-        return Prior(mean, np.concatenate([one, traits - traits.mean(0)], 1), variances)
+    def of(players: int, expected: Floats | None) -> LogNormalPrior:
+        """`expected` [M]: relevance up to a factor and a power; None: all alike."""
+        level = np.ones((players, 1))
+        if expected is None:
+            return LogNormalPrior(np.zeros(players), level, np.full(1, _LEVEL))
+        logs = _MEAN_POWER * np.log(expected / expected.max()).clip(_LOWEST)
+        trait = (logs - logs.mean())[:, None]
+        mean = logs - np.log(np.exp(logs).mean())
+        return LogNormalPrior(mean, np.hstack([level, trait]), np.array([_LEVEL, _POWER]))
 
-    def spread(self, rows: Floats) -> Floats:
+    def covariance_times(self, rows: Floats) -> Floats:
         """The covariance times each row, [..., M]."""
         found: Floats = (rows @ self.traits) * self.variances @ self.traits.T
         found += _APART * rows
         return found
 
 
-def all_mixtures(coalitions: Coalitions, odd: Floats, traits: Floats | None = None) -> Learnt:
-    """Nothing learnt of the players but what was known beforehand."""
-    kernel = Kernel(coalitions, np.exp(Prior.of(coalitions.players, traits).mean))
+def all_mixtures(coalitions: Coalitions, odd: Floats, expected: Floats | None = None) -> Learnt:
+    """Nothing learnt of the players but what was `expected` of them."""
+    kernel = Kernel(coalitions, np.exp(LogNormalPrior.of(coalitions.players, expected).mean))
     every = [Mixture(**dict(zip(_GRID, each, strict=True))) for each in product(*_GRID.values())]
     return Learnt(kernel.relevance, {each: _likelihood(kernel, each, odd) for each in every})
 
 
 def fit_lengthscales(
-    coalitions: Coalitions, odd: Floats, traits: Floats | None = None, steps: int = 3
+    coalitions: Coalitions, odd: Floats, expected: Floats | None = None, steps: int = 1
 ) -> Learnt:
-    """Who matters, and with which mixtures, by turns.
+    """Relevance of the players and likely mixtures, by turns.
 
-    From players that all matter alike, to who has credit in a first fit, to Newton `steps` up the
-    marginal likelihood.
+    From the relevance that is `expected` of players, to the one that a first fit gives them
+    credit for, to Newton `steps` up the marginal likelihood.
     """
-    prior = Prior.of(coalitions.players, traits)
+    prior = LogNormalPrior.of(coalitions.players, expected)
     kernel = Kernel(coalitions, np.exp(prior.mean))
     kernel = Kernel(coalitions, _with_credit(kernel, _START, odd))
     mixture, before = _climbed(kernel, _START, odd)
     first = kernel.relevance
     for _ in range(steps):
         kernel = Kernel(coalitions, _newton(kernel, mixture, odd, prior))
-    _, after = _climbed(kernel, mixture, odd)
+    likely = sorted(before, key=lambda each: -before[each])[:_AGAIN]
+    after = {each: _likelihood(kernel, each, odd) for each in likely}
     # Newton's method may overshoot where there are few pairs.
     better = max(after.values()) > max(before.values())
     relevance, likelihoods = (kernel.relevance, after) if better else (first, before)
-    return Learnt((1 - _FLOOR) * relevance + _FLOOR, likelihoods)
+    # Other pairs may show that a player matters who does not in these.
+    return Learnt((1 - _FLOOR) * relevance + _FLOOR * np.exp(prior.mean), likelihoods)
 
 
 def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
@@ -125,7 +128,7 @@ def log_likelihood(factor: Floats, whitened: Floats) -> float:
 
 def _likelihood(kernel: Kernel, mixture: Mixture, odd: Floats) -> float:
     factor = cholesky(kernel.gram(mixture))
-    return log_likelihood(factor, solve_lower(factor, odd))
+    return log_likelihood(factor, lapack.dtrtrs(factor, odd, lower=1)[0])
 
 
 def _with_credit(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
@@ -137,10 +140,10 @@ def _with_credit(kernel: Kernel, mixture: Mixture, odd: Floats) -> Floats:
     scale = np.maximum((values**2).mean(0), 1e-300)
     square = ((shares.T @ values) ** 2 / scale).mean(1) + left
     relevance = np.sqrt(square)
-    return 0.95 * relevance / relevance.mean() + 0.05
+    return (1 - _FLOOR) * relevance / relevance.mean() + _FLOOR * kernel.relevance
 
 
-def _newton(kernel: Kernel, mixture: Mixture, odd: Floats, prior: Prior) -> Floats:
+def _newton(kernel: Kernel, mixture: Mixture, odd: Floats, prior: LogNormalPrior) -> Floats:
     """A more likely relevance: one step of Newton's method in its logarithm.
 
     With the curvature X'X / 2 + C^-1 of the likelihood and the prior, whose covariance is C, by
@@ -148,8 +151,8 @@ def _newton(kernel: Kernel, mixture: Mixture, odd: Floats, prior: Prior) -> Floa
     """
     slope, sides = _derivatives(kernel, mixture, odd)
     logs = np.log(kernel.relevance)
-    step = prior.spread(slope) + (logs - prior.mean)
-    reached = prior.spread(sides)
+    step = prior.covariance_times(slope) + (logs - prior.mean)
+    reached = prior.covariance_times(sides)
     inner = sides @ reached.T
     diagonal(inner)[:] += 2
     step -= reached.T @ lapack.dposv(inner, sides @ step)[1]
@@ -161,32 +164,40 @@ def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats,
     """Slope in log w of the negative log likelihood, [M], and X, [pairs, M]: X'X / 2 is about its
     curvature.
 
-    The derivative of the covariance K by w_i is s_i s_i' B + z_i z_i' C (elementwise), where z are
-    centred members. The curvature is the average of the observed and the expected one, which
-    needs no more than the derivatives times a = K^-1 y, less what is a change of scale.
+    The derivative of the covariance K by log w_i is 2 e_i (s_i s_i' + c z_i z_i') / M for the
+    linear parts, where z are slopes per size, and w_i s_i s_i' B (elementwise) for the product.
+    The curvature is the average of the observed and the expected one, which needs no more than
+    the derivatives times a = K^-1 y, less what is a change of scale.
     """
-    here, w = kernel.coalitions, kernel.relevance
-    signs, mean = here.signs, here.signs.mean(1)
-    common = kernel.common(mixture)
+    coalitions, signs = kernel.coalitions, kernel.coalitions.signs
+    direct = coalitions.direct
     factor = cholesky(kernel.gram(mixture))
     solved, _ = lapack.dpotrs(factor, odd, lower=1)
     # With each output in units of its own scale.
     unit = np.sqrt(len(odd) / np.maximum((solved * odd).sum(0), 1e-300))
     solved *= unit
     pull = inverse_from_cholesky(factor) - solved @ solved.T / odd.shape[1]
-    falling = pull * np.multiply.outer(here.slope, here.slope * mixture.per_size)
-    pull *= common
-    pull += falling / 4
-    slope = 0.5 * np.einsum("ki,ki->i", signs, pull @ signs)
-    slope += ((falling @ mean) @ mean / 2 - (falling @ mean) @ signs) / 4
-    slope *= w
-    falling_rows = here.centred * here.slope[:, None]
+    effect = 2 * kernel.effect / coalitions.players
+    scale = coalitions.slope * np.sqrt(mixture.per_size * coalitions.players)
+    falling = coalitions.direct_centred * scale[:, None]
+    slope = 0.5 * effect * np.einsum("ki,ki->i", signs, pull @ signs)
+    slope[direct] += 0.5 * effect[direct] * np.einsum("ki,ki->i", falling, pull @ falling)
+    share = kernel.effect / coalitions.players  # effects keep their mean
+    slope -= share * slope.sum()
+    derivative = None
+    if mixture.theta:
+        derivative = kernel.product_derivative(mixture.theta)
+        pull *= derivative
+        slope += 0.5 * kernel.relevance * np.einsum("ki,ki->i", signs, pull @ signs)
     chosen = slice(min(_OUTPUTS, odd.shape[1]))
     every = []
-    for each, own in zip(solved.T[chosen], (odd * unit).T[chosen], strict=True):
-        forces = signs * (common @ (signs * each[:, None]))
-        forces += falling_rows * (mixture.per_size * (each @ falling_rows))
-        sides = solve_lower(factor, np.concatenate([forces * w, own[:, None]], 1))
+    for weights, own in zip(solved.T[chosen], (odd * unit).T[chosen], strict=True):
+        forces = signs * (effect * (weights @ signs))
+        forces[:, direct] += falling * (effect[direct] * (weights @ falling))
+        forces -= np.outer(forces.sum(1), share)
+        if derivative is not None:
+            forces += signs * (kernel.relevance * (derivative @ (signs * weights[:, None])))
+        sides = solve_lower(factor, np.concatenate([forces, own[:, None]], 1))
         sides, along = sides[:, :-1], sides[:, -1]
         every.append(sides - np.outer(along, along @ sides / len(odd)))
     return slope, np.concatenate(every) / np.sqrt(len(every))

@@ -10,10 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.row_ids import row_keys
 from graphsvx.errors import BudgetError
 from graphsvx.utils.constraints import MOST
+
+
+@dataclass(frozen=True, eq=False)
+class PlayerPrior:
+    """What is known about the players of a game before any coalition is evaluated."""
+
+    relevance: Floats
+    """[M], above 0: how much each is expected to matter, up to a factor."""
+    direct: Bools
+    """[M]: players whose messages the explained node combines itself."""
 
 
 class Game(Protocol):
@@ -59,6 +69,10 @@ class Game(Protocol):
         """Bytes that coalitions, and a fit to their values, may take; None: unlimited."""
         ...
 
+    def player_prior(self) -> PlayerPrior | None:
+        """What is known about the players beforehand; None: nothing, they are all alike."""
+        ...
+
 
 @dataclass(eq=False)
 class FunctionGame:
@@ -101,6 +115,10 @@ class FunctionGame:
     @property
     def reach(self) -> int | None:
         """None: the structure of the game is unknown."""
+        return None
+
+    def player_prior(self) -> PlayerPrior | None:
+        """None: nothing is known about the players."""
         return None
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.field import Field, restrict
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, reachable
 from graphsvx.core.players import Players
@@ -17,13 +17,14 @@ from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
-from graphsvx.games.base import empty_and_full
+from graphsvx.games.base import PlayerPrior, empty_and_full
 from graphsvx.generators.base import GameSetup, Generator
 
 Side = Literal["features", "nodes", "edges", "joint"]
 
 # Bounds of the memory of the boolean matrices of one block of coalitions.
 _LEAST_BLOCK, _MOST_BLOCK = 4 * 2**20, 64 * 2**20
+_MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 
 
 @dataclass(eq=False)
@@ -292,6 +293,28 @@ class GraphGame:
         to_centre = np.asarray(sends[: field.centres][:, players.node_members].any(0))
         return np.concatenate([to_players, to_centre[None]])
 
+    def player_prior(self) -> PlayerPrior | None:
+        """Random-walk mass of nodes or edges, and which of them the centres hear themselves."""
+        players, field = self.setup.players, self.setup.field
+        if self.side not in ("nodes", "edges") or self.query.kind == "graph" or not field.centres:
+            return None
+        steps = self.evaluator.depth or min(int(field.hops.max(initial=0)), _MOST_STEPS)
+        visits, uses = _walk_masses(field, steps)
+        if self.side == "nodes":
+            owner, mass = players.node_owner, visits[players.node_members]
+            direct = field.hops[players.node_members] <= 1
+        else:
+            place = np.searchsorted(field.inner_edges, players.edge_members)
+            owner, mass = players.edge_owner, uses[place]
+            direct = field.target[players.edge_members] < field.centres
+        relevance = np.bincount(owner, mass, self.players)
+        if not relevance.any():
+            return None
+        least = relevance[relevance > 0].min()
+        return PlayerPrior(
+            np.maximum(relevance, least / 10), np.bincount(owner, direct, self.players) > 0
+        )
+
     @property
     def reach(self) -> int | None:
         """Hops of the evaluator; None where nodes that are always active shorten paths."""
@@ -299,6 +322,26 @@ class GraphGame:
         if len(players.node_members) + field.centres < field.size:
             return None
         return self.evaluator.reach
+
+
+def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:
+    """How often a random walk against the edges from the centres is at each node of the field,
+    and how often it takes each inner edge, within `steps` steps; it may also stay where it is.
+
+    In expectation, the influence of a node's features on the output of a message-passing network
+    goes with this mass (Xu et al. 2018, theorem 1).
+    """
+    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
+    leave = 1 / (1.0 + np.bincount(field.target, minlength=field.size)[: field.size])
+    at = np.zeros(field.size)
+    at[: field.centres] = 1 / field.centres
+    visits, uses = np.zeros(field.size), np.zeros(len(source))
+    for _ in range(steps):
+        each = at * leave
+        uses += each[target]
+        at = each + np.bincount(source, each[target], field.size)
+        visits += at
+    return visits, uses
 
 
 def _names_of_rows(table: Tensor) -> Ids:

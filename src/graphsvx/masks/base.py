@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.games.base import Game
+from graphsvx.games.base import Game, PlayerPrior
 from graphsvx.utils.constraints import Block
 
 
@@ -35,6 +35,8 @@ class Masks:
     one independent draw, -1 marks enumerated pairs."""
     unseen: Floats | None = None
     """Paired samplers: share of the row's stratum that was not drawn (1 for huge strata)."""
+    prior: PlayerPrior | None = None
+    """Paired samplers: what is known about the players beforehand."""
 
 
 class Mask(Protocol):

@@ -21,6 +21,7 @@ from graphsvx.utils.constraints import Checked, Range
 
 _GOLDEN = 0.6180339887498949
 _NOISE = 1 << 31
+_EVEN_PAIRS = 512  # as many as the default estimator fits its model to
 # Random numbers that are drawn at once: bounds the memory of games with very many players.
 _NOISE_ITEMS = 1 << 21
 
@@ -30,10 +31,12 @@ class Paired(Checked):
     """Coalitions and their complements, small and large sizes whole, the rest drawn.
 
     Sizes s and M - s form a stratum. Strata that would be drawn more often than they have pairs
-    are enumerated; the others are drawn without replacement, sizes by a golden-ratio sequence
-    over their kernel mass (so that any number of draws is spread evenly), each pair with the
-    weight that makes the regression consistent. Budgets count distinct states: where coalitions
-    share a perturbed graph, up to `stretch` times as many are drawn for the same calls.
+    are enumerated; the others are drawn without replacement, each pair with the weight that makes
+    the regression consistent. The first pairs, which a model of the game is fitted to, have sizes
+    drawn evenly; those after them, which correct it, by the square root of the kernel mass: it is
+    in between that and the mass itself, so that no pair weighs much more than another. A
+    golden-ratio sequence spreads any number of draws evenly. Budgets count distinct states: where
+    coalitions share a perturbed graph, up to `stretch` times as many are drawn for the same calls.
     """
 
     stretch: Annotated[int, Range(1, 1000)] = 4
@@ -68,7 +71,8 @@ class Paired(Checked):
         rows, states, stratum = rows[: 2 * fits], states[: 2 * fits], stratum[:fits]
         pair = np.full(len(stratum), -1)
         pair[known:] = np.arange(len(stratum) - known)
-        weights, unseen = strata.weigh(listed, np.bincount(stratum[known:], None, strata.count))
+        drawn_pairs = np.bincount(stratum[known:], None, strata.count)
+        weights, unseen = strata.weigh(listed, drawn_pairs, strata.shares(len(stratum) - known))
         return Masks(
             rows,
             states,
@@ -76,6 +80,7 @@ class Paired(Checked):
             exact=bool((unseen == 0).all()),
             pair=pair.repeat(2),
             unseen=unseen[stratum].repeat(2),
+            prior=game.player_prior(),
         )
 
 
@@ -102,6 +107,13 @@ class _Strata:
             mass[-1] /= 2
             log_pairs[-1] -= log(2)
         self.mass: Floats = mass / mass.sum()
+        evenly = np.full(self.count, 2.0)
+        if players % 2 == 0:
+            evenly[-1] = 1.0
+        self.even: Floats = evenly / evenly.sum()
+        # Both sizes of a stratum, each with the root of its mass.
+        root = np.sqrt(self.mass * evenly)
+        self.root: Floats = root / root.sum()
         self.every: Floats = np.rint(np.exp(np.minimum(log_pairs, 600)))
         """Pairs of each stratum (as many as there are, or very many)."""
 
@@ -113,16 +125,21 @@ class _Strata:
 
     def enumerable(self, pairs: int) -> int:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""
-        left, mass = float(pairs), 1.0
+        left, rest, shares = float(pairs), 1.0, self.shares(pairs)
         for stratum in range(self.count):
             if self.every[stratum] > 1e17:
                 return stratum
             wanted = self.pairs(stratum)
-            if wanted > left * self.mass[stratum] / mass + 1e-9:
+            if wanted > left * shares[stratum] / rest + 1e-9:
                 return stratum
             left -= wanted
-            mass -= self.mass[stratum]
+            rest -= shares[stratum]
         return self.count
+
+    def shares(self, pairs: int) -> Floats:
+        """Expected shares of the strata in so many draws."""
+        first = min(pairs, _EVEN_PAIRS) / max(pairs, 1)
+        return first * self.even + (1 - first) * self.root
 
     def pairs_of(self, listed: int) -> tuple[Bools, Ids]:
         """One coalition of all pairs of the first strata, and their strata."""
@@ -141,10 +158,12 @@ class _Strata:
 
         Any beginning of them is a fair sample.
         """
-        mass = np.cumsum(self.mass[listed:])
         start = _noise(rng, (1, 1)).item() / _NOISE
-        spread = (start + _GOLDEN * np.arange(pairs)) % 1.0 * mass[-1]
-        stratum = np.minimum(np.searchsorted(mass, spread, side="right"), len(mass) - 1) + listed
+        spread: Floats = (start + _GOLDEN * np.arange(pairs, dtype=np.float64)) % 1.0
+        stratum = np.concatenate([
+            _chosen(self.even[listed:], spread[:_EVEN_PAIRS]),
+            _chosen(self.root[listed:], spread[_EVEN_PAIRS:]),
+        ]) + listed  # fmt: skip
         few = np.empty((pairs, self.players), dtype=bool)
         step = max(1, _NOISE_ITEMS // self.players)
         for begin in range(0, pairs, step):
@@ -162,11 +181,11 @@ class _Strata:
             few, stratum = few[new], stratum[new]
         return few, stratum
 
-    def weigh(self, listed: int, drawn: Ids) -> tuple[Floats, Floats]:
+    def weigh(self, listed: int, drawn: Ids, shares: Floats) -> tuple[Floats, Floats]:
         """Weight of a pair of each stratum, and the share of the stratum that was not `drawn`.
 
         A stratum that has enough draws, or few pairs, carries its mass; the others carry theirs
-        together, each draw alike.
+        together, each draw by its mass over the share that was expected to be drawn.
         """
         held = drawn.astype(np.float64)
         held[:listed] = self.every[:listed]
@@ -175,7 +194,8 @@ class _Strata:
         rest = ~own
         weights = self.mass / np.where(own, held, 1.0)
         if held[rest].sum() > 0:
-            weights[rest] = self.mass[rest].sum() / held[rest].sum()
+            weights[rest] = self.mass[rest] / shares[rest]
+            weights[rest] *= self.mass[rest].sum() / (held[rest] @ weights[rest])
         elif rest.any() and own.any():
             # Nothing drawn from the rest: the nearest stratum stands for it.
             last = int(np.flatnonzero(own)[-1])
@@ -187,6 +207,12 @@ class _Strata:
 def _strata(players: int) -> _Strata:
     """Strata of games with this number of players, cached."""
     return _Strata(players)
+
+
+def _chosen(shares: Floats, spread: Floats) -> Ids:
+    """Strata at places of [0, 1), of which each takes its share."""
+    ends = np.cumsum(shares)
+    return np.minimum(np.searchsorted(ends, spread * ends[-1], side="right"), len(ends) - 1)
 
 
 def _noise(rng: torch.Generator, shape: tuple[int, ...]) -> NDArray[np.int32]:
