@@ -21,9 +21,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators.cholesky import cholesky, diagonal, solve_lower
 from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
-        coalitions, players = masks.rows.shape
-        fits = min(coalitions // 2, self.pairs) * players <= _MOST_ENTRIES
-        if masks.pair is not None and not masks.exact and players >= 3 and fits:
+from graphsvx.estimators.least_squares import WLS, Fit, surrogate
 from graphsvx.estimators.lengthscales import all_mixtures, fit_lengthscales, log_likelihood
 from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
 from graphsvx.estimators.ridge import needs_ridge
@@ -53,22 +51,17 @@ class GaussianProcess(Checked):
     """Pairs that g interpolates; least squares on the others corrects its residuals."""
 
     def memory(self, coalitions: int, players: int) -> int:
-        """Bytes that a fit takes: a dozen matrices of pairs and players, or least squares'."""
+        """Bytes that a fit takes: several matrices of pairs and players, or least squares'."""
         pairs = coalitions // 2
         if min(pairs, self.pairs) * players > _MOST_ENTRIES:
             return WLS().memory(coalitions, players)
-        return 8 * players * (16 * min(pairs, self.pairs) + 5 * pairs)
+        return 8 * players * (12 * min(pairs, self.pairs) + 3 * pairs)
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from held-out pairs."""
-<<<<<<< HEAD
-        found = None
         coalitions, players = masks.rows.shape
         fits = min(coalitions // 2, self.pairs) * players <= _MOST_ENTRIES
         if masks.pair is not None and not masks.exact and players >= 3 and fits:
-=======
-        if masks.pair is not None and not masks.exact and masks.rows.shape[1] >= 3:
->>>>>>> c4e05ca (Gaussian process: one learning on 64 pairs and one process where there are many, sizes drawn evenly, prior by walk mass, sums of values with their errors)
             with suppress(np.linalg.LinAlgError):  # pairs that no kernel can tell apart
                 fit = self._processed(masks, values, empty, full)
                 if fit is not None:
