@@ -35,7 +35,7 @@ _LIKELY = 0.1  # of those that are at least so likely, compared with the best
 _BLOCK = 128  # rows of a kernel matrix that stay in the cache
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
 # squares, which sees players in blocks.
-_MOST_ENTRIES = 1 << 23
+_MOST_ENTRIES = 1 << 21
 
 
 @dataclass(frozen=True)
