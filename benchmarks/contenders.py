@@ -102,7 +102,7 @@ class Task:
 
 def same(samples: int, mask: Any, players: Sides = "both") -> GraphSVX:
     """Our engine on given rows, with the plain regression."""
-    return GraphSVX(samples=samples, mask=mask, regression=WLS(), players=players)
+    return GraphSVX(samples=samples, mask=mask, estimator=WLS(), players=players)
 
 
 def ours(task: Task, samples: int) -> dict[int | str, float]:

@@ -217,8 +217,8 @@ def kernel_explainer(plan: Plan) -> list[Line]:
             game, target = worlds.node_game(world.model, world.graph, node)
             return contenders.kernel_shap(game, target, budget)
 
-        def ours(regression: Estimator, budget: int = samples, node: int = node) -> np.ndarray:
-            method = GraphSVX(samples=budget, players="nodes", regression=regression)
+        def ours(estimator: Estimator, budget: int = samples, node: int = node) -> np.ndarray:
+            method = GraphSVX(samples=budget, players="nodes", estimator=estimator)
             e = graphsvx.explain(world.model, world.graph, node=node, method=method)
             return e.node_values.numpy()
 

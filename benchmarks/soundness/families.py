@@ -81,11 +81,13 @@ def settings(  # noqa: PLR0912  (a list of choices)
     options = ["nodes", "nodes", "features", "edges"] + ([] if kind == "graph" else ["both", None])
     players = draw.choice(options)
     chosen: dict[str, Any] = {"players": players, "samples": draw.choice([20, 100, 300, 1000])}
-    if width > 16:
-        chosen["features"] = draw.choice([1.8, 2.0, 2.4])
-    elif draw.random() < 0.4:
-        chosen["features"] = draw.choice(["all", "nonzero", 0.0])
     plays_features = players in ("features", "both", None)
+    if width > 16:
+        features = draw.choice([1.8, 2.0, 2.4])
+    else:
+        features = draw.choice(["all", "nonzero", 0.0]) if draw.random() < 0.4 else 0.25
+    if plays_features:
+        chosen["features"] = features
     if draw.random() < 0.2 and kind != "graph":
         chosen["hops"] = draw.choice([0, 1, 1, 2, 3])
     if plays_features and draw.random() < 0.3:
@@ -95,7 +97,7 @@ def settings(  # noqa: PLR0912  (a list of choices)
             [draw.randrange(count), f"class:{draw.choice(classes)}", vector]
         )
         if players == "features" and kind != "graph" and draw.random() < 0.4:
-            chosen["features_of"] = "subgraph"
+            chosen["players"] = "subgraph_features"
     if players in ("nodes", "both", None) and kind != "graph" and draw.random() < 0.15:
         chosen["indirect"] = draw.choice(["mean", "target"] if kind == "node" else ["mean"])
     elif players == "nodes" and draw.random() < 0.2:
@@ -117,9 +119,9 @@ def settings(  # noqa: PLR0912  (a list of choices)
         chosen["mask"] = Connected()
     rest = draw.random()
     if rest < 0.15:
-        chosen["regression"] = WLS()
+        chosen["estimator"] = WLS()
     elif rest < 0.2 and not chosen.get("indirect"):
-        chosen["regression"] = Lasso(k=2)
+        chosen["estimator"] = Lasso(k=2)
     elif rest < 0.25:
         chosen |= {"tolerance": 1e-3, "max_samples": 2000, "samples": 20}
     return chosen

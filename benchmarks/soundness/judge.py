@@ -416,7 +416,7 @@ def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
     feature_nodes = world.question.centres
     if world.question.kind == "graph":
         feature_nodes = tuple(range(data.num_nodes))
-    elif settings.get("features_of") == "subgraph":
+    elif settings.get("players") == "subgraph_features":
         hops = settings.get("hops")
         inside = field.hops <= (hops if hops is not None else field.hops.max())
         feature_nodes = tuple(field.ids[inside].tolist())

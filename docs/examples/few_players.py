@@ -8,7 +8,7 @@ from graphsvx.estimators import Lasso
 dataset = datasets.load("ba-shapes")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 
-few = explain(model, dataset.graph, node=400, method=GraphSVX(regression=Lasso(k=5)))
+few = explain(model, dataset.graph, node=400, method=GraphSVX(estimator=Lasso(k=5)))
 selection = few.selection
 print({node: round(credit, 3) for node, credit in few.nodes.items() if credit})
 print(f"{selection.chosen} of {selection.players} players carry {selection.carried:.0%};")

@@ -11,7 +11,7 @@ nodes = dataset.node_truth.nodes()[::80]
 found = list(explain_many(model, dataset.graph, nodes, method=GraphSVX(samples=300)))
 
 # Features of whole neighbourhoods say more about the model than those of single nodes.
-around = GraphSVX(features_of="subgraph", samples=300)
+around = GraphSVX(players="subgraph_features", samples=300)
 features = summary.features(explain_many(model, dataset.graph, nodes, method=around))
 for line in features.top(3):
     print(f"{line.name}: {line.mean_absolute:.3f} on average, {line.low:+.3f} to {line.high:+.3f}")

@@ -10,7 +10,7 @@ node = 400
 truth = dataset.node_truth.informative_features
 
 own = explain(model, dataset.graph, node=node)
-around = explain(model, dataset.graph, node=node, method=GraphSVX(features_of="subgraph"))
+around = explain(model, dataset.graph, node=node, method=GraphSVX(players="subgraph_features"))
 print("informative features:", sorted(truth))
 print("the node's own      :", [r.id for r in own.top_features(2)])
 print("of its neighbourhood:", [r.id for r in around.top_features(2)])

@@ -31,20 +31,26 @@ def refused(error: type[GraphSVXError], part: str, run) -> None:
 
 
 SETTINGS = {
-    "subgraph features with nodes": (
-        {"features_of": "subgraph", "players": "nodes"}, "no credit to nodes"),
-    "subgraph features with both": (
-        {"features_of": "subgraph", "players": "both"}, "no credit to both"),
-    "subgraph features with edges": (
-        {"features_of": "subgraph", "players": "edges"}, "no credit to edges"),
-    "unknown features_of": ({"features_of": "graph"}, "features_of must be 'node' or 'subgraph'"),
-    "unknown players": ({"players": "links"}, "'nodes', 'features', 'edges' or None, got 'links'"),
-    "unknown directions": ({"directions": "both"}, "directions must be 'together' or 'apart'"),
+    "groups of nodes for subgraph features": (
+        {"groups": {"a": [1]}, "players": "subgraph_features"}, "use feature_groups="),
+    "earlier name of subgraph features": (
+        {"features_of": "subgraph"}, 'is called players="subgraph_features" now'),
+    "earlier name of the estimator": ({"regression": Lasso(2)}, "is called estimator= now"),
+    "earlier name of the share of features": ({"r": 0.5}, "is called feature_share= now"),
+    "unknown setting": ({"budgets": 3}, "GraphSVX has the settings players, budget, mask"),
+    "unknown players": ({"players": "links"}, "'nodes', 'features', 'subgraph_features' or"),
+    "players that are a number": ({"players": 3}, "or a kind of players such as Edges(hops=2)"),
+    "a budget that is a number": ({"budget": 400}, "use samples=400"),
+    "unknown directions": (
+        {"directions": "both", "players": "edges"}, "directions must be 'together' or 'apart'"),
+    "directions of nodes": ({"directions": "apart"}, 'use players="edges"'),
+    "draws without a mean": ({"monte_carlo": 10}, 'mean of players="subgraph_features"'),
+    "features where nodes play": ({"features": "all", "players": "nodes"}, "no feature plays"),
     "balance below 0": ({"balance": -0.1}, "at least 0 and at most 1"),
     "balance is NaN": ({"balance": float("nan")}, "at least 0 and at most 1"),
     "balance of one side": ({"balance": 0.5, "players": "nodes"}, "both must play"),
     "balance of subgraph features": (
-        {"balance": 0.5, "features_of": "subgraph"}, "both must play"),
+        {"balance": 0.5, "players": "subgraph_features"}, "both must play"),
     "reference without features": (
         {"reference": 1, "players": "nodes"}, "no feature is switched off"),
     "reference of edges": ({"reference": 1, "players": "edges"}, "no feature is switched off"),
@@ -66,10 +72,11 @@ SETTINGS = {
         {"groups": {"a": [1]}, "players": "features"}, "use feature_groups="),
     "groups of features for nodes": (
         {"feature_groups": {"a": [1]}, "players": "nodes"}, "no feature plays"),
-    "erased edges": ({"erase": True, "players": "edges"}, "erase= is about"),
-    "erased with indirect": ({"erase": True, "indirect": "mean"}, "erase= is about"),
-    "indirect edges": ({"indirect": "mean", "players": "edges"}, "edges play"),
-    "tolerance of a Lasso": ({"tolerance": 0.1, "regression": Lasso(2)}, "standard errors"),
+    "erased edges": ({"erase": True, "players": "edges"}, "needs a generator of edges"),
+    "erased features": ({"erase": True, "players": "features"}, "switched-off nodes"),
+    "erased with indirect": ({"erase": True, "indirect": "mean"}, "give one generator"),
+    "indirect edges": ({"indirect": "mean", "players": "edges"}, "needs a generator of edges"),
+    "tolerance of a Lasso": ({"tolerance": 0.1, "estimator": Lasso(2)}, "standard errors"),
 }  # fmt: skip
 
 
@@ -94,7 +101,6 @@ QUESTIONS = {
     "a position without an edge": (
         GraphSVX(players="edges", groups={"a": [999]}), "edges go from 0 to"),
     "edges where nodes play": (GraphSVX(groups={"a": [(0, 1)]}), 'use players="edges"'),
-    "erase for a node": (GraphSVX(erase=True), "for whole graphs"),
 }  # fmt: skip
 
 
@@ -189,7 +195,9 @@ def test_credit_that_sums_to_nothing_cannot_be_rescaled() -> None:
 
 
 def test_budgets_of_the_extensions() -> None:
-    refused(BudgetError, "monte_carlo", lambda: GraphSVX(monte_carlo=0))
+    refused(
+        BudgetError, "monte_carlo", lambda: GraphSVX(players="subgraph_features", monte_carlo=0)
+    )
     refused(InputError, "k must be an integer of at least 1", lambda: Lasso(k=0))
 
 
@@ -201,7 +209,7 @@ def test_settings_hash_compare_and_read_back() -> None:
     assert method == same
     assert hash(method) == hash(same)
     assert "reference=(1.0, 2.0)" in repr(method)
-    assert replace(method, samples=5).groups == method.groups
+    assert method.with_settings(samples=5).players == method.players
     assert pickle.loads(pickle.dumps(method)) == method
 
 

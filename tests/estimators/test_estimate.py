@@ -225,7 +225,7 @@ def test_wrong_values_are_named(game, problem: str) -> None:
         ({"players": 2.5}, InputError, "players must be an integer"),
         ({"budget": 3}, BudgetError, "budget must be an integer of at least 4"),
         ({"mask": Paired}, InputError, "mask must be a mask"),
-        ({"estimator": "wls"}, InputError, "estimator must be a regression"),
+        ({"estimator": "wls"}, InputError, "estimator must be an estimator"),
         ({"tolerance": 0.0}, InputError, "tolerance must be"),
         ({"seed": -1}, InputError, "seed must be"),
     ],

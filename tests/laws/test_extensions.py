@@ -216,7 +216,7 @@ def subgraph_truth(model, data: Data, node: int, target: int, *, near, other) ->
 def test_subgraph_features_equal_brute_force(kind: str, hops: int | None) -> None:
     model, data = node_world(kind, 4, nodes=10)
     other = torch.tensor([0.3, -0.2, 1.5], dtype=torch.float64)
-    method = GraphSVX(features_of="subgraph", features="all", hops=hops, reference=other)
+    method = GraphSVX(players="subgraph_features", features="all", hops=hops, reference=other)
     e = explain(model, data, node=2, method=method)
     near = [i for i, d in distance_to(data, [2]).items() if d <= (2 if hops is None else hops)]
     assert e.features == pytest.approx(
@@ -233,7 +233,7 @@ def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:
     near = [i for i, d in distance_to(data, [2]).items() if d <= 2]
 
     def at(draws: int, seed: int):
-        method = GraphSVX(features_of="subgraph", features="all", monte_carlo=draws)
+        method = GraphSVX(players="subgraph_features", features="all", monte_carlo=draws)
         return explain(model, data, node=2, method=method, seed=seed)
 
     # One draw: the reference is a node of the data, so credit is what that node would give.
@@ -256,7 +256,9 @@ def test_subgraph_features_are_chosen_over_the_subgraph() -> None:
     data.x[neighbour, 0] = 40.0
     data.x[far, 1] = 40.0
     own = explain(model, data, node=2, method=GraphSVX(features=2.0, players="features"))
-    around = explain(model, data, node=2, method=GraphSVX(features=2.0, features_of="subgraph"))
+    around = explain(
+        model, data, node=2, method=GraphSVX(features=2.0, players="subgraph_features")
+    )
     assert 0 not in own.features
     assert 0 in around.features
     assert 1 not in around.features
@@ -266,7 +268,7 @@ def test_wide_subgraph_features_are_played_in_parts() -> None:
     """Many coalitions of many columns: the same credit whatever the memory."""
     data = random_graph(6, nodes=10, features=20)
     model = random_model("sage", 6, features=20)
-    method = GraphSVX(features_of="subgraph", features="all", samples=200)
+    method = GraphSVX(players="subgraph_features", features="all", samples=200)
     e = explain(model, data, node=1, method=method)
     small = explain(model, data, node=1, method=method, memory=40_000)
     assert small.features == pytest.approx(e.features, abs=1e-6)

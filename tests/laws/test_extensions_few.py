@@ -24,7 +24,7 @@ SPARSE_MASKS = [Auto(), Paired(), All(separate=True), All(), Random()]
 def test_at_most_k_players_carry_the_whole_prediction(mask, k: int) -> None:
     for seed in range(3):
         model, data = node_world("gcn", seed, nodes=9, chance=0.3)
-        method = GraphSVX(regression=Lasso(k=k), mask=mask, samples=200)
+        method = GraphSVX(estimator=Lasso(k=k), mask=mask, samples=200)
         e = explain(model, data, node=1, method=method, targets="all")
         for target in e.outputs:
             explanation = e.for_target(target)
@@ -42,7 +42,7 @@ def test_with_room_for_all_nobody_is_left_out(mask) -> None:
     model, data = node_world("sage", 2, nodes=8)
     plain = explain(model, data, node=1, method=GraphSVX(mask=mask, samples=4000))
     e = explain(
-        model, data, node=1, method=GraphSVX(mask=mask, samples=4000, regression=Lasso(k=50))
+        model, data, node=1, method=GraphSVX(mask=mask, samples=4000, estimator=Lasso(k=50))
     )
     assert e.nodes == pytest.approx(plain.nodes, abs=1e-7)
     assert e.features == pytest.approx(plain.features, abs=1e-7)
@@ -53,7 +53,7 @@ def test_with_room_for_all_nobody_is_left_out(mask) -> None:
 def test_what_the_chosen_ones_carry() -> None:
     model, data = node_world("gin", 4, nodes=9, chance=0.3)
     plain = explain(model, data, node=1, method=GraphSVX(features="all"))
-    e = explain(model, data, node=1, method=GraphSVX(features="all", regression=Lasso(k=3)))
+    e = explain(model, data, node=1, method=GraphSVX(features="all", estimator=Lasso(k=3)))
     nodes = [i for i, value in e.nodes.items() if value != 0]
     features = [j for j, value in e.features.items() if value != 0]
     kept = sum(plain.nodes[i] for i in nodes) + sum(plain.features[j] for j in features)
@@ -85,9 +85,7 @@ def test_the_players_that_matter_are_the_chosen_ones() -> None:
     data = Data(x=x, edge_index=torch.stack([torch.arange(1, 12), torch.zeros(11).long()]))
     for mask in (Auto(), Paired()):
         for k in (2, None):
-            method = GraphSVX(
-                regression=Lasso(k=k), mask=mask, samples=300, players="nodes", hops=1
-            )
+            method = GraphSVX(estimator=Lasso(k=k), mask=mask, samples=300, players="nodes", hops=1)
             e = explain(Adds(), data, node=0, method=method, scale="value")
             chosen = {i: v for i, v in e.nodes.items() if v != 0}
             assert chosen == pytest.approx({4: 2.0, 9: -1.0}, abs=1e-9)
@@ -112,7 +110,7 @@ def test_the_closed_form_of_the_kernels_second_moments(players: int) -> None:
 
 def test_validation_chooses_few_of_many_noisy_rows() -> None:
     model, data = node_world("gcn", 1, nodes=14, chance=0.3)
-    method = GraphSVX(regression=Lasso(), mask=Paired(), samples=200)
+    method = GraphSVX(estimator=Lasso(), mask=Paired(), samples=200)
     e = explain(model, data, node=1, method=method)
     assert 1 <= e.selection.chosen <= e.selection.players
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)

@@ -50,8 +50,8 @@ METHODS = {
     "joint-random": GraphSVX(mask=Random(), samples=60),
     "indirect-mean": GraphSVX(indirect="mean", samples=60),
     "indirect-target": GraphSVX(indirect="target", samples=60),
-    "wlr": GraphSVX(regression=WLR(), mask=Paired(), samples=60),
-    "lasso": GraphSVX(regression=Lasso(k=2), mask=Paired(), samples=60),
+    "wlr": GraphSVX(estimator=WLR(), mask=Paired(), samples=60),
+    "lasso": GraphSVX(estimator=Lasso(k=2), mask=Paired(), samples=60),
     "paper": GraphSVX.paper("tree-cycles", samples=80),
 }
 each_model = pytest.mark.parametrize("kind", list(MODELS))

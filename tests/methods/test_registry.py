@@ -66,11 +66,9 @@ class Halves(Paired):
 
 def test_blocks_are_settings_by_name():
     given = registry.method(
-        "graphsvx", mask="Paired(stretch=8)", generator="ReplaceRows(by='zero')", regression="WLS"
+        "graphsvx", mask="Paired(stretch=8)", generator="ReplaceRows(by='zero')", estimator="WLS"
     )
-    assert given == GraphSVX(
-        mask=Paired(stretch=8), generator=ReplaceRows("zero"), regression=WLS()
-    )
+    assert given == GraphSVX(mask=Paired(stretch=8), generator=ReplaceRows("zero"), estimator=WLS())
     paper = registry.method("graphsvx-paper", mask="Random")
     assert paper == GraphSVX.paper(mask=Random())
 

@@ -48,7 +48,7 @@ def explanations() -> dict[str, Explanation]:
             model, data, node=1, method=GraphSVX(reference=(0.0, 0.5, 1.0)), scale="log_odds"
         ),
         "balance": explain(model, data, node=1, method=GraphSVX(balance=0.7)),
-        "lasso": explain(model, data, node=1, method=GraphSVX(regression=Lasso(k=2))),
+        "lasso": explain(model, data, node=1, method=GraphSVX(estimator=Lasso(k=2))),
         "tolerance": explain(model, data, node=1, method=GraphSVX(tolerance=0.5)),
     }  # fmt: skip
     known, near = hand_set()

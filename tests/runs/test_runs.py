@@ -122,7 +122,10 @@ def test_the_manifest_says_what_the_run_is(reference) -> None:
     ("change", "named"),
     [
         ({"seed": 4}, r"seed \(there: 3, now: 4\)"),
-        ({"method": Moody(GraphSVX(samples=41))}, "samples=41"),
+        (
+            {"method": Moody(GraphSVX(samples=41))},
+            r"method\.inner\.budget\.samples \(there: 40, now: 41\)",
+        ),
         ({"target": 1}, r"setting target \(there: nothing, now: 1\)"),
         ({"part": 9}, r"part \(there: 8, now: 9\)"),
         ({"nodes": [1, 2]}, r"queries count \(there: 48, now: 2\)"),

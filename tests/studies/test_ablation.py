@@ -100,7 +100,7 @@ def test_a_fit_of_one_s_own_is_not_called_exact():
         seen = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
         return torch.stack([seen.sum(1) ** 2, x.sum(1)], 1)
 
-    method = GraphSVX(mask=All(separate=True), regression=ablation.NoEnds())
+    method = GraphSVX(mask=All(separate=True), estimator=ablation.NoEnds())
     explanation = explain(model, data, node=0, method=method)
     assert not explanation.certificate.exact
     assert not isnan(explanation.base)

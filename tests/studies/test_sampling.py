@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from graphsvx import GraphSVX
 from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame
+from graphsvx.generators import Indirect
 from graphsvx.masks import Auto, Paired
 from graphsvx.studies import sampling
 from graphsvx.studies.measurements import Measurements, Row
@@ -53,11 +55,13 @@ def test_masks_are_judged_by_the_game_that_they_play():
     for name, setting in settings.items():
         reference = sampling.mask_reference(name)
         if reference is not None:
-            mask, judge = setting.method.mask, settings[reference].method  # type: ignore[attr-defined]
-            assert mask.separate == judge.mask.separate
+            method, judge = setting.method, settings[reference].method
+            assert isinstance(method, GraphSVX)
+            assert isinstance(judge, GraphSVX)
+            assert method.mask.separate == judge.mask.separate
             # The same game, or the error would be a difference of games.
-            assert replace(judge, mask=mask, samples=setting.method.samples) == setting.method  # type: ignore[attr-defined]
-    assert [sampling.masks(name)[SMARTER].method.samples for name in NODE_SETS] == [  # type: ignore[attr-defined]
+            assert replace(judge, mask=method.mask, budget=method.budget) == method
+    assert [sampling.masks(name)[SMARTER].method.budget.samples for name in NODE_SETS] == [  # type: ignore[attr-defined]
         400, 800, 1400, 1500,
     ]  # fmt: skip
 
@@ -75,14 +79,18 @@ def test_the_reference_shares_no_luck_and_is_the_same_every_time():
 
 def test_a_budget_is_judged_by_a_reference_with_far_more_calls():
     settings = sampling.budgets("ba-shapes")
-    most = settings[ALL].method.samples  # type: ignore[attr-defined]
-    judged = [s.method.samples for name, s in settings.items() if name.startswith((SMARTER, OURS))]  # type: ignore[attr-defined]
+    most = settings[ALL].method.budget.samples  # type: ignore[attr-defined]
+    judged = [
+        setting.method.budget.samples  # type: ignore[attr-defined]
+        for name, setting in settings.items()
+        if name.startswith((SMARTER, OURS))
+    ]
     assert max(judged) <= most / 2
     assert {f"S = {order}" for order in (1, 2, 3, 4, 5)} <= set(settings)
     theirs = sampling.in_the_papers_game("tree-cycles")
     names = (ALL, *(f"{SMARTER}, {count}" for count in (500, 1500, 3000)))
     assert set(theirs) == {f"{sampling.INDIRECT}{name}" for name in names}
-    assert all(setting.method.indirect for setting in theirs.values())  # type: ignore[attr-defined]
+    assert all(s.method.generator == Indirect() for s in theirs.values())  # type: ignore[attr-defined]
     for name in (*settings, *theirs):
         reference = sampling.budget_reference(name)
         assert reference is None or reference in {**settings, **theirs}

@@ -67,9 +67,15 @@ PARTS: dict[str, tuple[Any, Callable[[Any], GraphSVX]]] = {
                      SmartSeparate(), SmarterSeparate())
     },
     **{
-        type(fit).__name__: (fit, lambda part: GraphSVX(samples=20, mask=Paired(), regression=part))
+        type(fit).__name__: (fit, lambda part: GraphSVX(samples=20, mask=Paired(), estimator=part))
         for fit in (GaussianProcess(), WLS(), WLR(), Lasso())
     },
+    **{
+        type(kind).__name__: (kind, lambda part: GraphSVX(samples=20, players=part))
+        for kind in (methods.Nodes(), methods.Features(), methods.NodesAndFeatures(),
+                     methods.SubgraphFeatures(), methods.Edges())
+    },
+    "Budget": (methods.Budget(20, max_samples=40), lambda part: GraphSVX(budget=part)),
 }  # fmt: skip
 OTHERS = [
     Learned(), EdgeNetwork(), Isolate(), Indirect(), CutEdges(), ReplaceRows(), HSICLasso(),
@@ -159,9 +165,17 @@ def test_settings_are_checked_by_their_annotations(settings: Any) -> None:
         ({"mask": "Paired"}, InputError, r"mask must be a mask, such as .* got 'Paired'"),
         ({"mask": Paired}, InputError, "mask must be a mask"),
         ({"mask": WLS()}, InputError, "mask must be a mask"),
-        ({"regression": "wls"}, InputError, "regression must be a regression, such as Smooth"),
-        ({"regression": Auto()}, InputError, "regression must be a regression"),
-        ({"r": 5}, InputError, "r must be a number of at least 0 and at most 1 or None, got 5"),
+        (
+            {"estimator": "wls"},
+            InputError,
+            "estimator must be an estimator, such as GaussianProcess",
+        ),
+        ({"estimator": Auto()}, InputError, "estimator must be an estimator"),
+        (
+            {"feature_share": 5},
+            InputError,
+            "feature_share must be a number of at least 0 and at most",
+        ),
         ({"tolerance": "x"}, InputError, "tolerance must be a number above 0 or None, got 'x'"),
         ({"tolerance": math.nan}, InputError, "got nan"),
         ({"hops": True}, InputError, "hops must be an integer of at least 0 or None, got True"),
@@ -178,9 +192,10 @@ def test_what_was_expected_and_what_came(settings, error, message) -> None:
 
 
 def test_numbers_of_other_kinds_become_plain_ones() -> None:
-    method = GraphSVX(samples=np.int64(20), r=torch.tensor(0.5), hops=torch.tensor(2))
-    assert method == GraphSVX(samples=20, r=0.5, hops=2)
-    assert [type(value) for value in (method.samples, method.r, method.hops)] == [int, float, int]
+    method = GraphSVX(samples=np.int64(20), feature_share=torch.tensor(0.5), hops=torch.tensor(2))
+    assert method == GraphSVX(samples=20, feature_share=0.5, hops=2)
+    numbers = (method.budget.samples, method.budget.feature_share, method.players.hops)
+    assert [type(value) for value in numbers] == [int, float, int]
     assert methods.PGExplainer(temperature=[3, 2]).temperature == (3, 2)
     assert hash(methods.XGNN(valences=[1, 2])) == hash(methods.XGNN(valences=(1, 2)))
 

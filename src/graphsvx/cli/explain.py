@@ -38,7 +38,7 @@ Examples:
 
     graphsvx explain ba-shapes --nodes 401,402,403 --few 3
 
-    graphsvx explain cora --node 7 --set features_of=subgraph --contrast 3,2
+    graphsvx explain cora --node 7 --set players=subgraph_features --contrast 3,2
 
     graphsvx explain ba-community --node 400 --set reference=class:2 --set balance=0.5
 
@@ -88,7 +88,7 @@ def explain(
             "--set",
             metavar="NAME=VALUE",
             help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
-            "features_of=subgraph, indirect=mean, mask='Paired(stretch=8)', "
+            "players=subgraph_features, indirect=mean, mask='Paired(stretch=8)', "
             "groups='{\"house\": [400, 401]}', ...",
         ),
     ] = None,
@@ -194,7 +194,7 @@ def chosen_method(
         if value is not None:
             settings[key] = value
     if few is not None:
-        settings["regression"] = Lasso(k=few)
+        settings["estimator"] = Lasso(k=few)
     return registry.method(name, **settings)
 
 

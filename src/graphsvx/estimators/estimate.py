@@ -18,7 +18,7 @@ from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.random import derive_rng
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.estimators.gaussian_process import GaussianProcess
-from graphsvx.estimators.least_squares import Estimator, Fit, RegressionSetting
+from graphsvx.estimators.least_squares import Estimator, EstimatorSetting, Fit
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import Mask, Masks, MaskSetting
 from graphsvx.masks.exact import Auto
@@ -119,7 +119,7 @@ def estimate(
     players = checked(players, Count, "players")
     budget = checked(budget, _Budget, "budget")
     mask = checked(Auto() if mask is None else mask, MaskSetting, "mask")
-    estimator = checked(estimator or GaussianProcess(), RegressionSetting, "estimator")
+    estimator = checked(estimator or GaussianProcess(), EstimatorSetting, "estimator")
     tolerance = checked(tolerance, _Tolerance, "tolerance")
     seed = checked(seed, Seed, "seed")
     function = _CheckedFunction(game)

@@ -66,8 +66,10 @@ class Estimator(Protocol):
         ...
 
 
-RegressionSetting = Annotated[Estimator, Block("a regression, such as Smooth() or WLS()", 4)]
-"""A regression as a field of settings."""
+EstimatorSetting = Annotated[
+    Estimator, Block("an estimator, such as GaussianProcess() or WLS()", 4)
+]
+"""An estimator as a field of settings."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -106,7 +105,8 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     def _method(self) -> Method:
         if self.explainer_config.edge_mask_type is None or not isinstance(self.method, GraphSVX):
             return self.method
-        return replace(self.method, players="edges", directions="together")
+        edges: dict[str, Any] = {"players": "edges", "directions": "together"}
+        return GraphSVX(**{**self.method.settings(), **edges})
 
     def _output(self) -> Any:
         returns = self.model_config.return_type

@@ -7,12 +7,20 @@ graphsvx.explain(model, data, node=42, method=GNNExplainer())
 from graphsvx.methods.base import Block, Blocks, Method, Properties
 from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphlime import GraphLIME
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.graphsvx import Budget, GraphSVX
 from graphsvx.methods.greedy import Greedy
 from graphsvx.methods.integrated_gradients import IntegratedGradients
 from graphsvx.methods.lime import LIME
 from graphsvx.methods.pgexplainer import PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
+from graphsvx.methods.player_kinds import (
+    Edges,
+    Features,
+    Nodes,
+    NodesAndFeatures,
+    PlayerKind,
+    SubgraphFeatures,
+)
 from graphsvx.methods.random import Random
 from graphsvx.methods.saliency import Saliency
 from graphsvx.methods.shap import SHAP
@@ -25,15 +33,22 @@ __all__ = [
     "XGNN",
     "Block",
     "Blocks",
+    "Budget",
+    "Edges",
+    "Features",
     "GNNExplainer",
     "GraphLIME",
     "GraphSVX",
     "Greedy",
     "IntegratedGradients",
     "Method",
+    "Nodes",
+    "NodesAndFeatures",
     "PGExplainer",
     "PGMExplainer",
+    "PlayerKind",
     "Properties",
     "Random",
     "Saliency",
+    "SubgraphFeatures",
 ]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import torch
 
-from graphsvx.core import players as choosing
-from graphsvx.core import reference
-from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, Samples, Sides
+from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
-from graphsvx.core.reference import ReferenceSetting
 from graphsvx.engine.evaluator import Evaluator, run_verified
-from graphsvx.errors import BudgetError, InputError, UnsupportedError
+from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso
-from graphsvx.estimators.least_squares import Fit, RegressionSetting
+from graphsvx.estimators.least_squares import EstimatorSetting, Fit
 from graphsvx.games.graph_game import GraphGame, Side, feature_setup
-from graphsvx.generators import CutEdges, GameSetup, Generator, Indirect, Isolate
+from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 from graphsvx.generators.base import GeneratorSetting
 from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.masks.base import MaskSetting
@@ -34,10 +31,20 @@ from graphsvx.methods.pipeline import (
     play_until_tolerance,
     score_alone,
 )
+from graphsvx.methods.player_kinds import (
+    KINDS,
+    DefaultPlayers,
+    Edges,
+    Features,
+    KindName,
+    Nodes,
+    PlayerKind,
+    SubgraphFeatures,
+)
 from graphsvx.methods.replay import replays_agree
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import MOST, Block, Checked, Range
+from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
 
 MethodSetting = Annotated[
     Method, Block("an explainer with its settings, such as GraphSVX()", arguments=2)
@@ -69,99 +76,132 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class GraphSVX(Checked):
-    """Shapley values of the explained node's features and of the nodes around it.
-
-    Features play with the node isolated, nodes play with all features on (relative efficiency);
-    each of the two games is exact where its distinct perturbed graphs fit the budget.
-    """
+class Budget(Checked):
+    """How much may be spent on an explanation."""
 
     samples: Samples = 1000
     """Model calls per explanation, all games together (P)."""
-    hops: Hops = None
-    """How far away nodes play (k); None: as far as the model looks."""
-    mask: MaskSetting = Auto()  # noqa: RUF009  (a frozen record)
-    """MASK: which coalitions are played."""
-    indirect: Literal[False, "mean", "target"] = False
-    """Short for `generator=Indirect(...)`: join cut-off nodes along a shortest path (algorithm 2);
-    changes the game."""
-    features: FeatureChoice = 0.25
-    """Features that play: outside mu +- lambda sigma, "all" or "nonzero"."""
-    players: Sides | None = None
-    """Who gets credit; everything else stays as it is. None: "both" nodes and features for a
-    node, several nodes or a link; "nodes" for a graph; "features" with `features_of="subgraph"`."""
-    regression: RegressionSetting = GaussianProcess()  # noqa: RUF009  (a frozen record)
-    """EXPL: how values become credit; `Lasso(k=5)` is selective."""
-    r: Annotated[float | None, Range(0, 1)] = None
-    """Share of the samples that goes to features; None: as in algorithm 3."""
+    feature_share: Annotated[float | None, Range(0, 1)] = None
+    """Share of the samples that goes to features (r); None: as in algorithm 3."""
     tolerance: Annotated[float | None, Range(0, inside=True)] = None
     """Keep sampling until every standard error is below this, or `max_samples` are spent."""
     max_samples: Samples = 100_000
-    reference: ReferenceSetting = None
-    """Contrastive: what switched-off features become in place of mu: a node id, "class:c" (the
-    mean of the nodes of class c) or a vector."""
-    features_of: Literal["node", "subgraph"] = "node"
-    """"subgraph": a feature is switched off at the node and its whole neighbourhood, to a mean
-    drawn from the data (`monte_carlo` nodes); no node credit."""
-    monte_carlo: Annotated[int, Range(1, MOST, error=BudgetError)] = 1000
-    """Nodes that are drawn for the mean of `features_of="subgraph"`."""
-    balance: Annotated[float | None, Range(0, 1)] = None
-    """Social: alpha, the share of prediction - base that node credit is rescaled to."""
-    groups: GroupsSetting = ()
-    """{name: members}: nodes (or edges, if edges play) that switch on and off together."""
-    feature_groups: GroupsSetting = ()
-    """{name: columns}: features that switch on and off together."""
-    directions: Directions = "together"
-    """Edges as players: the two directions of an edge as one player, or "apart"."""
-    erase: bool = False
-    """Whole graphs: a switched-off node also loses its features to the reference, so that a
-    pooling model does not see it at all. False: it keeps them, as in Eq. 2."""
+
+
+class FlatSettings(TypedDict, total=False):
+    """Fields of `Budget`, of the players and of the generator as keywords of `GraphSVX`."""
+
+    samples: int
+    feature_share: float | None
+    tolerance: float | None
+    max_samples: int
+    hops: int | None
+    features: FeatureChoice
+    feature_groups: Any
+    groups: Any
+    reference: Any
+    balance: float | None
+    directions: Directions
+    monte_carlo: int
+    indirect: Literal[False, "mean", "target"]
+    erase: bool
+
+
+# Where a keyword does not belong to the players: what it is about, and what to do.
+_MISPLACED = {
+    "features": "chooses features, but no feature plays",
+    "feature_groups": "are groups of features, but no feature plays",
+    "groups": "are groups of nodes (or edges), but only features play; use feature_groups=",
+    "reference": "is what switched-off features become, but no feature is switched off",
+    "balance": 'weighs nodes against features, so both must play; use players="both"',
+    "directions": 'is about edges as players; use players="edges"',
+    "monte_carlo": 'draws the mean of players="subgraph_features"',
+}
+RENAMED = {  # earlier names of settings, and what they are called now
+    "regression": "estimator=",
+    "r": "feature_share=",
+    "features_of": 'players="subgraph_features"',
+}
+
+
+@dataclass(frozen=True, init=False)
+class GraphSVX(Checked):
+    """Shapley values of the explained node's features and of the nodes around it.
+
+    Five parts: who plays, within which budget, and the paper's three blocks. The fields of players
+    and budget are keywords too: `GraphSVX(samples=400, players="edges", hops=2)` is
+    `GraphSVX(budget=Budget(samples=400), players=Edges(hops=2))`. `indirect="mean"` is short for
+    `generator=Indirect("mean")` (algorithm 2), `erase=True` for `generator=Isolate(erase=True)`
+    (whole graphs: a pooling model does not see the features of a switched-off node).
+
+    Each game is exact where its distinct perturbed graphs fit the budget.
+    """
+
+    players: PlayerKind = DefaultPlayers()  # noqa: RUF009  (a frozen record, as all parts)
+    """Who gets credit; everything else stays as it is."""
+    budget: Budget = Budget()
+    """How many model calls are made."""
+    mask: MaskSetting = Auto()  # noqa: RUF009
+    """MASK: which coalitions are played."""
     generator: GeneratorSetting = None
     """GEN: how a coalition becomes a perturbed graph. None: `Isolate()` where nodes or features
     play (Eq. 1-2), `CutEdges()` where edges play."""
+    estimator: EstimatorSetting = GaussianProcess()  # noqa: RUF009
+    """EXPL: how values become credit; `Lasso(k=5)` is selective."""
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        players: PlayerKind | KindName | None = None,
+        budget: Budget | None = None,
+        mask: MaskSetting = Auto(),  # noqa: B008  (a frozen record)
+        generator: GeneratorSetting = None,
+        estimator: EstimatorSetting = GaussianProcess(),  # noqa: B008  (a frozen record)
+        **flat: Unpack[FlatSettings],
+    ) -> None:
+        settings: dict[str, Any] = {**flat}
+        if not isinstance(budget, Budget | None):
+            raise InputError(f"budget must be a Budget, got {shown(budget)}; use samples=400")
+        spent = {name: settings.pop(name) for name in _names(Budget) if name in settings}
+        generator = _generator(generator, settings)
+        parts: dict[str, Any] = {
+            "players": _players(players, settings),
+            "budget": replace(Budget() if budget is None else budget, **spent),
+            "mask": mask, "generator": generator, "estimator": estimator,
+        }  # fmt: skip
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
         super().__post_init__()
-        self._check_combinations()
+        self._check_parts(self.players)
 
-    def _check_combinations(self) -> None:
-        features_only = self.players == "features" or self.features_of == "subgraph"
-        no_features = self.players in ("nodes", "edges")
+    def _check_parts(self, players: PlayerKind) -> None:
+        """Raise InputError for parts that do not go together."""
         generator = self.generator
-        cuts_edges = getattr(generator, "edge_players", False)
-        wrong = (
-            (self.features_of == "subgraph" and self.players not in (None, "features"),
-             f'features_of="subgraph" gives no credit to {self.players}: the effects of nodes and '
-             f'of their features overlap; leave players out or use players="features"'),
-            (self.balance is not None and (features_only or no_features),
-             'balance= weighs nodes against features, so both must play; use players="both"'),
-            (self.reference is not None and no_features and not self.erase and generator is None,
-             f'reference= is what switched-off features become, but with players="{self.players}" '
-             f"no feature is switched off"),
-            (bool(self.groups) and features_only,
-             "groups= are groups of nodes (or edges), but only features play; use feature_groups="),
-            (bool(self.feature_groups) and no_features,
-             f'feature_groups= are groups of features, but with players="{self.players}" no '
-             f"feature plays"),
-            (self.erase and (features_only or self.players == "edges" or bool(self.indirect)),
-             "erase= is about switched-off nodes without the indirect effect; use it with "
-             'players="nodes" and indirect=False'),
-            (bool(self.indirect) and self.players == "edges",
-             "the indirect effect joins cut-off nodes, but edges play; use indirect=False"),
-            (self.tolerance is not None and isinstance(self.regression, Lasso),
-             "tolerance= needs standard errors, which a Lasso does not give; use Smooth()"),
-            (generator is not None and bool(self.indirect),
-             "indirect= is short for generator=Indirect(...); give one of the two"),
-            (generator is not None and self.erase,
-             "erase= is short for generator=Isolate(erase=True); give one of the two"),
-            (generator is not None and self.players == "edges" and not cuts_edges,
-             f'players="edges" needs a generator of edges, such as CutEdges(), got {generator!r}'),
-            (cuts_edges and self.players != "edges",
-             f'{generator!r} switches edges off, so edges must play; use players="edges"'),
-        )  # fmt: skip
-        for is_so, message in wrong:
-            if is_so:
-                raise InputError(message)
+        if generator is not None and self.cuts_edges != isinstance(players, Edges):
+            raise InputError(
+                f'{generator!r} switches edges off, so edges must play; use players="edges"'
+                if self.cuts_edges
+                else f'players="edges" needs a generator of edges, such as CutEdges(), got '
+                f"{generator!r}"
+            )
+        if getattr(generator, "erase", False) and isinstance(players, (Features, SubgraphFeatures)):
+            raise InputError('erase= is about switched-off nodes; use it with players="nodes"')
+        unused = isinstance(players, Nodes) and generator in (None, Isolate())
+        if unused and getattr(players, "reference", None) is not None:
+            raise InputError(
+                f"reference= {_MISPLACED['reference']}; "
+                f'use players="features", or erase=True where nodes play'
+            )
+        if self.budget.tolerance is not None and isinstance(self.estimator, Lasso):
+            raise InputError(
+                "tolerance= needs standard errors, which a Lasso does not give; "
+                "use GaussianProcess() or WLS()"
+            )
+
+    @property
+    def cuts_edges(self) -> bool:
+        """Whether the generator that was given switches edges off."""
+        return bool(getattr(self.generator, "edge_players", False))
 
     @staticmethod
     def paper(dataset: str = "tree-cycles", **changes: Any) -> GraphSVX:
@@ -173,113 +213,74 @@ class GraphSVX(Checked):
         from graphsvx.datasets.registry import checked_name  # noqa: PLC0415  (slow to import)
 
         samples, order = _PAPER.get(checked_name(dataset), (1000, 1))
-        settings: dict[str, Any] = {
-            "samples": samples,
-            "mask": SmarterSeparate(order=order),
-            "indirect": False if dataset in _GRAPH_SETS else "mean",
-        }
+        settings: dict[str, Any] = {"samples": samples, "mask": SmarterSeparate(order=order)}
+        if dataset not in _GRAPH_SETS and not {"indirect", "erase"} & set(changes):
+            settings["generator"] = Indirect()
         return GraphSVX(**{**settings, **changes})
+
+    def settings(self) -> dict[str, Any]:
+        """What differs from the defaults, as keywords: `GraphSVX(**method.settings())` is equal."""
+        parts = changed_fields(self)
+        budget, players = parts.pop("budget", Budget()), parts.pop("players", DefaultPlayers())
+        names = {kind: name for name, kind in KINDS.items()}
+        if type(players) not in (DefaultPlayers, *names):
+            return {**changed_fields(budget), "players": players, **parts}
+        if type(players) in names:
+            parts["players"] = names[type(players)]
+        return {**changed_fields(budget), **changed_fields(players), **parts}
+
+    def with_settings(self, **changes: Any) -> GraphSVX:
+        """A copy with other parts, or with other fields of its parts: `samples=400`."""
+        return GraphSVX(**{**{name: getattr(self, name) for name in _names(GraphSVX)}, **changes})
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
-        sides = self._sides(query)
-        self._check_names(query, sides)
+        kind = self._kind(query)
+        kind.check_names(query.graph)
 
         def run(evaluator: Evaluator) -> _Run:
-            setup, played = self._play(query, evaluator, sides, seed)
+            setup, played = self._play(query, evaluator, kind, seed)
             outputs, target = query.choose_outputs(played[-1].values[1])
-            fits, met = fit_all(played, self.regression, outputs), None
-            if self.tolerance is not None:
+            fits, met = fit_all(played, self.estimator, outputs), None
+            if self.budget.tolerance is not None:
                 played, fits, met = play_until_tolerance(
-                    played, fits, mask=self.mask, regression=self.regression, outputs=outputs,
-                    tolerance=self.tolerance, most=self.max_samples, seed=seed,
+                    played, fits, mask=self.mask, estimator=self.estimator, outputs=outputs,
+                    tolerance=self.budget.tolerance, most=self.budget.max_samples, seed=seed,
                 )  # fmt: skip
             return _Run(evaluator, setup, played, fits, outputs, target, met)
 
-        return self._explanation(
+        explanation = self._explanation(
             query,
             run_verified(
-                query, self.hops, seed, run,
+                query, kind.hops, seed, run,
                 holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
             ),
             seed,
         )  # fmt: skip
+        return kind.finish(explanation)
 
-    def _play(
-        self, query: Query, evaluator: Evaluator, sides: Sides, seed: int
-    ) -> tuple[GameSetup, list[PlayedGame]]:
-        setup = self._setup(query, evaluator, sides, seed)
-        generator = self._generator(sides).prepare(setup, derive_rng(seed, "paths"))
-        games = self._games(query, evaluator, setup, generator)
-        return setup, play_all(games, self.mask, self.regression, self.samples, self.r, seed)
-
-    def _sides(self, query: Query) -> Sides:
-        """The kinds of players, or an error for settings that do not fit this kind of query."""
-        if query.kind != "graph":
-            if self.erase:
-                raise InputError(
-                    "erase= is for whole graphs: nobody sees the features of an isolated node "
-                    "but a model that pools over all nodes; leave it out"
-                )
-            if self.players is None:
-                return "features" if self.features_of == "subgraph" else "both"
-            return self.players
-        sides = self.players or ("features" if self.features_of == "subgraph" else "nodes")
-        if sides == "both" or self.balance is not None:
-            raise InputError(
-                "a graph is explained by its nodes or by its features, not both; "
-                'use players="nodes" or players="features", without balance='
-            )
-        if self.indirect or isinstance(self.generator, Indirect):
+    def _kind(self, query: Query) -> PlayerKind:
+        """Who plays for this query, or an error for settings that do not fit it."""
+        if query.kind == "graph" and isinstance(self.generator, Indirect):
             raise UnsupportedError(
                 "the indirect effect needs an explained node to find the way to; "
                 "use indirect=False for whole graphs"
             )
-        if self.players is None and sides == "nodes" and not self.erase and self.generator is None:
-            for name in ("reference", "feature_groups"):
-                if getattr(self, name):
-                    raise InputError(
-                        f"{name}= is about features, but by default the nodes of a graph play; "
-                        f'use players="features"'
-                    )
-        return sides
+        kind = self.players.for_query(query)
+        self._check_parts(kind)
+        return kind
 
-    def _check_names(self, query: Query, sides: Sides) -> None:
-        graph = query.graph
-        choosing.check_groups(self.feature_groups, graph.num_features, "feature")
-        if sides == "edges":
-            for label, members in self.groups:
-                choosing.edge_positions(graph, label, members, self.directions)
-        else:
-            choosing.check_groups(self.groups, graph.num_nodes, "node")
-
-    def _setup(self, query: Query, evaluator: Evaluator, sides: Sides, seed: int) -> GameSetup:
-        graph, field = query.graph, evaluator.field
-        other = reference.resolve_reference(graph, self.reference)
-        if sides == "edges":
-            reach = min((h for h in (self.hops, evaluator.depth) if h is not None), default=None)
-            edges = choosing.find_edge_players(graph, field, reach, self.directions, self.groups)
-            return GameSetup(graph, field, edges, other)
-        feature_nodes = None
-        if query.kind == "graph":
-            feature_nodes = field.size
-        elif self.features_of == "subgraph":
-            feature_nodes = int(choosing.within_hops(field, self.hops).sum())
-        players = choosing.find_players(
-            graph, field, self.hops, self.features, sides,
-            feature_nodes=feature_nodes, reference=None if self.reference is None else other,
-            groups=self.groups, feature_groups=self.feature_groups,
-        )  # fmt: skip
-        if self.features_of == "subgraph" and self.reference is None:
-            other = reference.monte_carlo_mean(graph, self.monte_carlo, derive_rng(seed, "monte"))
-        return GameSetup(graph, field, players, other, feature_nodes)
-
-    def _generator(self, sides: Sides) -> Generator:
-        if self.generator is not None:
-            return self.generator
-        if sides == "edges":
-            return CutEdges()
-        return Indirect(self.indirect) if self.indirect else Isolate(self.erase)
+    def _play(
+        self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
+    ) -> tuple[GameSetup, list[PlayedGame]]:
+        setup = kind.setup(query, evaluator, seed)
+        chosen = kind.generator if self.generator is None else self.generator
+        generator = chosen.prepare(setup, derive_rng(seed, "paths"))
+        games = self._games(query, evaluator, setup, generator)
+        budget = self.budget
+        return setup, play_all(
+            games, self.mask, self.estimator, budget.samples, budget.feature_share, seed
+        )
 
     def _games(
         self, query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator
@@ -345,14 +346,14 @@ class GraphSVX(Checked):
         )
         if setup.players.names:
             groups = build_explanation.groups(evaluator.field, setup.players)
-        if isinstance(self.regression, Lasso):
+        if isinstance(self.estimator, Lasso):
             alone = score_alone(played, fits, row, target)
             selection = build_explanation.selection(fits, row, alone)
             meaning = (
                 "share of the difference between the prediction and the base value among the "
                 "few players that a Lasso chose"
             )
-        explanation = Explanation(
+        return Explanation(
             kind=query.kind,
             centres=tuple(query.centres.tolist()),
             outputs=outputs,
@@ -368,10 +369,55 @@ class GraphSVX(Checked):
             meaning=meaning,
             scale=query.model.scale,
             class_names=query.class_names,
-            reference=self.reference,
+            reference=getattr(self.players, "reference", None),
             groups=groups,
             selection=selection,
         )
-        if self.balance is None:
-            return explanation
-        return build_explanation.balanced(explanation, self.balance)
+
+
+def _names(part: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(part))
+
+
+def _players(given: PlayerKind | str | None, settings: dict[str, Any]) -> PlayerKind:
+    """The kind of players with the flat settings that are left."""
+    for name in settings:
+        if name in RENAMED:
+            raise InputError(f"{name}= is called {RENAMED[name]} now")
+        if name not in FlatSettings.__annotations__:
+            raise InputError(f"GraphSVX has the settings {', '.join(SETTINGS)}, got {name!r}")
+    if given is None and settings.get("balance") is not None:
+        given = "both"
+    if isinstance(given, str):
+        given = checked(given, KindName, "players")
+    kind = (
+        DefaultPlayers() if given is None else KINDS[given]() if isinstance(given, str) else given
+    )
+    if not isinstance(kind, PlayerKind):
+        raise InputError(
+            f"players must be one of {', '.join(KINDS)}, or a kind of players such as "
+            f"Edges(hops=2), got {shown(given)}"
+        )
+    known = _names(type(kind))
+    for name in settings:
+        if name not in known:
+            raise InputError(f"{name}= {_MISPLACED[name]}; got players={type(kind).__name__}()")
+    return replace(kind, **settings)
+
+
+def _generator(given: Any, settings: dict[str, Any]) -> Any:
+    """The generator, from the keywords that are short for one."""
+    indirect = checked(
+        settings.pop("indirect", False), Literal[False, "mean", "target"], "indirect"
+    )
+    erase = checked(settings.pop("erase", False), bool, "erase")
+    if not indirect and not erase:
+        return given
+    name, meant = ("indirect", Indirect(indirect)) if indirect else ("erase", Isolate(erase=True))
+    if given is not None or (indirect and erase):
+        raise InputError(f"{name}= is short for generator={meant!r}; give one generator")
+    return meant
+
+
+SETTINGS = (*_names(GraphSVX), *FlatSettings.__annotations__)
+"""Keywords of `GraphSVX`: its parts, and the fields of these."""

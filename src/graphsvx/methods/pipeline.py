@@ -49,7 +49,7 @@ class PlayedGame:
 
 
 def play(
-    game: GraphGame, mask: Mask, regression: Estimator, budget: int, seed: int
+    game: GraphGame, mask: Mask, estimator: Estimator, budget: int, seed: int
 ) -> PlayedGame:  # fmt: skip
     """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory."""
     none = np.zeros((0, game.players), dtype=bool)
@@ -57,46 +57,46 @@ def play(
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
     else:
         masks = mask(game, budget, derive_rng(seed, game.side))
-    _require_memory_of_fit(game, masks, regression)
+    _require_memory_of_fit(game, masks, estimator)
     ends = game.end_states()
     game.record_output_of(int(ends[1]))
     values = game.values(np.concatenate([ends, masks.states]))
     return PlayedGame(game, masks, values, budget)
 
 
-def _require_memory_of_fit(game: GraphGame, masks: Masks, regression: Estimator) -> None:
-    memory: Callable[[int, int], int] | None = getattr(regression, "memory", None)
+def _require_memory_of_fit(game: GraphGame, masks: Masks, estimator: Estimator) -> None:
+    memory: Callable[[int, int], int] | None = getattr(estimator, "memory", None)
     if memory is not None and masks.credit is None:
         coalitions, players = masks.rows.shape
         require_memory(game.memory, memory(coalitions, players), coalitions, players)
 
 
 def play_all(
-    games: list[GraphGame], mask: Mask, regression: Estimator, samples: int,
+    games: list[GraphGame], mask: Mask, estimator: Estimator, samples: int,
     share: float | None, seed: int,
 ) -> list[PlayedGame]:  # fmt: skip
     """Evaluate each game with its share of the budget; unused calls go to the other game."""
     if len(games) == 1:
-        return [play(games[0], mask, regression, samples, seed)]
+        return [play(games[0], mask, estimator, samples, seed)]
     features, nodes = games
     part = split_budget(samples, features.players, nodes.players, share)
     if features.players < 30 and 1 << features.players <= part:
-        first = play(features, mask, regression, part, seed)
-        return [first, play(nodes, mask, regression, max(2, samples - features.calls), seed)]
-    second = play(nodes, mask, regression, max(2, samples - part), seed)
-    return [play(features, mask, regression, max(2, samples - nodes.calls), seed), second]
+        first = play(features, mask, estimator, part, seed)
+        return [first, play(nodes, mask, estimator, max(2, samples - features.calls), seed)]
+    second = play(nodes, mask, estimator, max(2, samples - part), seed)
+    return [play(features, mask, estimator, max(2, samples - nodes.calls), seed), second]
 
 
-def fit_all(played: list[PlayedGame], regression: Estimator, outputs: Sequence[int]) -> list[Fit]:
+def fit_all(played: list[PlayedGame], estimator: Estimator, outputs: Sequence[int]) -> list[Fit]:
     """Credit in every game; a Lasso selects players over all games together."""
     rows = [game.estimator_rows(outputs) for game in played]
-    if isinstance(regression, Lasso):
-        return regression.over(rows)
-    return [regression(*game_rows) for game_rows in rows]
+    if isinstance(estimator, Lasso):
+        return estimator.over(rows)
+    return [estimator(*game_rows) for game_rows in rows]
 
 
 def play_until_tolerance(
-    played: list[PlayedGame], fits: list[Fit], *, mask: Mask, regression: Estimator,
+    played: list[PlayedGame], fits: list[Fit], *, mask: Mask, estimator: Estimator,
     outputs: Sequence[int], tolerance: float, most: int, seed: int,
 ) -> tuple[list[PlayedGame], list[Fit], bool]:  # fmt: skip
     """Double the budget of each game until its errors are below the tolerance."""
@@ -111,10 +111,10 @@ def play_until_tolerance(
         while not sure(fits[i]) and budget < ceiling:
             budget = min(2 * budget, ceiling)
             try:
-                played[i] = play(game.game, mask, regression, budget, seed)
+                played[i] = play(game.game, mask, estimator, budget, seed)
             except BudgetError:  # more would not fit into memory
                 break
-            fits[i] = fit_all([played[i]], regression, outputs)[0]
+            fits[i] = fit_all([played[i]], estimator, outputs)[0]
     return played, fits, all(sure(fit) for fit in fits)
 
 

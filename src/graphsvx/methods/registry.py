@@ -39,7 +39,7 @@ from graphsvx.methods import (
     Saliency,
 )
 from graphsvx.methods.base import Block, Blocks, Method, Properties
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.graphsvx import RENAMED, SETTINGS, GraphSVX
 
 _CLASSES: dict[str, Any] = {
     "graphsvx": GraphSVX,
@@ -79,7 +79,7 @@ _KNOWN: dict[Kind, dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 _REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _KNOWN}
 _SETTINGS: dict[str, Kind] = {
-    "mask": "mask", "generator": "generator", "regression": "estimator", "estimator": "estimator",
+    "mask": "mask", "generator": "generator", "estimator": "estimator",
 }  # fmt: skip
 """Settings of methods that may be given as the name of a block."""
 
@@ -210,7 +210,7 @@ def blocks(name: str) -> Blocks:
 
 
 def settings(name: str) -> dict[str, Any]:
-    """The settings of a method with their defaults."""
+    """The settings of a method with their defaults; those of GraphSVX are its parts."""
     kind = method_class(name)
     if not hasattr(kind, "__dataclass_fields__"):
         parameters = inspect.signature(kind).parameters
@@ -231,7 +231,7 @@ def method(name: str, **changes: Any) -> Method:
     """
     kind = method_class(name)
     defaults = settings(name)
-    allowed = set(defaults)
+    allowed = {*defaults, *(SETTINGS if kind is GraphSVX else ())}
     if name == "graphsvx-paper":
         allowed.add("dataset")
     if name == "pgexplainer":
@@ -245,7 +245,7 @@ def method(name: str, **changes: Any) -> Method:
             return loaded
         allowed.add("load")
     unknown = sorted(set(changes) - allowed)
-    if unknown:
+    if unknown and not (kind is GraphSVX and RENAMED.keys() & set(changes)):
         raise InputError(f"{name} has the settings {sorted(allowed)}, got {unknown}")
     for key, value in changes.items():
         if key in _SETTINGS and isinstance(value, str) and not isinstance(defaults[key], str):

@@ -63,14 +63,14 @@ def of_queries(query_ids: Ids) -> str:
 def settings(options: Mapping[str, Any]) -> dict[str, str]:
     """Options as text, one entry per setting, so that differences can be listed.
 
-    The fields of a dataclass (a method, for example) have an entry each: `method.samples`.
+    The fields of a dataclass have an entry each: `method.budget.samples`.
     """
     described: dict[str, str] = {}
     for name, value in sorted(options.items()):
         if is_dataclass(value) and not isinstance(value, type):
             described[name] = type(value).__name__
-            for field in fields(value):
-                described[f"{name}.{field.name}"] = words(getattr(value, field.name))
+            parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
+            described.update(settings(parts))
         else:
             described[name] = words(value)
     return described

@@ -159,6 +159,11 @@ def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> di
 def _check_same_run(folder: RunFolder, run_identity: dict[str, Any]) -> None:
     stored = folder.read_manifest().get("identity", {})
     differ = identity.differences(stored, run_identity)
+    if "method.regression" in stored.get("setting", {}):
+        raise DataError(
+            f"{folder.path} holds a run of an earlier version of graphsvx, with other names of "
+            f"settings. It can be read; to add to it, use that version, or choose another folder"
+        )
     if differ:
         raise DataError(
             f"{folder.path} holds another run; what differs: {'; '.join(differ)}. "

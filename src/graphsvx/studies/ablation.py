@@ -38,7 +38,7 @@ WAYS: dict[str, Any] = {
 OWN, AROUND = "the node's own features", "features of the subgraph"
 FEATURE_METHODS = {
     OWN: Setting(GraphSVX()),
-    AROUND: Setting(GraphSVX(features_of="subgraph")),
+    AROUND: Setting(GraphSVX(players="subgraph_features")),
     "the node's own, all of them play": Setting(GraphSVX(features="all")),
     RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
 }
@@ -73,7 +73,7 @@ def left_out_as_one(case: Case) -> Iterator[Value]:
     """Where there are too many features to tell apart, those left out play as one player."""
     for node in case.questions["test"]:
         columns = dropped_features(case.trained, node)
-        method = GraphSVX(feature_groups={DROPPED: columns}, samples=2000)  # type: ignore[arg-type]
+        method = GraphSVX(feature_groups={DROPPED: columns}, samples=2000)
         for e in case.context.explanations(case.trained, method, [node]):
             names, values = e.feature_credit.names or (), e.feature_values.tolist()
             yield ALL_FEATURES, node, DROPPED, values[names.index(DROPPED)]
@@ -125,7 +125,7 @@ FITS: dict[str, Estimator] = {ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Las
 
 def fits(dataset: str) -> dict[str, Setting]:
     """Every fit on the paper's rows and on ours."""
-    games = {name: paper_game(dataset, regression=fit) for name, fit in FITS.items()}
+    games = {name: paper_game(dataset, estimator=fit) for name, fit in FITS.items()}
     paper = {f"{PAPER_ROWS}, {name}": Setting(game) for name, game in games.items()}
     ours = {f"{OUR_ROWS}, {name}": Setting(replace(game, mask=Paired()))
             for name, game in games.items()}  # fmt: skip
@@ -144,7 +144,7 @@ PAPER_BASE = torch.tensor([0.12, 0.10, 0.15, 0.27, 0.15, 0.12, 0.08])
 PAPER_BALANCE = torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07])
 """Cora's classes in the order of its files, which is that of the paper's list."""
 # The base value is the score of the empty coalition: it needs no more rows than that.
-BASE = {"base value": Setting(GraphSVX(samples=50, regression=WLS()), targets="all")}
+BASE = {"base value": Setting(GraphSVX(samples=50, estimator=WLS()), targets="all")}
 
 
 def distance(p: Tensor, q: Tensor) -> float:

@@ -66,8 +66,8 @@ FITS = ("the paper's rows", "our rows", "the paper's rows, ends counted")
 
 def fits(dataset: str) -> dict[str, Setting]:
     """The same budget, other rows, or another R²."""
-    usual = paper_game(dataset, regression=WLS())
-    variants = (usual, replace(usual, mask=Paired()), replace(usual, regression=WithEnds()))
+    usual = paper_game(dataset, estimator=WLS())
+    variants = (usual, replace(usual, mask=Paired()), replace(usual, estimator=WithEnds()))
     return {name: Setting(method) for name, method in zip(FITS, variants, strict=True)}
 
 

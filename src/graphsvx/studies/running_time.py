@@ -41,7 +41,7 @@ def methods(dataset: str) -> dict[str, Setting]:
     settings = {FLOOR: CHANCE}
     for hops in HOPS:
         samples = SAMPLES[hops][NODE_SETS.index(dataset)]
-        theirs = GraphSVX.paper(dataset, hops=hops, samples=samples, regression=WLS())
+        theirs = GraphSVX.paper(dataset, hops=hops, samples=samples, estimator=WLS())
         settings[f"{OURS}, {hops} hops"] = Setting(GraphSVX(samples=samples, hops=hops))
         settings[f"{PAPERS}, {hops} hops"] = Setting(theirs)
     return settings

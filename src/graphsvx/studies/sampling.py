@@ -67,7 +67,7 @@ def paper_game(dataset: str, **changes: Any) -> GraphSVX:
 def reference(method: GraphSVX, separate: bool = True) -> Setting:
     """The same game: exact where `REFERENCE` times the calls allow it, our estimator elsewhere."""
     mask = OtherRandomNumbers(separate=separate)
-    return Setting(replace(method, mask=mask, samples=REFERENCE * method.samples))
+    return Setting(method.with_settings(mask=mask, samples=REFERENCE * method.budget.samples))
 
 
 def relative_error(explanation: Explanation, known: Explanation) -> float:
@@ -198,9 +198,9 @@ def varied(game: GraphSVX) -> dict[str, Setting]:
     settings = {ALL: reference(game)}
     for count in SAMPLES:
         # A reference has to have far more calls than what it judges.
-        if count <= REFERENCE * game.samples // 2:
-            settings[label(SMARTER, count)] = Setting(replace(game, samples=count))
-            settings[label(OURS, count)] = Setting(replace(game, samples=count, mask=Auto()))
+        if count <= REFERENCE * game.budget.samples // 2:
+            settings[label(SMARTER, count)] = Setting(game.with_settings(samples=count))
+            settings[label(OURS, count)] = Setting(game.with_settings(samples=count, mask=Auto()))
     return settings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -14,8 +14,10 @@ from graphsvx.estimators.direct import edges_to_nodes
 from graphsvx.methods import LIME, SHAP, GNNExplainer, PGExplainer, PGMExplainer, Random
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.player_kinds import Edges
 from graphsvx.results.explanation import Credit, Explanation, Ranking
 from graphsvx.studies.context import StudyContext
+from graphsvx.utils.constraints import changed_fields
 from graphsvx.zoo import Trained
 
 EdgeRule = Literal["largest", "mean", "undirected"]
@@ -64,7 +66,8 @@ class Setting:
     def read(self, explanation: Explanation) -> Explanation:
         """With node scores where only edges have them, by the chosen rule."""
         method: Any = self.method
-        if getattr(method, "players", "") == "edges" and method.directions == "together":
+        players = getattr(method, "players", None)
+        if isinstance(players, Edges) and players.directions == "together":
             explanation = both_directions(explanation)
         explanation = with_node_scores(explanation, self.edge_rule)
         return explanation if self.change is None else self.change(explanation)
@@ -74,7 +77,8 @@ class Setting:
         method: Any = self.method
         changes = QUICK_METHODS.get(type(method), {})
         if isinstance(method, GraphSVX):
-            changes = {"samples": max(20, method.samples // 10)}
+            fewer = method.with_settings(samples=max(20, method.budget.samples // 10))
+            return replace(self, method=fewer)
         return replace(self, method=replace(method, **changes)) if changes else self
 
     def words(self) -> str:
@@ -96,8 +100,7 @@ def settings_words(value: Any) -> str:
     """A record of settings as a call with what differs from its defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    changed = {each.name: getattr(value, each.name) for each in fields(value)
-               if each.repr and getattr(value, each.name) != each.default}  # fmt: skip
+    changed = value.settings() if isinstance(value, GraphSVX) else changed_fields(value)
     inside = ", ".join(f"{name}={settings_words(setting)}" for name, setting in changed.items())
     return f"{type(value).__name__}({inside})"
 

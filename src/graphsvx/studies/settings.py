@@ -101,7 +101,7 @@ def candidates(dataset: str, explainer: str) -> list[Setting]:
         methods = [GraphSVX(), GraphSVX(**other)]
         return [Setting(method, scale) for method in methods for scale in scales]
     methods = [GraphSVX.paper(dataset), GraphSVX.paper(dataset, **other)]
-    plain = [replace(method, indirect=False) for method in methods]
+    plain = methods if whole_graphs else [replace(method, generator=None) for method in methods]
     if whole_graphs:  # which have no indirect effect: another S instead
         methods = [replace(method, mask=SmarterSeparate(order=2)) for method in plain]
     return [Setting(m) for m in (*methods, *plain)] + [Setting(m, "log_odds") for m in plain]

@@ -135,6 +135,12 @@ def check_fields(record: Any) -> None:
             object.__setattr__(record, name, converted)
 
 
+def changed_fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults."""
+    values = {field: getattr(record, field.name) for field in fields(record) if field.repr}
+    return {field.name: value for field, value in values.items() if value != field.default}
+
+
 @cache
 def _hints(kind: Any) -> list[tuple[str, Any]]:
     hints = get_type_hints(kind, include_extras=True)

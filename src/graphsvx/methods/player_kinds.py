@@ -1,0 +1,243 @@
+"""Who plays: the kinds of players of GraphSVX, one frozen record each.
+
+    GraphSVX(players=Edges(hops=2))
+    GraphSVX(players="edges", hops=2)      # the same in flat keywords
+
+A kind chooses the players in the receptive field of a query and names the generator that switches
+them off. A further kind is a subclass of `PlayerKind` and a name in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from torch import Tensor
+
+from graphsvx.core import players as choosing
+from graphsvx.core import reference as references
+from graphsvx.core.graph import Graph
+from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops
+from graphsvx.core.query import Query
+from graphsvx.core.random import derive_rng
+from graphsvx.core.reference import ReferenceSetting
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.errors import BudgetError, InputError
+from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
+from graphsvx.methods import build_explanation
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import MOST, Checked, Range
+
+KindName = Literal["both", "nodes", "features", "subgraph_features", "edges"]
+
+
+@dataclass(frozen=True)
+class PlayerKind(Checked, ABC):
+    """A kind of players; everything that does not play stays as it is."""
+
+    hops: Hops = None
+    """How far away from the explained node players are (k); None: as far as the model looks."""
+
+    generator: ClassVar[Generator] = Isolate()
+    """GEN where none is given."""
+
+    def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (most kinds fit all queries)
+        """The kind that plays for this query; raises InputError where none makes sense."""
+        return self
+
+    @abstractmethod
+    def check_names(self, graph: Graph) -> None:
+        """Raise InputError if a group names a node, feature or edge that does not exist."""
+
+    @abstractmethod
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
+        """The players in the evaluator's receptive field, and what their features become."""
+
+    def finish(self, explanation: Explanation) -> Explanation:
+        """The explanation with the changes that the settings of this kind ask for."""
+        return explanation
+
+
+@dataclass(frozen=True)
+class Nodes(PlayerKind):
+    """The nodes around the explained node, or all nodes of a graph."""
+
+    groups: GroupsSetting = ()
+    """{name: nodes} that switch on and off together."""
+    reference: ReferenceSetting = None
+    """What the features of a switched-off node become, with a generator that replaces them."""
+
+    def check_names(self, graph: Graph) -> None:
+        """Groups name nodes of the graph."""
+        choosing.check_groups(self.groups, graph.num_nodes, "node")
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Nodes within `hops` of the explained node."""
+        graph, field = query.graph, evaluator.field
+        players = choosing.find_players(graph, field, self.hops, "all", "nodes", groups=self.groups)
+        return GameSetup(
+            graph, field, players, references.resolve_reference(graph, self.reference),
+            field.size if query.kind == "graph" else None,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Edges(PlayerKind):
+    """Edges that carry messages to the explained node within `hops` rounds."""
+
+    groups: GroupsSetting = ()
+    """{name: edges} that switch on and off together: positions in edge_index or pairs (u, v)."""
+    directions: Directions = "together"
+    """The two directions of an edge as one player, or "apart"."""
+
+    generator: ClassVar[Generator] = CutEdges()
+
+    def check_names(self, graph: Graph) -> None:
+        """Groups name edges of the graph."""
+        for label, members in self.groups:
+            choosing.edge_positions(graph, label, members, self.directions)
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Edges within `hops` and within the depth of the model."""
+        graph, field = query.graph, evaluator.field
+        reach = min((h for h in (self.hops, evaluator.depth) if h is not None), default=None)
+        players = choosing.find_edge_players(graph, field, reach, self.directions, self.groups)
+        return GameSetup(graph, field, players, references.resolve_reference(graph, None))
+
+
+@dataclass(frozen=True)
+class _WithFeatures(PlayerKind):
+    """Kinds with feature players: which features, and what they become when switched off."""
+
+    features: FeatureChoice = 0.25
+    """Features that play: outside mu +- lambda sigma, "all" or "nonzero"."""
+    feature_groups: GroupsSetting = ()
+    """{name: columns}: features that switch on and off together."""
+    reference: ReferenceSetting = None
+    """Contrastive: what switched-off features become in place of mu: a node id, "class:c" (the
+    mean of the nodes of class c) or a vector."""
+
+    def check_names(self, graph: Graph) -> None:
+        """Groups name features of the graph."""
+        choosing.check_groups(self.feature_groups, graph.num_features, "feature")
+
+
+@dataclass(frozen=True)
+class Features(_WithFeatures):
+    """Features of the explained node, or those of all nodes of a graph."""
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Features of the explained nodes that stand out."""
+        count = evaluator.field.size if query.kind == "graph" else None
+        return _feature_setup(self, query, evaluator, count, "features")
+
+
+@dataclass(frozen=True)
+class SubgraphFeatures(_WithFeatures):
+    """Features that switch off at the explained node and at its whole neighbourhood.
+
+    They become a mean drawn from the data, or the reference. Nodes do not play: the effects of
+    nodes and of their features overlap.
+    """
+
+    monte_carlo: Annotated[int, Range(1, MOST, error=BudgetError)] = 1000
+    """Nodes that are drawn for the mean."""
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
+        """Features of all nodes within `hops`."""
+        field, mean = evaluator.field, None
+        count = field.size
+        if query.kind != "graph":
+            count = int(choosing.within_hops(field, self.hops).sum())
+        if self.reference is None:
+            mean = references.monte_carlo_mean(
+                query.graph, self.monte_carlo, derive_rng(seed, "monte")
+            )
+        return _feature_setup(self, query, evaluator, count, "features", mean)
+
+
+@dataclass(frozen=True)
+class NodesAndFeatures(_WithFeatures):
+    """Nodes around the explained node, and its features.
+
+    Features play with the node isolated, nodes play with all features on (relative efficiency).
+    """
+
+    groups: GroupsSetting = ()
+    """{name: nodes} that switch on and off together."""
+    balance: Annotated[float | None, Range(0, 1)] = None
+    """Social: alpha, the share of prediction - base that node credit is rescaled to."""
+
+    def for_query(self, query: Query) -> PlayerKind:
+        """Nodes and features of an explained node; a graph has one or the other."""
+        if query.kind == "graph":
+            raise InputError(
+                "a graph is explained by its nodes or by its features, not both; "
+                'use players="nodes" or players="features", without balance='
+            )
+        return self
+
+    def check_names(self, graph: Graph) -> None:
+        """Groups name nodes and features of the graph."""
+        super().check_names(graph)
+        choosing.check_groups(self.groups, graph.num_nodes, "node")
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Nodes within `hops`, and features of the explained nodes that stand out."""
+        return _feature_setup(self, query, evaluator, None, "both", groups=self.groups)
+
+    def finish(self, explanation: Explanation) -> Explanation:
+        """Node and feature credit rescaled to `balance`."""
+        if self.balance is None:
+            return explanation
+        return build_explanation.balanced(explanation, self.balance)
+
+
+@dataclass(frozen=True)
+class DefaultPlayers(_WithFeatures):
+    """Nodes and features of an explained node, of several or of a link; the nodes of a graph."""
+
+    groups: GroupsSetting = ()
+    """{name: nodes} that switch on and off together."""
+
+    def for_query(self, query: Query) -> PlayerKind:
+        """`Nodes` for a graph, `NodesAndFeatures` for everything else."""
+        if query.kind != "graph":
+            return NodesAndFeatures(
+                self.hops, self.features, self.feature_groups, self.reference, self.groups
+            )
+        if self.feature_groups:
+            raise InputError(
+                "feature_groups= is about features, but by default the nodes of a graph play; "
+                'use players="features"'
+            )
+        return Nodes(self.hops, self.groups, self.reference)
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
+        """The players of the kind that plays for this query."""
+        return self.for_query(query).setup(query, evaluator, seed)
+
+
+KINDS: dict[str, type[PlayerKind]] = {
+    "both": NodesAndFeatures,
+    "nodes": Nodes,
+    "features": Features,
+    "subgraph_features": SubgraphFeatures,
+    "edges": Edges,
+}
+"""Kinds by name, for `players=` and command lines."""
+
+
+def _feature_setup(
+    kind: _WithFeatures, query: Query, evaluator: Evaluator, feature_nodes: int | None,
+    sides: choosing.Sides, other: Tensor | None = None, groups: choosing.Groups = (),
+) -> GameSetup:  # fmt: skip
+    graph, field = query.graph, evaluator.field
+    vector = references.resolve_reference(graph, kind.reference)
+    players = choosing.find_players(
+        graph, field, kind.hops, kind.features, sides,
+        feature_nodes=feature_nodes, reference=None if kind.reference is None else vector,
+        groups=groups, feature_groups=kind.feature_groups,
+    )  # fmt: skip
+    return GameSetup(graph, field, players, vector if other is None else other, feature_nodes)
