@@ -72,9 +72,10 @@ PARTS: dict[str, tuple[Any, Callable[[Any], GraphSVX]]] = {
     },
     **{
         type(kind).__name__: (kind, lambda part: GraphSVX(samples=20, players=part))
-        for kind in (methods.Nodes(), methods.Features(), methods.NodesAndFeatures(),
+        for kind in (methods.Features(), methods.NodesAndFeatures(),
                      methods.SubgraphFeatures(), methods.Edges())
     },
+    "Nodes": (methods.Nodes(), lambda part: GraphSVX(samples=20, players=part, erase=True)),
     "Budget": (methods.Budget(20, max_samples=40), lambda part: GraphSVX(budget=part)),
 }  # fmt: skip
 OTHERS = [
