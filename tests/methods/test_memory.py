@@ -55,8 +55,8 @@ def test_a_hub_is_explained_within_its_memory(method) -> None:
     [
         GraphSVX(),
         GraphSVX(mask=Random(), samples=500),
-        GraphSVX(samples=300, regression=Lasso()),
-        GraphSVX(samples=300, regression=WLR()),
+        GraphSVX(samples=300, estimator=Lasso()),
+        GraphSVX(samples=300, estimator=WLR()),
         PGMExplainer(samples=1000),
         Greedy(),
     ],
