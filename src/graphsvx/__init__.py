@@ -4,13 +4,17 @@ import graphsvx
 explanation = graphsvx.explain(model, data, node=42)
 """
 
-from graphsvx import views as _views  # noqa: F401  (tables and plots become methods of explanations)
-from graphsvx.api import Failure, explain, explain_many
-from graphsvx.estimators.estimate import Estimate, estimate
-from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.registry import register
-from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.explanation import Explanation
+from typing import TYPE_CHECKING
+
+from graphsvx.utils.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from graphsvx.api import Failure, explain, explain_many
+    from graphsvx.estimators.estimate import Estimate, estimate
+    from graphsvx.methods.graphsvx import GraphSVX
+    from graphsvx.methods.registry import register
+    from graphsvx.results.certificate import Certificate, GameReport
+    from graphsvx.results.explanation import Explanation
 
 __version__ = "0.1.0"
 __all__ = [
@@ -26,3 +30,29 @@ __all__ = [
     "explain_many",
     "register",
 ]
+
+_PACKAGES = (
+    "datasets", "estimators", "games", "generators", "integrations", "masks", "methods", "metrics",
+    "results", "runs", "testing", "views", "zoo",
+)  # fmt: skip
+# Imported at first use: the command line answers `--help` without torch.
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "Certificate": "graphsvx.results.certificate",
+        "Estimate": "graphsvx.estimators.estimate",
+        "Explanation": "graphsvx.results.explanation",
+        "Failure": "graphsvx.api",
+        "GameReport": "graphsvx.results.certificate",
+        "GraphSVX": "graphsvx.methods.graphsvx",
+        "estimate": "graphsvx.estimators.estimate",
+        "explain": "graphsvx.api",
+        "explain_many": "graphsvx.api",
+        "register": "graphsvx.methods.registry",
+        **{package: f"graphsvx.{package}" for package in _PACKAGES},
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES])

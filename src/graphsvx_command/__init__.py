@@ -1,6 +1,6 @@
 """What the command `graphsvx` starts.
 
-Outside the package: to import anything of `graphsvx` takes seconds, in which Ctrl-C must be heard.
+Outside the package, so that Ctrl-C is heard from the first import of `graphsvx` on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # ignored in jobs that go on without a terminal
         signal.signal(signal.SIGINT, _stop)
-    from graphsvx import cli  # noqa: PLC0415  (what takes so long)
+    from graphsvx import cli  # noqa: PLC0415  (with Ctrl-C handled)
 
     signal.signal(signal.SIGINT, before)
     cli.main()

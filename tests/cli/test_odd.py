@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphsvx import datasets, zoo
-from graphsvx.cli.explain import chosen_method
+from graphsvx.cli.options import MethodChoice
 from graphsvx.errors import GraphSVXError
 from graphsvx.methods import registry
 
@@ -52,7 +52,7 @@ def test_every_setting_with_every_text(name: str) -> None:
     for setting in (*registry.settings(name), "dataset", "load", "self", "", "__class__"):
         for text in TEXTS:
             try:
-                chosen_method(name, None, None, None, [f"{setting}={text}"])
+                MethodChoice(name, pairs=(f"{setting}={text}",)).build()
             except GraphSVXError:
                 continue
 
@@ -143,8 +143,12 @@ def test_a_graph_that_cannot_be_used(refused, models, tmp_path, graph) -> None:
 
 def test_ctrl_c_while_everything_is_imported() -> None:
     code = "import graphsvx_command as c; print('ready', flush=True); c.main()"
+    words = ["explain", "ba-shapes", "--node", "400"]
     child = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphsvx import register
-from graphsvx.cli.explain import chosen_method
+from graphsvx.cli.options import MethodChoice
 from graphsvx.errors import DataError, InputError
 from graphsvx.estimators import WLS
 from graphsvx.generators import ReplaceRows
@@ -50,7 +50,7 @@ def test_a_trained_method_is_loaded(known, tmp_path):
 def test_unknown_names_and_settings_are_refused():
     with pytest.raises(InputError, match="choose one of graphsvx, graphsvx-paper"):
         registry.method("subgraphx")
-    with pytest.raises(InputError, match=r"greedy has the settings .*got \['epochs'\]"):
+    with pytest.raises(InputError, match=r"greedy has no setting 'epochs'; .*it has features"):
         registry.method("greedy", epochs=3)
 
 
@@ -86,7 +86,7 @@ def test_a_registered_block_or_method_is_found_by_name():
 
     assert registry.method("quick", samples=70) == GraphSVX(samples=70)
     assert registry.settings("quick") == {"samples": 50}
-    with pytest.raises(InputError, match=r"quick has the settings \['samples'\], got \['hops'\]"):
+    with pytest.raises(InputError, match=r"quick has no setting 'hops'; it has samples"):
         registry.method("quick", hops=3)
     assert "quick" not in registry.names()
 
@@ -106,11 +106,11 @@ def test_registrations_are_checked():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("Pairs", "there is no mask 'Pairs'; choose one of All, Auto"),
+        ("Pairs", "there is no mask 'Pairs'; did you mean 'Paired'. choose one of All"),
         ("Paired(8)", r"written as Paired\(setting=value, ...\)"),
         ("Paired(stretch=open('x'))", "written as"),
         ("Paired(stretch=8", "written as"),
-        ("Paired(width=8)", r"has the settings \['stretch'\], got \['width'\]"),
+        ("Paired(width=8)", r"Paired has no setting 'width'; it has stretch"),
         ("Paired(stretch=0)", "stretch must be"),
     ],
 )
@@ -131,7 +131,7 @@ def test_entry_points_of_other_packages_are_found(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert "mine" in registry.available("mask")
-    made = chosen_method("graphsvx", None, None, None, ["mask=mine(stretch=3)"])
+    made = MethodChoice("graphsvx", pairs=("mask=mine(stretch=3)",)).build()
     assert type(made.mask).__name__ == "Mine"
     assert made.mask.stretch == 3
     with pytest.raises(InputError, match="'broken' of the entry point 'other_masks:Gone' cannot"):

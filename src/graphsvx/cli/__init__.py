@@ -1,26 +1,44 @@
 """The command line: `graphsvx --help`.
 
 One module per command. A `GraphSVXError` prints one line and exits with 2, Ctrl-C with 130.
+Commands import torch and whatever needs it inside their functions, so that help, the version and
+a typo are answered at once.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+from graphsvx import __version__
 from graphsvx.errors import GraphSVXError
 from graphsvx.utils.console import message
 from graphsvx.utils.printable import one_line
 
 app = typer.Typer(
     name="graphsvx",
-    help="Shapley value explanations for graph neural networks.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"graphsvx {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="The version."),
+    ] = False,
+) -> None:
+    """Shapley value explanations for graph neural networks."""
 
 
 def main() -> None:

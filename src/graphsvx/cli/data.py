@@ -12,10 +12,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from graphsvx import datasets as data
 from graphsvx.cli import app
+from graphsvx.cli.stopping import stopped_at_once
+from graphsvx.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, raw_files
+from graphsvx.datasets.folders import data_dir
 from graphsvx.errors import DataError
-from graphsvx.utils.files import atomic_write
 
 SIZES = ("graphs", "classes", "nodes", "features", "edges")
 
@@ -28,20 +29,23 @@ def datasets(
     ] = None,
 ) -> None:
     """List the data sets with their sizes; the paper's in brackets where they differ."""
-    rows = [_row(name, seed) for name in data.names()]
+    if seed == 0 and json_file is None:
+        rows = [_listed(name) for name in CATALOGUE]
+    else:
+        rows = [_loaded(name, seed) for name in CATALOGUE]
     if json_file is not None:
         _write(json_file, rows)
     title = f"Data sets (seed {seed}); the paper's figures in brackets if others"
     table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in ("name", *SIZES, "truth"):
         number = column in SIZES
-        table.add_column(column, justify="right" if number else "left", no_wrap=column != "truth")
+        table.add_column(
+            column, justify="right" if number else "left", no_wrap=column != "truth", min_width=7
+        )
     for row in rows:
-        if row["missing"]:
-            table.add_row(row["name"], *["-"] * len(SIZES), "files missing", style="dim")
-        else:
-            sizes = [_cell(row, size) for size in SIZES]
-            table.add_row(row["name"], *sizes, row["truth"] or "-")
+        sizes = [_cell(row, size) for size in SIZES]
+        last = "files missing" if row["missing"] else row["truth"] or "-"
+        table.add_row(row["name"], *sizes, last, style="dim" if row["missing"] else None)
     console = Console()
     console.print(table)
     console.print(
@@ -53,14 +57,34 @@ def datasets(
             console.print(row["missing"], style="dim", soft_wrap=True, markup=False)
 
 
-def _row(name: str, seed: int) -> dict[str, Any]:
+def _listed(name: str) -> dict[str, Any]:
+    """Sizes of a data set at seed 0 from the catalogue; `missing` says which files it needs."""
+    entry = CATALOGUE[name]
+    row: dict[str, Any] = {**_start(name), "truth": entry.truth}
+    if entry.sizes is not None:
+        row |= asdict(entry.sizes)
+    if entry.folder is not None:
+        folder = data_dir() / entry.folder / "raw"
+        absent = [file for file in raw_files(entry.folder) if not (folder / file).is_file()]
+        if absent:
+            row["missing"] = (
+                f"{entry.folder} is downloaded at first use, or put {', '.join(absent)} "
+                f"into {folder}"
+            )
+    return row
+
+
+def _start(name: str) -> dict[str, Any]:
+    paper = PAPER_STATISTICS.get(name)
+    return {"name": name, "missing": None, "paper": asdict(paper) if paper else None}
+
+
+def _loaded(name: str, seed: int) -> dict[str, Any]:
     """Sizes of a data set with the paper's, or in `missing` why it cannot be loaded."""
-    paper = data.PAPER_STATISTICS.get(name)
-    row: dict[str, Any] = {
-        "name": name,
-        "missing": None,
-        "paper": asdict(paper) if paper else None,
-    }
+    with stopped_at_once():
+        from graphsvx.datasets import registry as data
+
+    row = _start(name)
     try:
         loaded = data.load(name, seed)
     except DataError as error:
@@ -78,12 +102,16 @@ def _row(name: str, seed: int) -> dict[str, Any]:
 
 
 def _cell(row: dict[str, Any], size: str) -> str:
-    ours, paper = row[size], row["paper"]
+    ours, paper = row.get(size), row["paper"]
+    if ours is None:
+        return "-"
     if paper is None or paper[size] == ours:
         return f"{ours:,}"
     return f"{ours:,}\n({paper[size]:,})"
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    from graphsvx.utils.files import atomic_write
+
     with atomic_write(path) as part:
         part.write_text(json.dumps(rows, indent=2) + "\n")

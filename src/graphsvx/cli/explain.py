@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
-from torch import nn
-from torch_geometric.data import Data
-from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-from torch_geometric.data.storage import GlobalStorage
 
-from graphsvx import datasets, zoo
-from graphsvx.api import explain as explain_one
-from graphsvx.cli import app
-from graphsvx.core.graph import check_graph
-from graphsvx.errors import DataError, InputError, first_line
-from graphsvx.estimators import Lasso
-from graphsvx.methods import registry
-from graphsvx.methods.base import Method
-from graphsvx.results.explanation import Explanation
+from graphsvx.cli import app, names, options
+from graphsvx.cli.options import MethodChoice, ModelChoice
+from graphsvx.cli.stopping import stopped_at_once
+from graphsvx.errors import InputError
 from graphsvx.utils.console import message
-from graphsvx.zoo.progress import training_bar
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from graphsvx.results.explanation import Explanation
 
 EXAMPLES = """
 Examples:
@@ -42,15 +37,15 @@ Examples:
 
     graphsvx explain ba-community --node 400 --set reference=class:2 --set balance=0.5
 
-    graphsvx explain my-data.pt --checkpoint my-model.safetensors --node 0
+    graphsvx explain my-data.pt --model my_module:build --weights w.safetensors --node 0
+
+    graphsvx explain ba-shapes --node 400 --json - | jq .predictions
 """
 
 
 @app.command(epilog=EXAMPLES)
 def explain(
-    dataset: Annotated[
-        str, typer.Argument(help="A data set (see `graphsvx datasets`) or a saved PyG Data (.pt).")
-    ],
+    dataset: options.Dataset,
     *,
     node: Annotated[int | None, typer.Option(help="The node to explain.")] = None,
     nodes: Annotated[
@@ -63,48 +58,27 @@ def explain(
     graph: Annotated[
         int | None, typer.Option(help="The graph to explain, in a set of many graphs.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The zoo's model: gcn, gat, ...")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A checkpoint of the zoo (.safetensors).")
-    ] = None,
-    target: Annotated[
-        int | None, typer.Option(help="The class to explain; by default the predicted one.")
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="The explainer: " + ", ".join(registry.names()) + ", or a registered one."
-        ),
-    ] = "graphsvx",
+    model: options.Model = None,
+    weights: options.Weights = None,
+    checkpoint: options.Checkpoint = None,
+    target: options.Target = None,
+    method: options.MethodName = "graphsvx",
     contrast: Annotated[
         str | None, typer.Option(metavar="A,B", help="Why class A rather than class B.")
     ] = None,
-    few: Annotated[
-        int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
-            "players=subgraph_features, indirect=mean, mask='Paired(stretch=8)', "
-            "groups='{\"house\": [400, 401]}', ...",
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="Model calls that the explainer may make.")
-    ] = None,
-    hops: Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")] = None,
-    scale: Annotated[
-        str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
-    ] = "probability",
+    few: options.Few = None,
+    setting: options.Setting = None,
+    samples: options.Samples = None,
+    hops: options.Hops = None,
+    output: options.ModelOutput = "raw",
+    scale: options.Scale = "probability",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the explainer.")] = 0,
-    model_seed: Annotated[int, typer.Option(help="Seed of the data set and its model.")] = 0,
+    seed: options.Seed = 0,
+    model_seed: options.ModelSeed = 0,
     describe: Annotated[bool, typer.Option(help="Add the explanation in words.")] = False,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the explanation as JSON.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the explanation as JSON; - is standard output."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
@@ -114,22 +88,35 @@ def explain(
     ] = None,
 ) -> None:
     """Explain one prediction of a trained model."""
-    if picture is not None and picture.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
-    explainer = chosen_method(method, samples, hops, few, setting or [])
+    model_choice = ModelChoice(model, weights, checkpoint, model_seed)
+    method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()))
+    model_choice.check(dataset)
+    method_choice.check(model_choice)
+    if picture is not None:
+        if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
+            raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
+        names.check_extra("matplotlib", "plot")
     class_pair = None if contrast is None else _numbers(contrast, "--contrast", 2)
     if class_pair and target is not None:
         raise InputError("--contrast A,B explains both classes; leave --target out")
-    net, graphs, names = model_and_graphs(dataset, model, checkpoint, model_seed)
-    data, query = _query(dataset, graphs, node=node, nodes=nodes, edge=edge, graph=graph)
+
+    with stopped_at_once():
+        from graphsvx.api import explain as explain_one
+        from graphsvx.cli import loading
+
+    loaded = loading.load(dataset, model_choice, as_graphs=graph is not None)
+    explainer = method_choice.build()
+    data, query = _query(dataset, loaded.graphs, node=node, nodes=nodes, edge=edge, graph=graph)
     explanation = explain_one(
-        net, data, method=explainer, target=target, seed=seed, scale=scale,  # type: ignore[arg-type]  # checked there
-        class_names=names if edge is None else None,  # the names are those of node classes
+        loaded.model, data, method=explainer, target=target, seed=seed,
+        output=output, scale=scale,  # type: ignore[arg-type]  # checked there
+        class_names=loaded.class_names if edge is None else None,  # names of node classes
         targets="all" if class_pair else None, **query,
     )  # fmt: skip
     if class_pair:
         explanation = explanation.contrast(*class_pair)
-    _print(explanation, top, describe)
+    if json is None or str(json) != "-":
+        _print(explanation, top, describe)
     _write(explanation, data, json, picture, html)
 
 
@@ -143,13 +130,11 @@ def _query(
     graph: int | None,
 ) -> tuple[Data, dict[str, Any]]:
     """The graph to explain, and the keyword of `graphsvx.explain` that names the query."""
-    options = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
+    given = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
              if value is not None]  # fmt: skip
-    if not isinstance(graphs, Data):
-        if options:
-            raise InputError(
-                f"{dataset} has many graphs: choose one with --graph, not {options[0]}"
-            )
+    if isinstance(graphs, tuple):
+        if given:
+            raise InputError(f"{dataset} has many graphs: choose one with --graph, not {given[0]}")
         if graph is None or not 0 <= graph < len(graphs):
             raise InputError(
                 f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
@@ -157,10 +142,10 @@ def _query(
         return graphs[graph], {"graph": True}
     if graph is not None:
         raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
-    if not options:
+    if not given:
         raise InputError(f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}")
-    if len(options) > 1:
-        raise InputError(f"one question at a time, got {' and '.join(options)}")
+    if len(given) > 1:
+        raise InputError(f"one question at a time, got {' and '.join(given)}")
     if nodes is not None:
         return graphs, {"nodes": _numbers(nodes, "--nodes")}
     if edge is not None:
@@ -180,74 +165,6 @@ def _numbers(text: str, option: str, count: int | None = None) -> list[int]:
     return numbers
 
 
-def chosen_method(
-    name: str, samples: int | None, hops: int | None, few: int | None, pairs: list[str]
-) -> Method:
-    """The explainer called `name` with the settings of the command line."""
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
-            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-        settings[key.strip()] = registry.parse_setting(text.strip())
-    for key, value in (("samples", samples), ("hops", hops)):
-        if value is not None:
-            settings[key] = value
-    if few is not None:
-        settings["estimator"] = Lasso(k=few)
-    return registry.method(name, **settings)
-
-
-def model_and_graphs(
-    dataset: str, model: str | None, checkpoint: Path | None, seed: int
-) -> tuple[nn.Module, Data | tuple[Data, ...], tuple[str, ...] | None]:
-    """A trained model, the graph or graphs of the data set, and the class names."""
-    if dataset in datasets.names():
-        if checkpoint is not None:
-            trained = zoo.load(checkpoint)
-            if trained.dataset.name != dataset:
-                raise DataError(
-                    f"{checkpoint} was trained on {trained.dataset.name!r}, not on {dataset!r}"
-                )
-        elif zoo.checkpoint_path(dataset, model, seed).exists():
-            trained = zoo.load(dataset, model, seed)
-        else:
-            with training_bar(f"training {dataset}, once") as progress:
-                trained = zoo.ensure(dataset, model, seed, progress)
-        source = trained.dataset
-        graphs: Data | tuple[Data, ...] = source.graph if source.task == "node" else source.graphs
-        return trained.model, graphs, source.class_names
-    path = Path(dataset)
-    if not path.exists():
-        raise DataError(
-            f"{dataset!r} is neither a data set nor a file; "
-            f"data sets: {', '.join(datasets.names())}"
-        )
-    if checkpoint is None:
-        raise InputError(f"a saved graph needs a model: --checkpoint FILE for {dataset}")
-    net, card = zoo.read(checkpoint)
-    loaded = _saved_graph(path)
-    if card.task == "graph":
-        return net, (loaded,), None
-    return net, loaded, None
-
-
-def _saved_graph(path: Path) -> Data:
-    """Read a PyG `Data` written by torch.save with `weights_only`, so no code in it is run."""
-    try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            loaded = torch.load(path, weights_only=True)
-    except Exception as error:  # torch raises half a dozen kinds for damaged files
-        raise DataError(
-            f"{path} cannot be read as a PyG Data saved by torch.save(data, path): "
-            f"{first_line(error)}"
-        ) from error
-    if not isinstance(loaded, Data):
-        raise DataError(f"{path} must hold a PyG Data, got {type(loaded).__name__}")
-    check_graph(loaded)
-    return loaded
-
-
 def _print(explanation: Explanation, top: int, describe: bool) -> None:
     console = Console(highlight=False)
     console.print(explanation.table(top))
@@ -263,11 +180,15 @@ def _write(
     html: Path | None,
 ) -> None:
     written = []
-    if json is not None:
+    if json is not None and str(json) == "-":
+        from graphsvx.results import serialize
+
+        sys.stdout.write(serialize.to_json(explanation) + "\n")
+    elif json is not None:
         explanation.save(json)
         written.append(json)
     if picture is not None:
-        from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
+        from graphsvx.views import plot
 
         plot.save(explanation, picture)
         written.append(picture)

@@ -12,23 +12,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
-from torch_geometric.data import Data
 
-from graphsvx import datasets
-from graphsvx.cli import app
-from graphsvx.cli.explain import chosen_method, model_and_graphs
-from graphsvx.cli.stopping import stopped_by_signals
+from graphsvx.cli import app, names, options
+from graphsvx.cli.options import MethodChoice, ModelChoice
+from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
+from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.errors import DataError, InputError
-from graphsvx.methods import registry
-from graphsvx.results import summary
 from graphsvx.utils.console import message
-from graphsvx.utils.constraints import shown
 from graphsvx.utils.printable import one_line
-from graphsvx.views import html as report
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from graphsvx import runs
+    from graphsvx.cli.loading import Graphs
+    from graphsvx.results import summary
 
 EXAMPLES = """
 Examples:
@@ -40,6 +38,12 @@ Examples:
     graphsvx run ba-2motifs --graphs test --out runs/motifs
 
     graphsvx run cora --nodes all --out runs/cora --engine ray --address auto
+
+    graphsvx run ba-shapes --edges "400,401; 402,403" --out runs/links
+
+    graphsvx run ba-shapes --groups houses.txt --out runs/groups
+
+    graphsvx run my-data.pt --model my_module:build --weights w.safetensors --out runs/mine
 
     graphsvx run --status runs/cora-gat
 """
@@ -57,36 +61,34 @@ def run(
         typer.Option(help="all, train, val, test, class:2, or numbers such as 3,7,10-20."),
     ] = None,
     graphs: Annotated[str | None, typer.Option(help="The same, for a set of many graphs.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where results go.")] = None,
-    model: Annotated[str | None, typer.Option(help="The zoo's model: gcn, gat, ...")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A checkpoint of the zoo (.safetensors).")
-    ] = None,
-    method: Annotated[
-        str,
+    edges: Annotated[
+        str | None,
         typer.Option(
-            help="The explainer: " + ", ".join(registry.names()) + ", or a registered one."
+            metavar="PAIRS",
+            help='Links: pairs such as "3,7; 8,9", a file with a pair a line, or all.',
         ),
-    ] = "graphsvx",
-    samples: Annotated[
-        int | None, typer.Option(help="Model calls that the explainer may make.")
     ] = None,
-    hops: Annotated[int | None, typer.Option(help="How far away nodes play.")] = None,
-    few: Annotated[
-        int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help='Groups of nodes, each for its mean score: "3,7,10-20; 8,9", or a file with '
+            "a group a line.",
+        ),
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the explainer."),
-    ] = None,
-    target: Annotated[
-        int | None, typer.Option(help="The class to explain; by default the predicted one.")
-    ] = None,
-    scale: Annotated[
-        str, typer.Option(help="What is explained: probability, logit, log_odds or value.")
-    ] = "probability",
-    seed: Annotated[int, typer.Option(help="Of the explainer.")] = 0,
-    model_seed: Annotated[int, typer.Option(help="Of the data set and its model.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where results go.")] = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    checkpoint: options.Checkpoint = None,
+    method: options.MethodName = "graphsvx",
+    samples: options.Samples = None,
+    hops: options.Hops = None,
+    few: options.Few = None,
+    setting: options.Setting = None,
+    target: options.Target = None,
+    output: options.ModelOutput = "raw",
+    scale: options.Scale = "probability",
+    seed: options.Seed = 0,
+    model_seed: options.ModelSeed = 0,
     engine: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many; by default one for each core.")
@@ -103,43 +105,52 @@ def run(
     ] = None,
 ) -> None:
     """Explain many predictions and keep them; the same command goes on where it stopped."""
-    from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
-
     if status is not None:
         if dataset is not None or out is not None:
             raise InputError("--status only looks at a run; leave out the data set and --out")
+
+        with stopped_at_once():
+            from graphsvx import runs
+
         _show_status(runs.open(status).status(), status)
         return
     if dataset is None or out is None:
         raise InputError(
             "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
         )
-    where = _engine(engine, workers, address)
-    chosen = chosen_method(method, samples, hops, few, setting or [])
-    net, about, names = model_and_graphs(dataset, model, checkpoint, model_seed)
-    graph_level = not isinstance(about, Data)
-    if (nodes if graph_level else graphs) is not None:
-        right, wrong = ("--graphs", "--nodes") if graph_level else ("--nodes", "--graphs")
-        raise InputError(f"{dataset} is explained by {right}, not by {wrong}")
-    words = (graphs if graph_level else nodes) or "all"
-    queries = _chosen(words, dataset, model_seed, about)
+    model_choice = ModelChoice(model, weights, checkpoint, model_seed)
+    method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()))
+    model_choice.check(dataset)
+    method_choice.check(model_choice)
+    names.check_extra("pyarrow", "data")
+
+    with stopped_at_once():
+        from graphsvx import runs
+        from graphsvx.cli import loading
+
+    backend = _engine(engine, workers, address)
+    loaded = loading.load(dataset, model_choice, as_graphs=graphs is not None)
+    explainer = method_choice.build()
+    given = {"nodes": nodes, "graphs": graphs, "edges": edges, "groups": groups}
+    queries = _queries(dataset, model_seed, loaded.graphs, given)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with stopped_by_signals():
         try:
             done = runs.start(
-                net,
-                list(about) if graph_level else about,
-                **{"graphs" if graph_level else "nodes": queries},
+                loaded.model,
+                list(loaded.graphs) if isinstance(loaded.graphs, tuple) else loaded.graphs,
+                **queries,
                 out=out,
-                method=chosen,
-                backend=where,
+                method=explainer,
+                backend=backend,
                 seed=seed,
                 retry_failed=retry_failed,
                 part=part,
                 command=command,
                 target=target,
+                output=output,
                 scale=scale,
-                class_names=names,
+                class_names=None if edges is not None else loaded.class_names,
             )
         except KeyboardInterrupt:
             message(f"stopped; what is done is kept in {out}. To go on:")
@@ -148,8 +159,38 @@ def run(
     _show_status(done.status(), out)
 
 
+def _queries(
+    dataset: str, seed: int, about: Graphs, given: dict[str, str | None]
+) -> dict[str, Any]:
+    """The argument of `runs.start` that names the queries."""
+    named = [name for name, text in given.items() if text is not None]
+    if len(named) > 1:
+        raise InputError(f"one kind of query at a time, got {' and '.join(named)}")
+    many = isinstance(about, tuple)
+    kind = named[0] if named else "graphs" if many else "nodes"
+    if (kind == "graphs") != many:
+        right = "--graphs" if many else "--nodes, --edges or --groups"
+        raise InputError(f"{dataset} is explained by {right}, not by --{kind}")
+    text = given[kind] or "all"
+    if isinstance(about, tuple) or kind == "nodes":
+        return {kind: _chosen(text, dataset, seed, about)}
+    if kind == "edges" and text == "all":
+        return {kind: [[u, v] for u, v in about.edge_index.t().tolist() if u != v]}
+    return {kind: [_numbers(line, len(about.x)) for line in _lines(text)]}
+
+
+def _lines(text: str) -> list[str]:
+    """Lines of a file, or parts of a text between semicolons; empty ones are left out."""
+    try:
+        path = Path(text)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(";")
+    except (OSError, UnicodeDecodeError):
+        lines = text.split(";")
+    return [line for line in lines if line.strip()]
+
+
 def _engine(name: str, workers: int | None, address: str | None) -> runs.Backend:
-    from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
+    from graphsvx import runs
 
     if name == "ray":
         return runs.Ray(address=address, workers=workers)
@@ -160,18 +201,20 @@ def _engine(name: str, workers: int | None, address: str | None) -> runs.Backend
     return runs.Local(workers)
 
 
-def _chosen(words: str, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Any:
+def _chosen(words: str, dataset: str, seed: int, about: Graphs) -> Any:
     """Which nodes or graphs: a part of the split, a class, or numbers."""
+    from graphsvx import datasets
+
     if words == "all":
         return None
     if words in ("train", "val", "test"):
-        if dataset not in datasets.names():
+        if dataset not in CATALOGUE:
             raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
         return datasets.load(dataset, seed).split.parts()[words]
     kind, _, rest = words.partition(":")
     if kind == "class":
         return _of_class(_number(rest), dataset, seed, about)
-    return _numbers(words, len(about.x) if isinstance(about, Data) else len(about))
+    return _numbers(words, len(about) if isinstance(about, tuple) else len(about.x))
 
 
 def _numbers(words: str, count: int) -> list[int]:
@@ -186,11 +229,13 @@ def _numbers(words: str, count: int) -> list[int]:
     return found
 
 
-def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ...]) -> Tensor:
+def _of_class(wanted: int, dataset: str, seed: int, about: Graphs) -> Tensor:
+    from torch import Tensor
+
+    from graphsvx import datasets
+
     labels = (
-        datasets.load(dataset, seed).labels
-        if dataset in datasets.names()
-        else getattr(about, "y", None)
+        datasets.load(dataset, seed).labels if dataset in CATALOGUE else getattr(about, "y", None)
     )
     if not isinstance(labels, Tensor):
         raise InputError(f"{dataset} has no classes to choose by")
@@ -201,6 +246,8 @@ def _of_class(wanted: int, dataset: str, seed: int, about: Data | tuple[Data, ..
 
 
 def _number(word: str) -> int:
+    from graphsvx.utils.constraints import shown
+
     if not word.strip().isdecimal() or len(word) > 18:
         raise InputError(
             "choose by all, train, val, test, class:2 or numbers such as 3,7,10-20; "
@@ -248,10 +295,13 @@ def report_run(
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
 ) -> None:
     """Sum a run up: what matters on the whole, and chosen explanations on one page."""
-    from graphsvx import runs  # noqa: PLC0415  (needs pyarrow, an extra)
-
     if roles not in ("hops", "class"):
         raise InputError(f"--roles must be hops or class, got {roles!r}")
+
+    with stopped_at_once():
+        from graphsvx import runs
+        from graphsvx.views import html as report
+
     opened = runs.open(folder)
     now = opened.status()
     if not now.done:

@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from graphsvx.cli import app
-from graphsvx.cli.stopping import stopped_by_signals
+from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message
 
@@ -75,7 +75,8 @@ def study(
     ] = None,
 ) -> None:
     """Reproduce an experiment of the paper: tables with its figures and ours, plots, a page."""
-    from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
+    with stopped_at_once():
+        from graphsvx import studies
 
     if name is None and not everything:
         _list()
@@ -122,7 +123,8 @@ def study(
 
 
 def _list() -> None:
-    from graphsvx import studies  # noqa: PLC0415  (needs pyarrow, an extra)
+    with stopped_at_once():
+        from graphsvx import studies
 
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("study", no_wrap=True)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from graphsvx import datasets, zoo
+from graphsvx import datasets
 from graphsvx.cli import app
+from graphsvx.cli.stopping import stopped_at_once
+from graphsvx.datasets.catalogue import checked_name
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message
-from graphsvx.utils.files import atomic_write
-from graphsvx.zoo import report
-from graphsvx.zoo.paper import ACCURACY
-from graphsvx.zoo.progress import training_bar
+
+if TYPE_CHECKING:
+    from graphsvx.zoo import report
 
 
 @app.command()
@@ -53,6 +54,10 @@ def train(
         )
     if table is not None:
         raise InputError("--table goes with --all only")
+    checked_name(dataset)
+    with stopped_at_once():
+        from graphsvx import zoo
+
     row = _trained(dataset, model, range(seed, seed + seeds))
     console = Console()
     _show(console, [row])
@@ -62,6 +67,11 @@ def train(
 
 
 def _train_all(seeds: range, table: Path | None) -> None:
+    with stopped_at_once():
+        from graphsvx.utils.files import atomic_write
+        from graphsvx.zoo import report
+        from graphsvx.zoo.paper import ACCURACY
+
     rows = []
     for dataset, model in ACCURACY:
         try:
@@ -80,6 +90,10 @@ def _train_all(seeds: range, table: Path | None) -> None:
 
 
 def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
+    from graphsvx import zoo
+    from graphsvx.zoo import report
+    from graphsvx.zoo.progress import training_bar
+
     chosen = zoo.settings_for(dataset, model).model
     cards, start = [], time.monotonic()
     for seed in seeds:
@@ -93,6 +107,8 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
 
 
 def _show(console: Console, rows: list[report.Row]) -> None:
+    from graphsvx.zoo import report
+
     table = Table(title="Accuracy; the paper's in brackets", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in report.COLUMNS:
         name = column in {"data set", "model"}

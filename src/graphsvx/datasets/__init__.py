@@ -5,12 +5,18 @@
 700
 """
 
-from graphsvx.datasets.base import DataSet, Noise, Split
+from typing import TYPE_CHECKING
+
+from graphsvx.datasets.catalogue import PAPER_STATISTICS, Statistics, names
 from graphsvx.datasets.folders import data_dir, models_dir
-from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
-from graphsvx.datasets.real import nitro_and_amino
-from graphsvx.datasets.registry import PAPER_STATISTICS, Statistics, load, names, statistics
-from graphsvx.datasets.truth import GraphTruth, NodeTruth, Truth
+from graphsvx.utils.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from graphsvx.datasets.base import DataSet, Noise, Split
+    from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
+    from graphsvx.datasets.real import nitro_and_amino
+    from graphsvx.datasets.registry import load, statistics
+    from graphsvx.datasets.truth import GraphTruth, NodeTruth, Truth
 
 __all__ = [
     "PAPER_STATISTICS",
@@ -30,3 +36,21 @@ __all__ = [
     "with_noisy_features",
     "with_noisy_nodes",
 ]
+
+# Imported at first use, with torch: the list of data sets does not need it.
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "DataSet": "graphsvx.datasets.base",
+        "GraphTruth": "graphsvx.datasets.truth",
+        "NodeTruth": "graphsvx.datasets.truth",
+        "Noise": "graphsvx.datasets.base",
+        "Split": "graphsvx.datasets.base",
+        "Truth": "graphsvx.datasets.truth",
+        "load": "graphsvx.datasets.registry",
+        "nitro_and_amino": "graphsvx.datasets.real",
+        "statistics": "graphsvx.datasets.registry",
+        "with_noisy_features": "graphsvx.datasets.noise",
+        "with_noisy_nodes": "graphsvx.datasets.noise",
+    },
+)

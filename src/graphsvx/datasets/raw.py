@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from torch_geometric.datasets import Planetoid, TUDataset
 
+from graphsvx.datasets.catalogue import raw_files
 from graphsvx.datasets.folders import data_dir
 from graphsvx.errors import DataError
 
@@ -36,10 +37,9 @@ class RawFiles:
 
 def planetoid(folder: str) -> RawFiles:
     """The files of a citation set."""
-    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     return RawFiles(
         folder=folder,
-        files=tuple(f"ind.{folder.lower()}.{part}" for part in parts),
+        files=raw_files(folder),
         url=Planetoid.url,
         download=lambda root: Planetoid(root, folder),
     )
@@ -47,10 +47,9 @@ def planetoid(folder: str) -> RawFiles:
 
 def tu_dataset(folder: str) -> RawFiles:
     """The files of a set of molecules."""
-    parts = ("A", "graph_indicator", "node_labels", "edge_labels", "graph_labels")
     return RawFiles(
         folder=folder,
-        files=tuple(f"{folder}_{part}.txt" for part in parts),
+        files=raw_files(folder),
         url=TUDataset.url,
         download=lambda root: TUDataset(root, folder),
     )

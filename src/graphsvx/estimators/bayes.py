@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from graphsvx.core.arrays import Bools
 from graphsvx.utils.constraints import Checked, Count, Range
@@ -63,7 +63,7 @@ def chi_square(perturbed: Bools, changed: Bools) -> tuple[Floats, Floats]:
     distance = np.abs(excess)
     # Yates's correction, as in pgmpy's test of the blanket.
     corrected = np.maximum(distance - 0.5, 0) / np.where(distance > 0, distance, 1)
-    return phi, chi2.sf(len(y) * (phi * corrected) ** 2, 1)
+    return phi, chdtrc(1, len(y) * (phi * corrected) ** 2)
 
 
 @dataclass(frozen=True)

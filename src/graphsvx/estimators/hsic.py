@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import Lasso
 
 from graphsvx.utils.constraints import Checked, NotNegative
 
@@ -87,6 +86,8 @@ def nonnegative_lasso(gram: Floats, link: Floats, rho: float) -> Floats:
 
     G = R'R with R = sqrt(Lambda) V', so that the problem is an ordinary Lasso with F rows.
     """
+    from sklearn.linear_model import Lasso  # noqa: PLC0415  (slow to import)
+
     values, vectors = np.linalg.eigh(gram)
     positive = values > 1e-12 * values.max(initial=1e-300)
     root = np.sqrt(values[positive])[:, None] * vectors[:, positive].T

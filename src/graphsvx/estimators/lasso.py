@@ -10,8 +10,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import lars_path_gram
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
@@ -149,6 +147,9 @@ def kernel_gram(players: int) -> Floats:
 
 def _path(parts: list[_Part]) -> Floats:
     """Coefficients along one Lasso path over all games, [players, steps]."""
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  (slow to import)
+    from sklearn.linear_model import lars_path_gram  # noqa: PLC0415  (slow to import)
+
     count = sum(part.players for part in parts)
     gram, at = np.zeros((count, count)), 0
     for part in parts:

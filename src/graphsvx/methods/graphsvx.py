@@ -210,7 +210,7 @@ class GraphSVX(Checked):
         Data sets without a budget in the paper get 1,000 samples and S = 1; sets of whole
         graphs have no indirect effect.
         """
-        from graphsvx.datasets.registry import checked_name  # noqa: PLC0415  (slow to import)
+        from graphsvx.datasets.catalogue import checked_name  # noqa: PLC0415  (for this only)
 
         samples, order = _PAPER.get(checked_name(dataset), (1000, 1))
         settings: dict[str, Any] = {"samples": samples, "mask": SmarterSeparate(order=order)}

@@ -40,6 +40,7 @@ from graphsvx.methods import (
 )
 from graphsvx.methods.base import Block, Blocks, Method, Properties
 from graphsvx.methods.graphsvx import RENAMED, SETTINGS, GraphSVX
+from graphsvx.utils.suggest import did_you_mean
 
 _CLASSES: dict[str, Any] = {
     "graphsvx": GraphSVX,
@@ -130,7 +131,10 @@ def find(kind: Kind, name: str) -> Callable[..., Any]:
                 f"{type(error).__name__}: {error}"
             ) from error
         return loaded
-    raise InputError(f"there is no {kind} {name!r}; choose one of {', '.join(available(kind))}")
+    names = available(kind)
+    raise InputError(
+        f"there is no {kind} {name!r}; {did_you_mean(name, names)}choose one of {', '.join(names)}"
+    )
 
 
 def block(kind: Kind, text: str) -> Any:
@@ -149,9 +153,10 @@ def block(kind: Kind, text: str) -> Any:
             ) from None
     unknown = sorted(set(settings) - set(inspect.signature(factory).parameters))
     if unknown:
+        known = sorted(inspect.signature(factory).parameters)
         raise InputError(
-            f"{name} has the settings {sorted(inspect.signature(factory).parameters)}, "
-            f"got {unknown}"
+            f"{name} has no setting {unknown[0]!r}; {did_you_mean(unknown[0], known)}"
+            f"it has {', '.join(known) or 'none'}"
         )
     return factory(**settings)
 
@@ -246,7 +251,10 @@ def method(name: str, **changes: Any) -> Method:
         allowed.add("load")
     unknown = sorted(set(changes) - allowed)
     if unknown and not (kind is GraphSVX and RENAMED.keys() & set(changes)):
-        raise InputError(f"{name} has the settings {sorted(allowed)}, got {unknown}")
+        raise InputError(
+            f"{name} has no setting {unknown[0]!r}; {did_you_mean(unknown[0], allowed)}"
+            f"it has {', '.join(sorted(allowed))}"
+        )
     for key, value in changes.items():
         if key in _SETTINGS and isinstance(value, str) and not isinstance(defaults[key], str):
             changes[key] = block(_SETTINGS[key], value)

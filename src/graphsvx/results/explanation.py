@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,13 +42,15 @@ def register_view(
 ) -> None:
     """Provide one of the views that `Explanation` has as methods.
 
-    Views are built on explanations, so `graphsvx.views` registers its functions here instead of
-    being imported by this module.
+    Views are built on explanations, so `graphsvx.views` registers its functions here; it is
+    imported when the first of them is used.
     """
     _VIEWS[name] = view
 
 
 def _view(name: str) -> Callable[..., Any]:
+    if name not in _VIEWS:
+        importlib.import_module("graphsvx.views")
     return _VIEWS[name]
 
 

@@ -145,10 +145,15 @@ def _must_have_shape(values: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"expected an array {list(shape)}, got {list(values.shape)}")
 
 
+def to_json(explanation: Explanation) -> str:
+    """The JSON text that `save` writes."""
+    return json.dumps(to_dict(explanation), allow_nan=False)
+
+
 def save(explanation: Explanation, path: str | Path) -> None:
     """Write JSON atomically."""
     with atomic_write(path) as part:
-        part.write_text(json.dumps(to_dict(explanation), allow_nan=False), encoding="utf-8")
+        part.write_text(to_json(explanation), encoding="utf-8")
 
 
 def load(path: str | Path) -> Explanation:

@@ -20,6 +20,8 @@ from graphsvx.utils.constraints import Checked, Workers
 
 Chunk = tuple[int, ...]
 """Queries of one task of a worker."""
+QueryKind = Literal["node", "nodes", "edge", "graph"]
+"""What the queries of a run are: nodes, groups of nodes, links or whole graphs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,20 +31,35 @@ class Job:
     model: Callable[..., Any]
     data: Any
     """One graph, or a list of graphs."""
-    kind: Literal["node", "graph"]
+    kind: QueryKind
     options: dict[str, Any]
+    members: tuple[tuple[int, ...], ...] = ()
+    """Links and groups: the nodes of each query, by its position."""
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; any exception becomes a `Failure`."""
         try:
-            if self.kind == "node":
-                return explain(self.model, self.data, node=query, **self.options)
-            explanation = explain(self.model, self.data[query], graph=True, **self.options)
-            return replace(explanation, graph_index=query)
+            data = self.data[query] if self.kind == "graph" else self.data
+            explanation = explain(self.model, data, **self.question(query), **self.options)
+            if self.kind == "graph":
+                return replace(explanation, graph_index=query)
+            return explanation
         except GraphSVXError as error:
             return Failure(query, error)
         except Exception as error:  # a single failure must not stop the run
             return Failure(query, ModelError(f"{type(error).__name__}: {error}"))
+
+    def question(self, query: int) -> dict[str, Any]:
+        """The argument of `graphsvx.explain` that names the query."""
+        match self.kind:
+            case "node":
+                return {"node": query}
+            case "graph":
+                return {"graph": True}
+            case "edge":
+                return {"edge": self.members[query]}
+            case "nodes":
+                return {"nodes": list(self.members[query])}
 
     def __call__(self, chunk: Chunk) -> Answer:
         """Explain the queries of a chunk; fewer of them if the worker was asked to stop."""
@@ -98,7 +115,7 @@ class Local(Checked):
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
         """See `Backend`."""
-        if processes.can_fork() and job.kind == "node":
+        if processes.can_fork() and job.kind != "graph":
             graphs.out_edges(graphs.check_graph(job.data))  # index once here, not in every worker
         for chunk, result in processes.imap_unordered(job, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

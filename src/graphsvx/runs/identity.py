@@ -16,8 +16,8 @@ from graphsvx.core.arrays import Ids
 from graphsvx.runs.contents import Contents, feed, name_of, words
 
 __all__ = [
-    "PACKAGES", "differences", "of_graphs", "of_model", "of_queries", "settings", "versions",
-    "words",
+    "PACKAGES", "differences", "of_graphs", "of_members", "of_model", "of_queries", "settings",
+    "versions", "words",
 ]  # fmt: skip
 
 # Packages whose version may change results in the last bits; a run must not mix versions.
@@ -58,6 +58,12 @@ def of_model(model: Callable[..., Any]) -> dict[str, Any]:
 def of_queries(query_ids: Ids) -> str:
     """SHA-256 of the query ids."""
     return hashlib.sha256(query_ids.astype(np.int64).tobytes()).hexdigest()
+
+
+def of_members(members: Iterable[Iterable[int]]) -> str:
+    """SHA-256 of the nodes of each link or group, in order."""
+    text = ";".join(",".join(map(str, nodes)) for nodes in members)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, str]:

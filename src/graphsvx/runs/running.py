@@ -31,7 +31,7 @@ from graphsvx.errors import DataError, InputError, ModelError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.runs import arrow_schema, identity
-from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk
+from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk, QueryKind
 from graphsvx.runs.progress import TRIES, RunProgress, Scheduler, WriteBuffer, read_progress
 from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
@@ -48,6 +48,8 @@ def start(
     *,
     out: str | Path,
     graphs: Sequence[int] | Tensor | None = None,
+    edges: Sequence[tuple[int, int]] | Tensor | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
     method: Method | None = None,
     backend: Backend | None = None,
     seed: int = 0,
@@ -57,7 +59,7 @@ def start(
     command: str | None = None,
     **options: Any,
 ) -> Run:
-    """Explain many nodes of a graph, or many graphs, and store the results in a folder.
+    """Explain many nodes, links or groups of a graph, or many graphs, and store the results.
 
     If the folder holds the same run already, it is resumed: the finished table is bit for bit that
     of an uninterrupted run, for every backend and number of workers. If it holds another run,
@@ -69,6 +71,8 @@ def start(
         nodes: the nodes to explain; all by default.
         out: the folder.
         graphs: with a list of graphs, the positions of those to explain; all by default.
+        edges: the links (u, v) to explain instead of nodes; `run[i]` is the i-th.
+        groups: the groups of nodes to explain, each for its mean score; `run[i]` is the i-th.
         method: the explainer, `GraphSVX()` by default.
         backend: `Local(workers=2)` or `Ray(address=...)`; `Local()` by default.
         seed: seed of the explainer, the same for every query.
@@ -83,7 +87,12 @@ def start(
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
-    kind, queries = _queries(data, nodes, graphs)
+    members = _members(data, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
+    if members:
+        kind: QueryKind = "edge" if edges is not None else "nodes"
+        queries = np.arange(len(members), dtype=np.int64)
+    else:
+        kind, queries = _queries(data, nodes, graphs)
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
@@ -91,10 +100,10 @@ def start(
         raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     settings = {"method": method, **options}
-    job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")})
+    job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")}, members)
     # Raise for invalid options once, instead of a failure for each query.
-    first = {"node": int(queries[0])} if kind == "node" else {"graph": True}
-    build_query(model, data if kind == "node" else data[int(queries[0])], **first, **options)
+    first = int(queries[0])
+    build_query(model, data[first] if kind == "graph" else data, **job.question(first), **options)
     run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
@@ -110,7 +119,33 @@ def start(
     return open_run(folder.path)
 
 
-def _queries(data: Any, nodes: Any, positions: Any) -> tuple[Any, Ids]:
+def _members(data: Any, **given: Any) -> tuple[tuple[int, ...], ...]:
+    """Nodes of each link or group; empty if nodes or whole graphs are asked for."""
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise InputError(f"a run explains one kind of query, got {' and '.join(named)}")
+    if not named or named[0] not in ("edges", "groups"):
+        return ()
+    what = named[0]
+    if isinstance(data, (list, tuple, Dataset)):
+        raise InputError(f"a list of graphs is explained as whole graphs; leave out {what}=")
+    count = graphs.check_graph(data).num_nodes
+    listed = given[what]
+    if isinstance(listed, (Tensor, np.ndarray)):
+        listed = listed.tolist()
+    if not isinstance(listed, (list, tuple)) or not listed:
+        raise InputError(f"{what} must be a list of lists of nodes, got {shown(listed)}")
+    members = tuple(tuple(node_list(nodes, count, f"each of {what}")) for nodes in listed)
+    for nodes in members:
+        if not nodes or not 0 <= min(nodes) <= max(nodes) < count:
+            raise InputError(f"{what} must name nodes from 0 to {count - 1}, got {shown(nodes)}")
+        if len(set(nodes)) < len(nodes) or (what == "edges" and len(nodes) != 2):
+            expected = "pairs of two different nodes" if what == "edges" else "each node once"
+            raise InputError(f"{what} must name {expected}, got {shown(nodes)}")
+    return members
+
+
+def _queries(data: Any, nodes: Any, positions: Any) -> tuple[QueryKind, Ids]:
     """The kind of the queries, and their node ids or graph positions, ascending."""
     is_list = isinstance(data, (list, tuple, Dataset))
     if is_list and nodes is not None:
@@ -150,6 +185,7 @@ def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> di
             "kind": job.kind,
             "count": len(queries),
             "sha256": identity.of_queries(queries),
+            **({"members": identity.of_members(job.members)} if job.members else {}),
         },
         "part": part,
         "version": identity.versions(),

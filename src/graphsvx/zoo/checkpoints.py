@@ -11,7 +11,8 @@ from torch import nn
 
 from graphsvx import datasets
 from graphsvx.datasets import DataSet, models_dir
-from graphsvx.datasets.registry import checked_name, checked_seed
+from graphsvx.datasets.catalogue import checked_name
+from graphsvx.datasets.registry import checked_seed
 from graphsvx.errors import DataError, first_line
 from graphsvx.utils.files import as_path, atomic_write
 from graphsvx.zoo.card import Card

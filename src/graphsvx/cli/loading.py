@@ -1,0 +1,217 @@
+"""Models and graphs that the command line names: the zoo's, and the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
+
+from graphsvx import datasets, zoo
+from graphsvx.cli.options import ModelChoice
+from graphsvx.core.graph import check_graph
+from graphsvx.errors import DataError, InputError, first_line
+from graphsvx.zoo.progress import training_bar
+
+Graphs: TypeAlias = Data | tuple[Data, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model with the graph or graphs that it is asked about."""
+
+    model: nn.Module
+    graphs: Graphs
+    """One graph, or many of which each is explained as a whole."""
+    class_names: tuple[str, ...] | None = None
+
+
+def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
+    """The model and the graphs of a data set or of a file.
+
+    as_graphs: a file with a single graph is explained as a whole, where the model is one's own.
+    """
+    choice.check(dataset)
+    if choice.own:
+        graphs, names = _graphs(dataset, choice.seed)
+        if as_graphs and isinstance(graphs, Data):
+            graphs = (graphs,)
+        return Loaded(own_model(str(choice.model), choice.weights), graphs, names)
+    if dataset in datasets.names():
+        trained = _trained(dataset, choice)
+        return Loaded(trained.model, *_of_dataset(trained.dataset))
+    net, card = zoo.read(Path(str(choice.checkpoint)))
+    graphs, _ = _graphs(dataset, choice.seed)
+    if card.task == "graph" and isinstance(graphs, Data):
+        graphs = (graphs,)
+    return Loaded(net, graphs)
+
+
+def _trained(dataset: str, choice: ModelChoice) -> zoo.Trained:
+    if choice.checkpoint is not None:
+        trained = zoo.load(choice.checkpoint)
+        if trained.dataset.name != dataset:
+            raise DataError(
+                f"{choice.checkpoint} was trained on {trained.dataset.name!r}, not on {dataset!r}"
+            )
+        return trained
+    if zoo.checkpoint_path(dataset, choice.model, choice.seed).exists():
+        return zoo.load(dataset, choice.model, choice.seed)
+    with training_bar(f"training {dataset}, once") as progress:
+        return zoo.ensure(dataset, choice.model, choice.seed, progress)
+
+
+def _of_dataset(source: datasets.DataSet) -> tuple[Graphs, tuple[str, ...]]:
+    return source.graph if source.task == "node" else source.graphs, source.class_names
+
+
+def _graphs(dataset: str, seed: int) -> tuple[Graphs, tuple[str, ...] | None]:
+    """The graphs of a data set with its class names, or of a file without."""
+    if dataset in datasets.names():
+        return _of_dataset(datasets.load(dataset, seed))
+    return saved_graphs(Path(dataset)), None
+
+
+def saved_graphs(path: Path) -> Graphs:
+    """Read a PyG `Data` or a list of them with `weights_only`, so no code in the file is run."""
+    try:
+        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+            loaded = torch.load(path, weights_only=True)
+    except Exception as error:  # torch raises half a dozen kinds for damaged files
+        raise DataError(
+            f"{path} cannot be read as a PyG Data saved by torch.save(data, path): "
+            f"{first_line(error)}"
+        ) from error
+    graphs = tuple(loaded) if isinstance(loaded, (list, tuple)) and loaded else (loaded,)
+    for graph in graphs:
+        if not isinstance(graph, Data):
+            raise DataError(
+                f"{path} must hold a PyG Data, or a list of them, got {type(graph).__name__}"
+            )
+        check_graph(graph)
+    return graphs if isinstance(loaded, (list, tuple)) else graphs[0]
+
+
+def own_model(place: str, weights: Path | None = None) -> nn.Module:
+    """The model that `module:attribute` names, with weights from a file.
+
+    The attribute is a function or class that is called without arguments, or the model itself;
+    the module is imported from the current folder, or from the folder of `path/file.py`.
+    """
+    file, _, attribute = place.rpartition(":")
+    if not file or not attribute.isidentifier():
+        raise InputError(
+            f"your own model is named as my_module:build or my/file.py:build, got {place!r}"
+        )
+    module = _module(file)
+    if not hasattr(module, attribute):
+        public = [name for name in vars(module) if not name.startswith("_")]
+        raise InputError(f"{file} has no {attribute!r}; it has {', '.join(public) or 'nothing'}")
+    model = _built(getattr(module, attribute), place)
+    if weights is not None:
+        _load_weights(model, weights)
+    return model.eval()
+
+
+def _module(file: str) -> ModuleType:
+    """Import a module by name from the current folder, or by the path of its file."""
+    path = Path(file)
+    by_path = path.suffix == ".py"
+    if by_path and not path.is_file():
+        raise InputError(f"{file}: there is no such file")
+    folder, name = (path.parent, path.stem) if by_path else (Path(), file)
+    # Imported by name, so that worker processes can import it too.
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name.partition(".")[0] or error.name == name:
+            raise InputError(
+                f"there is no module {name!r} in {folder.resolve()}; name the file: "
+                f"--model path/to/{name}.py:build"
+            ) from error
+        raise InputError(f"{file} cannot be imported: {first_line(error)}") from error
+    except Exception as error:  # the user's code
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"{file} cannot be imported: {reason}") from error
+    if by_path and Path(str(getattr(module, "__file__", ""))).resolve() != path.resolve():
+        raise InputError(f"there is another module called {name!r}; rename {file}")
+    return module
+
+
+def _built(factory: Any, place: str) -> nn.Module:
+    if isinstance(factory, nn.Module):
+        return factory
+    if not callable(factory):
+        raise InputError(f"{place} must be a function, a class or a model, got {factory!r}")
+    required = [
+        parameter.name
+        for parameter in inspect.signature(factory).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if required:
+        raise InputError(
+            f"{place} is called without arguments, but takes {', '.join(required)}; "
+            f"name a function such as: def build(): return {getattr(factory, '__name__', '')}(...)"
+        )
+    try:
+        model = factory()
+    except Exception as error:  # the user's code
+        raise InputError(
+            f"{place}() failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{place}() must return a torch.nn.Module, got {type(model).__name__}")
+    return model
+
+
+def _load_weights(model: nn.Module, path: Path) -> None:
+    weights = _read_weights(path)
+    missing, unexpected = (list(keys) for keys in _difference(model, weights))
+    if missing or unexpected:
+        parts = [f"missing: {', '.join(missing[:5])}"] if missing else []
+        parts += [f"not in the model: {', '.join(unexpected[:5])}"] if unexpected else []
+        raise DataError(f"{path} has other weights than {type(model).__name__}; {'; '.join(parts)}")
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # shapes that differ
+        reason = " ".join(str(error).split()[:40])
+        raise DataError(f"{path} does not fit {type(model).__name__}: {reason}") from error
+
+
+def _difference(model: nn.Module, weights: dict[str, Tensor]) -> tuple[set[str], set[str]]:
+    expected = set(model.state_dict())
+    return expected - set(weights), set(weights) - expected
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """A state_dict from safetensors, or from torch.save with `weights_only`: no code is run."""
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path} cannot be read: {first_line(error)}") from error
+    except Exception as error:  # torch raises half a dozen kinds, for pickled models too
+        raise DataError(
+            f"{path} cannot be read as weights: {first_line(error)}; write them with "
+            f"torch.save(model.state_dict(), path) or safetensors.torch.save_file"
+        ) from error
+    for key in ("state_dict", "model_state_dict"):  # checkpoints of training loops
+        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
+            loaded = loaded[key]
+    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
+        raise DataError(f"{path} must hold a state_dict, got {type(loaded).__name__}")
+    return loaded

@@ -1,0 +1,103 @@
+"""Names of methods and their settings, read from their source: checked before torch is imported."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from graphsvx.datasets.catalogue import CATALOGUE, suggestion
+from graphsvx.errors import DataError, InputError, MissingExtraError
+from graphsvx.utils.suggest import did_you_mean
+
+METHODS: dict[str, tuple[str, str]] = {
+    "graphsvx": ("graphsvx.py", "GraphSVX"),
+    "graphsvx-paper": ("graphsvx.py", "GraphSVX"),
+    "gnnexplainer": ("gnnexplainer.py", "GNNExplainer"),
+    "pgexplainer": ("pgexplainer.py", "PGExplainer"),
+    "graphlime": ("graphlime.py", "GraphLIME"),
+    "pgm-explainer": ("pgm_explainer.py", "PGMExplainer"),
+    "xgnn": ("xgnn.py", "XGNN"),
+    "lime": ("lime.py", "LIME"),
+    "shap": ("shap.py", "SHAP"),
+    "greedy": ("greedy.py", "Greedy"),
+    "random": ("random.py", "Random"),
+    "saliency": ("saliency.py", "Saliency"),
+    "integrated-gradients": ("integrated_gradients.py", "IntegratedGradients"),
+}
+"""File and class of each method."""
+
+ZOO = ("gcn", "gat", "gin", "graphconv", "sage")
+"""Models of the zoo; which of them a data set has, the zoo says."""
+
+_ALSO = {"graphsvx-paper": ("dataset",), "pgexplainer": ("load",)}
+"""What `registry.method` takes besides the fields of the class."""
+
+
+def setting_names(method: str) -> tuple[str, ...]:
+    """Names of the settings of a method: the public annotated fields of its class."""
+    file, name = METHODS[method]
+    source = Path(__file__).parent.parent / "methods" / file
+    for statement in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ClassDef) and statement.name == name:
+            fields = [
+                field.target.id
+                for field in statement.body
+                if isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and "ClassVar" not in ast.unparse(field.annotation)
+            ]
+            return (*(field for field in fields if field != "trained"), *_ALSO.get(method, ()))
+    return ()
+
+
+def check_method(name: str) -> None:
+    """Raise for a method that does not exist, with the name that was probably meant."""
+    plugins = [point.name for point in entry_points(group="graphsvx.methods")]
+    # Once the registry is imported, there may be registered ones: it looks itself.
+    if name in METHODS or name in plugins or "graphsvx.methods.registry" in sys.modules:
+        return
+    names = [*METHODS, *plugins]
+    raise InputError(
+        f"there is no method {name!r}; {did_you_mean(name, names)}choose one of {', '.join(names)}"
+    )
+
+
+def check_settings(method: str, pairs: Iterable[str]) -> None:
+    """Raise for a setting (NAME=VALUE) that the method does not have, and suggest one."""
+    for pair in pairs:
+        key, equals, _ = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
+        if method not in METHODS:
+            continue
+        names = setting_names(method)
+        if key.strip() not in names:
+            raise InputError(
+                f"{method} has no setting {key.strip()!r}; {did_you_mean(key, names)}"
+                f"it has {', '.join(sorted(names))}"
+            )
+
+
+def check_dataset(name: str) -> None:
+    """Raise for a name that is neither a data set nor a file."""
+    if name not in CATALOGUE and not Path(name).exists():
+        raise DataError(f"{name!r} is neither a data set nor a file; {suggestion(name)}")
+
+
+def check_model(name: str) -> None:
+    """Raise for a model that the zoo does not have, and suggest one."""
+    if name not in ZOO:
+        raise InputError(
+            f"the zoo has no model {name!r}; {did_you_mean(name, ZOO)}choose one of "
+            f"{', '.join(ZOO)}, or name your own as my_module:build"
+        )
+
+
+def check_extra(package: str, extra: str) -> None:
+    """Raise if an optional package is not installed, before the work that it is needed for."""
+    if find_spec(package) is None:
+        raise MissingExtraError(package, extra)

@@ -1,0 +1,95 @@
+"""Names, sizes and raw files of the data sets; imports neither torch nor any data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphsvx.errors import DataError
+from graphsvx.utils.suggest import did_you_mean
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sizes of a data set; edges are directed, as in the paper's table of synthetic sets."""
+
+    graphs: int
+    classes: int
+    nodes: int
+    features: int
+    edges: int
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A data set in the list of all of them.
+
+    sizes: those of seed 0, None where they are not known without loading it.
+    truth: what the ground truth explanations are, None where there are none.
+    folder: folder of its raw files, None for synthetic sets.
+    """
+
+    sizes: Statistics | None
+    truth: str | None = None
+    folder: str | None = None
+
+
+# The paper's appendix, tables of statistics; for citation sets it counts undirected edges.
+PAPER_STATISTICS: dict[str, Statistics] = {
+    "ba-shapes": Statistics(1, 4, 700, 10, 4110),
+    "ba-community": Statistics(1, 8, 1400, 10, 8920),
+    "tree-cycles": Statistics(1, 2, 871, 10, 1950),
+    "tree-grid": Statistics(1, 2, 1231, 10, 3410),
+    "ba-2motifs": Statistics(1000, 2, 25000, 10, 51392),
+    "mutag": Statistics(4337, 2, 131488, 14, 266894),
+    "cora": Statistics(1, 7, 2708, 1433, 5429),
+    "pubmed": Statistics(1, 3, 19717, 500, 44338),
+}
+
+CATALOGUE: dict[str, Listed] = {
+    "ba-shapes": Listed(PAPER_STATISTICS["ba-shapes"], "house"),
+    "ba-community": Listed(PAPER_STATISTICS["ba-community"], "house"),
+    "tree-cycles": Listed(PAPER_STATISTICS["tree-cycles"], "cycle"),
+    "tree-grid": Listed(PAPER_STATISTICS["tree-grid"], "grid"),
+    "ba-2motifs": Listed(PAPER_STATISTICS["ba-2motifs"], "house or 5-cycle"),
+    "mutag": Listed(PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
+    "cora": Listed(Statistics(1, 7, 2708, 1433, 10556), folder="Cora"),
+    "citeseer": Listed(Statistics(1, 6, 3327, 3703, 9104), folder="CiteSeer"),
+    "pubmed": Listed(Statistics(1, 3, 19717, 500, 88648), folder="PubMed"),
+    "cora-noisy-features": Listed(Statistics(1, 7, 2708, 1720, 10556), folder="Cora"),
+    "cora-noisy-nodes": Listed(Statistics(1, 7, 3249, 1433, 19440), folder="Cora"),
+    "citeseer-noisy-features": Listed(Statistics(1, 6, 3327, 4444, 9104), folder="CiteSeer"),
+    "citeseer-noisy-nodes": Listed(Statistics(1, 6, 3992, 3703, 12688), folder="CiteSeer"),
+    "pubmed-noisy-features": Listed(None, folder="PubMed"),
+    "pubmed-noisy-nodes": Listed(None, folder="PubMed"),
+}
+
+
+def names() -> tuple[str, ...]:
+    """All names that `load` accepts."""
+    return tuple(CATALOGUE)
+
+
+def checked_name(name: object) -> str:
+    """`name` if it is a data set, else an error that suggests one."""
+    if isinstance(name, str) and name in CATALOGUE:
+        return name
+    raise DataError(f"unknown data set {_shown(name)}; {suggestion(str(name))}")
+
+
+def suggestion(name: str) -> str:
+    """The data set that was probably meant, and all that there are, as part of a message."""
+    return f"{did_you_mean(name, CATALOGUE)}choose one of: {', '.join(CATALOGUE)}"
+
+
+def _shown(name: object) -> str:
+    text = " ".join(repr(name).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def raw_files(folder: str) -> tuple[str, ...]:
+    """Names of the raw files of a data set, in `<data directory>/<folder>/raw`."""
+    if folder in ("Cora", "CiteSeer", "PubMed"):
+        parts = ["x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"]
+        return tuple(f"ind.{folder.lower()}.{part}" for part in parts)
+    parts = ["A", "graph_indicator", "node_labels", "edge_labels", "graph_labels"]
+    return tuple(f"{folder}_{part}.txt" for part in parts)

@@ -1,0 +1,98 @@
+"""What the command line answers without importing torch: help, version, lists and typos."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from graphsvx import datasets, zoo
+from graphsvx.cli import names
+from graphsvx.datasets import registry as loaders
+from graphsvx.datasets.catalogue import CATALOGUE
+from graphsvx.methods import registry
+from graphsvx.zoo.settings import BLOCK_MODELS, CITATION_MODELS
+
+HEAVY = ("torch", "torch_geometric", "scipy", "sklearn", "pandas", "numpy", "matplotlib")
+ASK = f"""
+import sys
+import graphsvx_command
+sys.argv = ["graphsvx", *sys.argv[1:]]
+try:
+    graphsvx_command.main()
+finally:
+    heavy = sorted(set(sys.modules) & set({HEAVY!r}))
+    print("imported:", *heavy, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "answer"),
+    [
+        ("--help", 0, "explain"),
+        ("--version", 0, "graphsvx 0.1"),
+        ("explain --help", 0, "my_module:build"),
+        ("run --help", 0, "--groups"),
+        ("datasets", 0, "ba-shapes"),
+        ("explan", 2, "explain"),
+        ("explain coar --node 1", 2, "did you mean 'cora'?"),
+        ("explain cora --node 1 --method graphsvxx", 2, "did you mean 'graphsvx'?"),
+        ("run cora --out x --set sampels=1", 2, "did you mean 'samples'?"),
+        ("explain cora --node 1 --model gnc", 2, "did you mean 'gcn'?"),
+        ("train corra", 2, "did you mean 'cora'?"),
+    ],
+)
+def test_answered_without_torch(words: str, code: int, answer: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", ASK, *words.split()], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == code
+    assert answer in " ".join((ran.stdout + ran.stderr).split())
+    assert ran.stderr.splitlines()[-1] == "imported:"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # The package alone is light; its names are there.
+        f"import graphsvx; assert 'explain' in dir(graphsvx); "
+        f"assert not set(sys.modules) & set({HEAVY!r})",
+        # What it adds to PyG at first use.
+        "import torch_geometric; before = set(sys.modules); import graphsvx; graphsvx.explain; "
+        "assert not {'sklearn', 'matplotlib', 'scipy.spatial'} & (set(sys.modules) - before)",
+        "import graphsvx; assert all(getattr(graphsvx, name) for name in graphsvx.__all__); "
+        "assert graphsvx.masks.Paired and graphsvx.zoo.load and graphsvx.datasets.load",
+    ],
+    ids=["light", "lazy", "complete"],
+)
+def test_import_graphsvx(code: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import sys; {code}"], check=True)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_settings_read_from_the_source_are_those_of_the_method(name: str) -> None:
+    also = {"graphsvx-paper": {"dataset"}, "pgexplainer": {"load"}}.get(name, set())
+    assert set(names.setting_names(name)) == set(registry.settings(name)) | also
+
+
+def test_names_are_those_of_the_registries() -> None:
+    assert tuple(names.METHODS) == registry.names()
+    assert tuple(CATALOGUE) == tuple(loaders.LOADERS)
+    assert set(names.ZOO) == {*BLOCK_MODELS, *CITATION_MODELS}
+    assert zoo.models("cora") == CITATION_MODELS
+
+
+@pytest.mark.parametrize("name", ["ba-shapes", "ba-community", "tree-cycles", "tree-grid"])
+def test_listed_sizes_are_those_of_the_loaded_set(name: str) -> None:
+    loaded = datasets.load(name)
+    assert CATALOGUE[name].sizes == datasets.statistics(loaded)
+    assert CATALOGUE[name].truth == loaded.node_truth.kind
+
+
+def test_listed_sizes_of_real_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = datasets.data_dir()
+    for name in ("cora", "cora-noisy-nodes", "cora-noisy-features"):
+        if not (root / "Cora" / "raw" / "ind.cora.x").exists():
+            pytest.skip("no files of Cora")
+        assert CATALOGUE[name].sizes == datasets.statistics(datasets.load(name))
