@@ -11,17 +11,16 @@ from typing import Any
 
 
 def main() -> None:
-    """Import the command line, which Ctrl-C may stop at any moment, and run it."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # ignored in jobs that go on without a terminal
-        signal.signal(signal.SIGINT, _stop)
+    """Run the command line; until its packages are imported, Ctrl-C ends the process at once."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Otherwise it is ignored: a job that goes on without a terminal.
+        signal.signal(signal.SIGINT, stop)
     from graphsvx import cli  # noqa: PLC0415  (with Ctrl-C handled)
 
-    signal.signal(signal.SIGINT, before)
     cli.main()
 
 
-def _stop(*_: Any) -> None:
-    # Not an exception: an import that is interrupted may turn it into an error of its own.
+def stop(*_: Any) -> None:
+    """Handle a signal by ending the process: an exception could get lost inside an import."""
     os.write(2, b"stopped\n")
     os._exit(130)

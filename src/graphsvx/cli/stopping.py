@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from graphsvx_command import stop
 
 
 @contextmanager
 def stopped_at_once() -> Iterator[None]:
     """End the process on Ctrl-C during imports, which may turn it into an error of their own."""
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # ignored in jobs that go on without a terminal
+    # Ignored in jobs that go on without a terminal; `stop` is set when the command starts.
+    if before not in (signal.default_int_handler, stop):
         yield
         return
     try:
-        signal.signal(signal.SIGINT, _exit)
+        signal.signal(signal.SIGINT, stop)
     except ValueError:  # not in the main thread, where signals cannot be handled
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _exit(*_: Any) -> None:
-    os.write(2, b"stopped\n")
-    os._exit(130)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
