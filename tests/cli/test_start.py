@@ -12,6 +12,7 @@ from graphsvx.cli import names
 from graphsvx.datasets import registry as loaders
 from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.methods import registry
+from graphsvx.methods.graphsvx import RENAMED, SETTINGS
 from graphsvx.zoo.settings import BLOCK_MODELS, CITATION_MODELS
 
 HEAVY = ("torch", "torch_geometric", "scipy", "sklearn", "pandas", "numpy", "matplotlib")
@@ -73,13 +74,15 @@ def test_import_graphsvx(code: str) -> None:
 @pytest.mark.parametrize("name", registry.names())
 def test_settings_read_from_the_source_are_those_of_the_method(name: str) -> None:
     also = {"graphsvx-paper": {"dataset"}, "pgexplainer": {"load"}}.get(name, set())
-    assert set(names.setting_names(name)) == set(registry.settings(name)) | also
+    flat = set(SETTINGS) if name.startswith("graphsvx") else set()
+    assert set(names.setting_names(name)) == set(registry.settings(name)) | flat | also
 
 
 def test_names_are_those_of_the_registries() -> None:
     assert tuple(names.METHODS) == registry.names()
     assert tuple(CATALOGUE) == tuple(loaders.LOADERS)
     assert set(names.ZOO) == {*BLOCK_MODELS, *CITATION_MODELS}
+    assert set(names._EARLIER) == set(RENAMED)
     assert zoo.models("cora") == CITATION_MODELS
 
 

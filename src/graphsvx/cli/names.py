@@ -13,45 +13,45 @@ from graphsvx.datasets.catalogue import CATALOGUE, suggestion
 from graphsvx.errors import DataError, InputError, MissingExtraError
 from graphsvx.utils.suggest import did_you_mean
 
-METHODS: dict[str, tuple[str, str]] = {
-    "graphsvx": ("graphsvx.py", "GraphSVX"),
-    "graphsvx-paper": ("graphsvx.py", "GraphSVX"),
-    "gnnexplainer": ("gnnexplainer.py", "GNNExplainer"),
-    "pgexplainer": ("pgexplainer.py", "PGExplainer"),
-    "graphlime": ("graphlime.py", "GraphLIME"),
-    "pgm-explainer": ("pgm_explainer.py", "PGMExplainer"),
-    "xgnn": ("xgnn.py", "XGNN"),
-    "lime": ("lime.py", "LIME"),
-    "shap": ("shap.py", "SHAP"),
-    "greedy": ("greedy.py", "Greedy"),
-    "random": ("random.py", "Random"),
-    "saliency": ("saliency.py", "Saliency"),
-    "integrated-gradients": ("integrated_gradients.py", "IntegratedGradients"),
+METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "graphsvx": ("graphsvx.py", ("GraphSVX", "FlatSettings")),
+    "graphsvx-paper": ("graphsvx.py", ("GraphSVX", "FlatSettings")),
+    "gnnexplainer": ("gnnexplainer.py", ("GNNExplainer",)),
+    "pgexplainer": ("pgexplainer.py", ("PGExplainer",)),
+    "graphlime": ("graphlime.py", ("GraphLIME",)),
+    "pgm-explainer": ("pgm_explainer.py", ("PGMExplainer",)),
+    "xgnn": ("xgnn.py", ("XGNN",)),
+    "lime": ("lime.py", ("LIME",)),
+    "shap": ("shap.py", ("SHAP",)),
+    "greedy": ("greedy.py", ("Greedy",)),
+    "random": ("random.py", ("Random",)),
+    "saliency": ("saliency.py", ("Saliency",)),
+    "integrated-gradients": ("integrated_gradients.py", ("IntegratedGradients",)),
 }
-"""File and class of each method."""
+"""File of each method, and the classes whose fields are its settings."""
 
 ZOO = ("gcn", "gat", "gin", "graphconv", "sage")
 """Models of the zoo; which of them a data set has, the zoo says."""
 
 _ALSO = {"graphsvx-paper": ("dataset",), "pgexplainer": ("load",)}
-"""What `registry.method` takes besides the fields of the class."""
+"""What `registry.method` takes besides the fields."""
+_EARLIER = ("regression", "r", "features_of")
+"""Earlier names of settings of GraphSVX, which says what they are called now."""
 
 
 def setting_names(method: str) -> tuple[str, ...]:
-    """Names of the settings of a method: the public annotated fields of its class."""
-    file, name = METHODS[method]
-    source = Path(__file__).parent.parent / "methods" / file
-    for statement in ast.parse(source.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.ClassDef) and statement.name == name:
-            fields = [
-                field.target.id
-                for field in statement.body
-                if isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and "ClassVar" not in ast.unparse(field.annotation)
-            ]
-            return (*(field for field in fields if field != "trained"), *_ALSO.get(method, ()))
-    return ()
+    """Names of the settings of a method: the annotated fields of its classes."""
+    file, classes = METHODS[method]
+    source = (Path(__file__).parent.parent / "methods" / file).read_text(encoding="utf-8")
+    fields = [
+        field.target.id
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.ClassDef) and statement.name in classes
+        for field in statement.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if "ClassVar" not in ast.unparse(field.annotation) and field.target.id != "trained"
+    ]
+    return (*fields, *_ALSO.get(method, ()))
 
 
 def check_method(name: str) -> None:
@@ -75,7 +75,9 @@ def check_settings(method: str, pairs: Iterable[str]) -> None:
         if method not in METHODS:
             continue
         names = setting_names(method)
-        if key.strip() not in names:
+        if key.strip() not in names and not (
+            method.startswith("graphsvx") and key.strip() in _EARLIER
+        ):
             raise InputError(
                 f"{method} has no setting {key.strip()!r}; {did_you_mean(key, names)}"
                 f"it has {', '.join(sorted(names))}"
