@@ -23,7 +23,8 @@ from graphsvx.generators.base import GameSetup, Generator
 Side = Literal["features", "nodes", "edges", "joint"]
 
 # Bounds of the memory of the boolean matrices of one block of coalitions.
-_LEAST_BLOCK, _MOST_BLOCK = 4 * 2**20, 64 * 2**20
+_BLOCK_BYTES = 64 * 2**20
+_LEAST_BLOCK_BYTES = 4 * 2**20
 _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 
 
@@ -91,7 +92,7 @@ class GraphGame:
 
     def states(self, rows: Bools) -> Ids:
         """State ids; coalitions that differ only where there is no influence share one."""
-        block_bytes = min(_MOST_BLOCK, max(_LEAST_BLOCK, self.memory // 8))
+        block_bytes = min(_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, self.memory // 8))
         step = max(1, block_bytes // (16 * self.setup.field.size + 2 * len(self.setup.field.edges)))
         blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
         # Where perturbed graphs would take much memory, they are made again to be evaluated.
