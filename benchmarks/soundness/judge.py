@@ -152,22 +152,13 @@ GENERATORS: dict[str, Callable[[], Any]] = {
 }
 
 
-class _Generated(GraphSVX):
-    """GraphSVX with a generator that it does not know."""
-
-    def __init__(self, generator: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        object.__setattr__(self, "own_generator", GENERATORS[generator]())
-
-    def _generator(self, sides: Any) -> Any:  # noqa: ARG002  (GraphSVX's arguments)
-        return self.own_generator
-
-
 def judge(world: World, draw: random.Random) -> Judged:
     """Explain, compare everything with brute force; raises `WrongError` with what differs."""
     recorder = Recorder(world.settings.get("mask", Auto()))
     chosen = {**world.settings, "mask": recorder}
-    method = _Generated(world.generator, **chosen) if world.generator else GraphSVX(**chosen)
+    if world.generator:
+        chosen["generator"] = GENERATORS[world.generator]()
+    method = GraphSVX(**chosen)
     started = time.perf_counter()
     try:
         explanation = explain(
