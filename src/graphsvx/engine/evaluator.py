@@ -36,6 +36,7 @@ from graphsvx.engine.checks import (
     require_deterministic,
 )
 from graphsvx.engine.kernels import ModelLayers, is_known, kernel_of
+from graphsvx.engine.lookup import Lookup
 from graphsvx.engine.plain import (
     ReferenceGraph,
     evaluate_copies,
@@ -63,7 +64,12 @@ _CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
 # on a graph; of others always, as many as take about as long as this many numbers.
 _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
+_REPLAYS_LOOK_UPS = 4
 _REPLAYED_NUMBERS = 1 << 26
+
+
+def _ignore(reason: str) -> None:
+    """Nobody asks for the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,11 @@ class Evaluator:
     """Outputs of many nodes, [nodes, outputs], which set the scale of rounding errors."""
     replays: int = 0
     """Number of coalitions of each game that must be evaluated again by plain calls."""
+    lookup: Lookup | None = None
+    """Whole graphs: look-ups of embeddings, for models that are layers on nodes and a pooled head
+    (`games.lookup_game`); None: no such model."""
+    decline: Callable[[str], None] = _ignore
+    """Called with the reason why look-ups of embeddings cannot be used, before a ModelError."""
 
     def matches_expected(self, full: Tensor | None) -> bool:
         """Whether the output of the full coalition equals `expected_output`."""
@@ -174,7 +185,7 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         profile = profile_for(query.model, query.graph)
     replays = _required_replays(query, profile)
     if query.kind == "graph":
-        yield from _whole_graph_evaluators(query, seed, replays)
+        yield from _whole_graph_evaluators(query, seed, replays, profile)
         return
     depth = profile.depth
     in_edges_only = depth is None or _reads_in_edges_only(query.model)
@@ -447,17 +458,45 @@ def _plain_evaluator(query: Query) -> Evaluator:
     return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
 
 
-def _whole_graph_evaluators(query: Query, seed: int, replays: int) -> Iterator[Evaluator]:
+def _whole_graph_evaluators(
+    query: Query, seed: int, replays: int, profile: ModelProfile
+) -> Iterator[Evaluator]:
     field = fields.whole_graph(query.graph)
     rng = np.random.default_rng(seed)
     reference_graph = full_reference(query.graph, field)
     checks = ("batch = single calls", "deterministic")
     copied = "feature rows copied, sharing them changed the output"
+    lookup, no_look_ups = _lookup(query, field, profile)
     for shortcuts, reason in (
         (Shortcuts(None, keep_all_nodes=True), None),
         (Shortcuts(None, shared_rows=False, keep_all_nodes=True), copied),
     ):
         if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
             fast = _batched(query, shortcuts, ModelLayers.of(query.model.submodules))
-            yield Evaluator(field, None, None, fast, checks, reason, local=False, replays=replays)
+            batched = Evaluator(
+                field, None, None, fast, checks, reason, local=False, replays=replays
+            )
+            if lookup is not None:
+                declined: list[str] = []
+                yield replace(
+                    batched,
+                    replays=max(replays, _REPLAYS_LOOK_UPS),
+                    lookup=lookup,
+                    decline=declined.append,
+                )
+                lookup = None
+                no_look_ups = (declined or ["they differ from the model's own outputs"])[-1]
+            without = f"whole perturbed graphs, no look-ups of node embeddings: {no_look_ups}"
+            yield replace(batched, fallback=without if reason is None else reason)
     yield _plain_evaluator(query)
+
+
+def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup | None, str]:
+    """Look-ups for a model of known structure, or None and why there are none."""
+    structure = profile.structure
+    if structure is None or not structure.known:
+        return None, "the model's structure is unknown" if structure is None else structure.reason
+    if profile.depth is None or not _reads_in_edges_only(query.model):
+        return None, "its rounds of message passing are not known"
+    degrees = _reads_degrees(query.model)
+    return Lookup(query.model, query.graph, field, profile.depth, degrees), ""

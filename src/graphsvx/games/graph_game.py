@@ -80,6 +80,10 @@ class GraphGame:
         """Number of distinct perturbed graphs that have been evaluated."""
         return int(self._evaluated.sum())
 
+    def coalitions_for(self, budget: int) -> list[int]:
+        """Coalitions that a budget of model calls allows: each costs a call."""
+        return [budget]
+
     def _split(self, rows: Bools, players: Players | None = None) -> tuple[Bools, Bools]:
         players, count = players or self.setup.players, len(rows)
         if self.side == "joint":

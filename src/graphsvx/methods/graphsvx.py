@@ -17,14 +17,16 @@ from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import EstimatorSetting, Fit
 from graphsvx.games.graph_game import GraphGame, Side, feature_setup
+from graphsvx.games.lookup_game import lookup_game
 from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 from graphsvx.generators.base import GeneratorSetting
-from graphsvx.masks import Auto, SmarterSeparate
+from graphsvx.masks import Auto, Paired, SmarterSeparate
 from graphsvx.masks.base import MaskSetting
 from graphsvx.methods import build_explanation
 from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record
 from graphsvx.methods.pipeline import (
+    PlayableGame,
     PlayedGame,
     fit_all,
     play_all,
@@ -284,10 +286,14 @@ class GraphSVX(Checked):
 
     def _games(
         self, query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator
-    ) -> list[GraphGame]:
+    ) -> list[PlayableGame]:
         """The games to evaluate; the last one ends in the full prediction."""
 
-        def game(side: Side) -> GraphGame:
+        def game(side: Side) -> PlayableGame:
+            if isinstance(self.mask, (Auto, Paired)):
+                by_look_ups = lookup_game(query, evaluator, setup, generator, side)
+                if by_look_ups is not None:
+                    return by_look_ups
             return GraphGame(query, evaluator, setup, generator, side, rest_on=side == "nodes")
 
         players = setup.players
@@ -297,7 +303,7 @@ class GraphSVX(Checked):
             return [game("features")]
         if not self.mask.separate and players.features:
             return [game("joint")]
-        games = []
+        games: list[PlayableGame] = []
         if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
             games.append(game("features"))
         elif players.features:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
 from graphsvx.core.random import derive_rng
+from graphsvx.engine.lookup import TooManyStatesError
 from graphsvx.errors import BudgetError
+from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso, PlayedRows
-from graphsvx.estimators.least_squares import Estimator, Fit
+from graphsvx.estimators.least_squares import WLS, Estimator, Fit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
+from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Mask, Masks
 from graphsvx.masks.paper import split_budget
 from graphsvx.results.certificate import GameReport
+
+_MANY_ROWS = 1 << 14
+
+PlayableGame = GraphGame | LookupGame
 
 
 @dataclass(frozen=True, eq=False)
 class PlayedGame:
     """A game with its evaluated coalitions; the empty and the full one come first in `values`."""
 
-    game: GraphGame
+    game: PlayableGame
     masks: Masks
     values: Tensor
     budget: int
@@ -49,14 +57,24 @@ class PlayedGame:
 
 
 def play(
-    game: GraphGame, mask: Mask, estimator: Estimator, budget: int, seed: int
+    game: PlayableGame, mask: Mask, estimator: Estimator, budget: int, seed: int
 ) -> PlayedGame:  # fmt: skip
     """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory."""
+    *more, fewest = game.coalitions_for(budget)
+    for coalitions in more:
+        with suppress(TooManyStatesError, BudgetError):
+            return _play(game, mask, estimator, coalitions, budget, seed)
+    return _play(game, mask, estimator, fewest, budget, seed)
+
+
+def _play(
+    game: PlayableGame, mask: Mask, estimator: Estimator, coalitions: int, budget: int, seed: int
+) -> PlayedGame:
     none = np.zeros((0, game.players), dtype=bool)
     if game.players == 0:
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
     else:
-        masks = mask(game, budget, derive_rng(seed, game.side))
+        masks = mask(game, coalitions, derive_rng(seed, game.side))
     _require_memory_of_fit(game, masks, estimator)
     ends = game.end_states()
     game.record_output_of(int(ends[1]))
@@ -64,7 +82,8 @@ def play(
     return PlayedGame(game, masks, values, budget)
 
 
-def _require_memory_of_fit(game: GraphGame, masks: Masks, estimator: Estimator) -> None:
+def _require_memory_of_fit(game: PlayableGame, masks: Masks, estimator: Estimator) -> None:
+    estimator = _estimator_of(estimator, masks)
     memory: Callable[[int, int], int] | None = getattr(estimator, "memory", None)
     if memory is not None and masks.credit is None:
         coalitions, players = masks.rows.shape
@@ -72,7 +91,7 @@ def _require_memory_of_fit(game: GraphGame, masks: Masks, estimator: Estimator) 
 
 
 def play_all(
-    games: list[GraphGame], mask: Mask, estimator: Estimator, samples: int,
+    games: Sequence[PlayableGame], mask: Mask, estimator: Estimator, samples: int,
     share: float | None, seed: int,
 ) -> list[PlayedGame]:  # fmt: skip
     """Evaluate each game with its share of the budget; unused calls go to the other game."""
@@ -92,7 +111,16 @@ def fit_all(played: list[PlayedGame], estimator: Estimator, outputs: Sequence[in
     rows = [game.estimator_rows(outputs) for game in played]
     if isinstance(estimator, Lasso):
         return estimator.over(rows)
-    return [estimator(*game_rows) for game_rows in rows]
+    return [_estimator_of(estimator, part.masks)(*part) for part in rows]
+
+
+def _estimator_of(estimator: Estimator, masks: Masks) -> Estimator:
+    """The estimator; least squares in place of a Gaussian process that would see too many rows.
+
+    So many coalitions, which only look-ups have, leave it nothing to add, and cost it seconds.
+    """
+    many = len(masks.rows) > _MANY_ROWS and isinstance(estimator, GaussianProcess)
+    return WLS() if many else estimator
 
 
 def play_until_tolerance(

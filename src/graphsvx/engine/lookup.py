@@ -1,0 +1,343 @@
+"""Whole perturbed graphs by look-ups: a node's embedding depends on its neighbourhood only.
+
+After k rounds of message passing, the embedding of a node is a function of its *state*: its
+features and the states, one round earlier, of the neighbours that it has edges from. A graph of
+few nodes has few states, however many coalitions there are. All of them are evaluated as one
+graph of states in one call of the model; the output of any perturbed graph is then a look-up of
+its nodes' embeddings, pooled and sent through the model's head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsvx.core.arrays import Ids, as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Model
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.pooled import PooledModel, Pooling, Reduction
+from graphsvx.errors import ModelError
+
+Numbers = NDArray[np.int32]
+
+_TABLE = 1 << 22  # keys that are numbered by a table; more are sorted
+_CACHED = 1 << 16  # keys whose table fits into the caches of a core
+_JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
+_POOLED = 1 << 20  # numbers of a batch of pooled embeddings
+_BLOCK = 1 << 17  # graphs whose states are evaluated together
+
+
+class TooManyStatesError(ModelError):
+    """The states of a set of perturbed graphs are more than the budget allows."""
+
+
+@dataclass(frozen=True, eq=False)
+class LookedUp:
+    """Outputs of perturbed graphs, and what they cost."""
+
+    outputs: Tensor
+    """[graphs, outputs]."""
+    states: int
+    """States of the last round: embeddings that were computed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Evaluates perturbed graphs of a model that is layers on nodes and a pooled head."""
+
+    model: Model
+    graph: Graph
+    field: Field
+    depth: int
+    """Rounds of message passing."""
+    reads_degrees: bool
+    """Whether messages depend on the degree of the sender."""
+
+    def block(self, memory: int) -> int:
+        """Number of perturbed graphs that are evaluated together within `memory` bytes."""
+        numbers = 8 * (self.depth + 3) * (self.field.size + len(self.field.edges))
+        return int(np.clip(memory // max(1, numbers), 1, _BLOCK))
+
+    def __call__(self, perturbations: Perturbations, limit: int) -> LookedUp:
+        """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` states."""
+        levels = self._levels(perturbations)
+        count = sum(len(states.example) for states in levels[-1])
+        if count > limit:
+            raise TooManyStatesError(
+                f"the nodes have more than {limit} states, which cost more than the budget"
+            )
+        embeddings, poolings = self._embed(perturbations, levels)
+        pool = _Pool(embeddings, [states.number for states in levels[-1]], poolings, self._order)
+        pooled_model = PooledModel(self.model, self.graph)
+        return LookedUp(torch.cat([pooled_model.head(pooled) for pooled in pool.batches()]), count)
+
+    @cached_property
+    def _in_edges(self) -> list[Ids]:
+        """Positions in the field of the edges into each node, loops left out."""
+        field = self.field
+        loops = field.source == field.target
+        return [np.flatnonzero((field.target == u) & ~loops) for u in range(field.size)]
+
+    @cached_property
+    def _loops(self) -> list[Ids]:
+        field = self.field
+        at = np.flatnonzero(field.source == field.target)
+        return [at[field.target[at] == u] for u in range(field.size)]
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """All nodes, depth first: neighbours close to each other."""
+        neighbours: list[set[int]] = [set() for _ in range(self.field.size)]
+        for u, v in zip(self.field.source.tolist(), self.field.target.tolist(), strict=True):
+            neighbours[u].add(v)
+            neighbours[v].add(u)
+        order: dict[int, None] = {}
+        for root in range(self.field.size):
+            stack = [root]
+            while stack:
+                node = stack.pop()
+                if node not in order:
+                    order[node] = None
+                    stack += sorted(neighbours[node] - order.keys(), reverse=True)
+        return list(order)
+
+    def _levels(self, perturbations: Perturbations) -> list[list[_States]]:
+        """States of each node after 0, 1, ... rounds.
+
+        Where messages depend on degrees, a node has its degree from a level before round 0.
+        """
+        size, count = self.field.size, len(perturbations)
+        # All bits set where an edge is there: `&` is the fastest way to choose.
+        edges = -np.ascontiguousarray(perturbations.active_edges(self.field).T, dtype=np.int32)
+        features, table = perturbations.feature_row, len(perturbations.feature_table)
+        own: list[_States] = []
+        for u in range(size):
+            parts = [(edges[e] & 1, 2) for e in self._loops[u]]
+            if features is not None:
+                parts.append((features[:, u].astype(np.int32), table))
+            own.append(_states(parts, count))
+        levels = [own]
+        if self.reads_degrees:
+            levels.append([self._with_degree(own[u], u, edges) for u in range(size)])
+        for _ in range(self.depth):
+            following = [
+                (states.number + np.int32(1), len(states.example) + 1) for states in levels[-1]
+            ]
+            levels.append(
+                [
+                    _states(
+                        [
+                            _column(own[u]),
+                            *(
+                                (following[w][0] & edges[e], following[w][1])
+                                for e, w in zip(into, self.field.source[into], strict=True)
+                            ),
+                        ],
+                        count,
+                    )
+                    for u, into in enumerate(self._in_edges)
+                ]
+            )
+        return levels
+
+    def _with_degree(self, own: _States, node: int, edges: Numbers) -> _States:
+        into = self._in_edges[node]
+        parts = [_column(own)]
+        if "edge_weight" in self.model.takes and self.graph.edge_weight is not None:
+            parts += [(edges[e] & 1, 2) for e in into]
+        else:
+            parts.append((-edges[into].sum(0, dtype=np.int32), len(into) + 1))
+        return _states(parts, len(own.number))
+
+    def _embed(
+        self, perturbations: Perturbations, levels: list[list[_States]]
+    ) -> tuple[list[list[Tensor]], list[Pooling]]:
+        """Embeddings of the states of each node at the last level, for each pooling."""
+        field, graph, device = self.field, self.graph, self.graph.x.device
+        edges = perturbations.active_edges(field)
+        feature_rows = perturbations.feature_rows()
+        starts, rows, sources, targets, positions = [], [], [], [], []
+        at = 0
+        for number, level in enumerate(levels):
+            starts.append([])
+            for u, states in enumerate(level):
+                starts[-1].append(at)
+                vertices = at + np.arange(len(states.example))
+                at += len(vertices)
+                rows.append(feature_rows[states.example, u])
+                for e in self._loops[u]:
+                    there = edges[states.example, e]
+                    sources.append(vertices[there])
+                    targets.append(vertices[there])
+                    positions.append(np.full(int(there.sum()), e))
+                for e in self._in_edges[u] if number else ():
+                    there = edges[states.example, e]
+                    w = field.source[e]
+                    before = levels[number - 1][w].number[states.example[there]]
+                    sources.append(starts[number - 1][w] + before.astype(np.int64))
+                    targets.append(vertices[there])
+                    positions.append(np.full(len(before), e))
+        none = np.zeros(0, dtype=np.int64)
+        index = np.stack([np.concatenate([none, *sources]), np.concatenate([none, *targets])])
+        where = as_tensor(field.edges[np.concatenate([none, *positions])], device)
+        embeddings, poolings = PooledModel(self.model, graph).embed(
+            plain(perturbations.feature_table).index_select(
+                0, as_tensor(np.concatenate(rows), device)
+            ),
+            as_tensor(index, device),
+            None if graph.edge_weight is None else graph.edge_weight[where],
+            None if graph.edge_attr is None else graph.edge_attr[where],
+        )
+        ends = [*starts[-1], at]
+        return [
+            [part[ends[u] : ends[u + 1]] for u in range(field.size)] for part in embeddings
+        ], poolings
+
+
+@dataclass(frozen=True, eq=False)
+class _States:
+    """The states of one node in a batch of perturbed graphs."""
+
+    number: Numbers
+    """Of each graph."""
+    example: Ids
+    """A graph in which the node has each state."""
+
+
+def _column(states: _States) -> tuple[Numbers, int]:
+    """State numbers with their bound."""
+    return states.number, len(states.example)
+
+
+def _states(parts: list[tuple[Numbers, int]], count: int) -> _States:
+    """Numbers of the distinct rows of columns, each given with a bound of its values."""
+    keys, distinct = np.zeros(count, dtype=np.int32), 1
+    for values, bound in parts:
+        if bound == 1:
+            continue
+        if distinct * bound > _CACHED:
+            compact = _numbered(keys, distinct)
+            keys, distinct = compact.number, len(compact.example)
+        if distinct * bound > _TABLE:
+            pairs = keys * np.int64(bound) + values
+            met, which = np.unique(pairs, return_inverse=True)
+            keys, distinct = which.reshape(-1).astype(np.int32), len(met)
+        else:
+            keys = keys * np.int32(bound) + values
+            distinct *= bound
+    return _numbered(keys, distinct)
+
+
+def _numbered(keys: Numbers, bound: int) -> _States:
+    """The distinct keys, numbered."""
+    table = np.full(bound, -1, dtype=np.int32)
+    table[keys] = np.arange(len(keys), dtype=np.int32)
+    met = np.flatnonzero(table >= 0)
+    example = table[met].astype(np.int64)
+    table[met] = np.arange(len(met), dtype=np.int32)
+    return _States(table[keys], example)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Pools the embeddings of the nodes of many graphs."""
+
+    embeddings: list[list[Tensor]]
+    """For each pooling and node: the embeddings of its states."""
+    numbers: list[Numbers]
+    """State of each node in each graph."""
+    poolings: list[Pooling]
+    order: list[int]
+
+    def batches(self) -> Iterator[list[Tensor]]:
+        """Pooled embeddings, [graphs, width] for each pooling, a batch of graphs after another."""
+        nodes, graphs = len(self.numbers), len(self.numbers[0])
+        width = sum(tables[0].shape[1] for tables in self.embeddings)
+        joined = self._joined()
+        every = all(pooling.reduction for pooling in self.poolings)
+        step = max(1, _POOLED // (width * (1 if every else nodes)))
+        for first in range(0, graphs, step):
+            part = slice(first, first + step)
+            yield [
+                self._pooled(which, pooling, joined, part)
+                for which, pooling in enumerate(self.poolings)
+            ]
+
+    def _pooled(
+        self,
+        which: int,
+        pooling: Pooling,
+        joined: list[tuple[Tensor, list[Tensor]]],
+        part: slice,
+    ) -> Tensor:
+        nodes = len(self.numbers)
+        if pooling.reduction is None:
+            tables = self.embeddings[which]
+            rows = torch.stack(
+                [
+                    table.index_select(0, as_tensor(numbers[part], table.device))
+                    for table, numbers in zip(tables, self.numbers, strict=True)
+                ],
+                1,
+            )
+            batch = torch.arange(len(rows), device=rows.device).repeat_interleave(nodes)
+            return pooling.call(rows.flatten(0, 1), batch)
+        total: Tensor | None = None
+        for numbers, tables in joined:
+            block = tables[which].index_select(0, numbers[part])
+            total = block if total is None else _reduce(pooling.reduction, total, block)
+        total = cast(Tensor, total)
+        return total / nodes if pooling.reduction == "mean" else total
+
+    def _joined(self) -> list[tuple[Tensor, list[Tensor]]]:
+        """Nodes in blocks: numbers of a block's joint states, and the embeddings of these pooled.
+
+        Neighbours see much the same players, so that their joint states are few.
+        """
+        blocks: list[tuple[Tensor, list[Tensor]]] = []
+        most = max(_JOINT, len(self.numbers[0]) >> 4)
+        device = self.embeddings[0][0].device
+        numbers: Numbers | None = None
+        tables: list[Tensor] = []
+        for u in self.order:
+            own = [tables[u] for tables in self.embeddings]
+            base = len(own[0])
+            if numbers is not None and len(tables[0]) * base <= _TABLE:
+                keys = numbers * np.int32(base) + self.numbers[u]
+                joint = _numbered(keys, len(tables[0]) * base)
+                if len(joint.example) <= most:
+                    before = as_tensor(numbers[joint.example], device)
+                    mine = as_tensor(self.numbers[u][joint.example], device)
+                    tables = [
+                        table if reduction is None
+                        else _reduce(reduction, table[before.long()], part[mine.long()])
+                        for reduction, table, part in zip(
+                            [pooling.reduction for pooling in self.poolings], tables, own,
+                            strict=True,
+                        )
+                    ]  # fmt: skip
+                    numbers = joint.number
+                    continue
+            if numbers is not None:
+                blocks.append((as_tensor(numbers, device), tables))
+            numbers, tables = self.numbers[u], own
+        if numbers is not None:
+            blocks.append((as_tensor(numbers, device), tables))
+        return blocks
+
+
+def _reduce(reduction: Reduction, one: Tensor, other: Tensor) -> Tensor:
+    """Two parts of a pooling joined; means are sums until the end."""
+    if reduction in ("sum", "mean"):
+        return one + other
+    return torch.maximum(one, other) if reduction == "max" else torch.minimum(one, other)
