@@ -64,7 +64,7 @@ _CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
 # on a graph; of others always, as many as take about as long as this many numbers.
 _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
-_REPLAYS_LOOK_UPS = 4
+_REPLAYS_LOOK_UPS = 16
 _REPLAYED_NUMBERS = 1 << 26
 
 

@@ -166,7 +166,8 @@ class Lookup:
         field, graph, device = self.field, self.graph, self.graph.x.device
         edges = perturbations.active_edges(field)
         feature_rows = perturbations.feature_rows()
-        starts, rows, sources, targets, positions = [], [], [], [], []
+        starts: list[list[int]] = []
+        rows, sources, targets, positions = [], [], [], []
         at = 0
         for number, level in enumerate(levels):
             starts.append([])
@@ -307,33 +308,27 @@ class _Pool:
         blocks: list[tuple[Tensor, list[Tensor]]] = []
         most = max(_JOINT, len(self.numbers[0]) >> 4)
         device = self.embeddings[0][0].device
-        numbers: Numbers | None = None
+        numbers, distinct = self.numbers[self.order[0]], _TABLE + 1
         tables: list[Tensor] = []
         for u in self.order:
             own = [tables[u] for tables in self.embeddings]
             base = len(own[0])
-            if numbers is not None and len(tables[0]) * base <= _TABLE:
-                keys = numbers * np.int32(base) + self.numbers[u]
-                joint = _numbered(keys, len(tables[0]) * base)
+            if distinct * base <= _TABLE:
+                joint = _numbered(numbers * np.int32(base) + self.numbers[u], distinct * base)
                 if len(joint.example) <= most:
-                    before = as_tensor(numbers[joint.example], device)
-                    mine = as_tensor(self.numbers[u][joint.example], device)
+                    before = as_tensor(numbers[joint.example], device).long()
+                    mine = as_tensor(self.numbers[u][joint.example], device).long()
                     tables = [
-                        table if reduction is None
-                        else _reduce(reduction, table[before.long()], part[mine.long()])
-                        for reduction, table, part in zip(
-                            [pooling.reduction for pooling in self.poolings], tables, own,
-                            strict=True,
-                        )
+                        table if pooling.reduction is None
+                        else _reduce(pooling.reduction, table[before], part[mine])
+                        for pooling, table, part in zip(self.poolings, tables, own, strict=True)
                     ]  # fmt: skip
-                    numbers = joint.number
+                    numbers, distinct = joint.number, len(joint.example)
                     continue
-            if numbers is not None:
+            if tables:
                 blocks.append((as_tensor(numbers, device), tables))
-            numbers, tables = self.numbers[u], own
-        if numbers is not None:
-            blocks.append((as_tensor(numbers, device), tables))
-        return blocks
+            numbers, distinct, tables = self.numbers[u], base, own
+        return [*blocks, (as_tensor(numbers, device), tables)]
 
 
 def _reduce(reduction: Reduction, one: Tensor, other: Tensor) -> Tensor:

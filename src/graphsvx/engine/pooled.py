@@ -126,9 +126,8 @@ def _replaced_poolings(
     """Within it, `handle` gives the result of each pooling over the nodes of a graph."""
     layers = [part for part in parts if isinstance(part, MessagePassing)]
     inside = {id(child) for layer in layers for child in layer.modules()}
-    scatter = glob.scatter
+    scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
     signature = inspect.signature(scatter)
-    wrapped: list[nn.Module] = []
     nested = False
 
     def handled(pooling: Pooling, nodes: Tensor, batch: Tensor) -> Tensor:
@@ -151,25 +150,21 @@ def _replaced_poolings(
         pooling = Pooling(_REDUCTIONS.get(call.arguments["reduce"]), again)
         return handled(pooling, call.arguments["src"], call.arguments["index"])
 
-    def aggregated(module: nn.Module, forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def call(x: Tensor, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            pooling = Pooling(
-                _REDUCTIONS.get(type(module)),
-                lambda nodes, batch: forward(nodes, batch, *args, **kwargs),
-            )
-            return handled(pooling, x, index)
-
-        return call
+    def aggregated(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(module) in inside or not aggregates_locally(module):
+            return aggregate(module, *args, **kwargs)
+        x, index, *rest = args if len(args) > 1 else (*args, kwargs.pop("index"))
+        pooling = Pooling(
+            _REDUCTIONS.get(type(module)),
+            lambda nodes, batch: aggregate(module, nodes, batch, *rest, **kwargs),
+        )
+        return handled(pooling, x, index)
 
     def restore() -> None:
         glob.scatter = scatter
-        for module in wrapped:
-            vars(module).pop("forward", None)
+        aggr.Aggregation.__call__ = aggregate
 
     with taking_back(restore):
-        for part in parts:
-            if id(part) not in inside and aggregates_locally(part):
-                wrapped.append(part)
-                vars(part)["forward"] = aggregated(part, part.forward)
         glob.scatter = scattered
+        aggr.Aggregation.__call__ = aggregated
         yield

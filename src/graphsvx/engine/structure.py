@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -236,15 +237,22 @@ def _known_calls(
 ) -> Iterator[None]:
     """Within it, known layers and aggregations count as one operation each."""
     inside = {id(child) for layer in layers for child in layer.modules()}
-    scatter = glob.scatter
+    poolings = {id(part) for part in parts if id(part) not in inside and aggregates_locally(part)}
+    scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
     wrapped: list[nn.Module] = []
 
     def wrap(module: nn.Module, call: Callable[..., Any]) -> None:
         wrapped.append(module)
         vars(module)["forward"] = call
 
+    def aggregated(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(module) not in poolings:
+            return aggregate(module, *args, **kwargs)
+        return _pooling_call(trace, partial(aggregate, module))(*args, **kwargs)
+
     def restore() -> None:
         glob.scatter = scatter
+        aggr.Aggregation.__call__ = aggregate
         _Trace.active = False
         for module in wrapped:
             vars(module).pop("forward", None)
@@ -255,10 +263,8 @@ def _known_calls(
             for child in _called_children(layer):
                 wrap(child, _inner_call(trace, child.forward))
             wrap(layer, _layer_call(trace, layer.forward, edge_index))
-        for part in parts:
-            if id(part) not in inside and aggregates_locally(part):
-                wrap(part, _pooling_call(trace, part.forward))
         glob.scatter = _pooling_call(trace, scatter)
+        aggr.Aggregation.__call__ = aggregated
         yield
 
 

@@ -16,7 +16,7 @@ from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lookup import Lookup, TooManyStatesError
-from graphsvx.games.base import empty_and_full
+from graphsvx.games.base import PlayerPrior, empty_and_full
 from graphsvx.generators.base import GameSetup, Generator
 
 LOOK_UPS = 132
@@ -147,6 +147,10 @@ class LookupGame:
 
     def player_edges(self) -> Bools | None:
         """None: the score depends on all nodes."""
+        return None
+
+    def player_prior(self) -> PlayerPrior | None:
+        """None: nothing is known about the players beforehand."""
         return None
 
     @property

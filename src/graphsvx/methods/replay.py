@@ -19,8 +19,7 @@ from graphsvx.engine.evaluator import Evaluator, reference_graph_for
 from graphsvx.engine.plain import evaluate_one_by_one
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
-from graphsvx.games.graph_game import GraphGame
-from graphsvx.methods.pipeline import PlayedGame
+from graphsvx.methods.pipeline import PlayableGame, PlayedGame
 
 
 def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
@@ -80,6 +79,6 @@ def _extremes(played: PlayedGame) -> Ids:
     return np.concatenate([values.argmin(0).numpy(), values.argmax(0).numpy()])
 
 
-def _random_coalitions(game: GraphGame, count: int, rng: np.random.Generator) -> Bools:
+def _random_coalitions(game: PlayableGame, count: int, rng: np.random.Generator) -> Bools:
     """Coalitions of random sizes."""
     return rng.random((count, game.players)) < rng.random((count, 1))

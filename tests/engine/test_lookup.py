@@ -1,0 +1,195 @@
+"""Whole graphs by look-ups give what plain calls of the model give, or are not used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from math import factorial
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import (
+    GATConv,
+    GCNConv,
+    GINConv,
+    GraphConv,
+    GraphNorm,
+    SAGEConv,
+    aggr,
+    global_add_pool,
+    global_max_pool,
+    global_mean_pool,
+)
+
+from graphsvx import GraphSVX, explain
+from graphsvx.engine import lookup
+from tests.worlds import random_graph
+
+LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
+    "graphconv": GraphConv,
+    "gcn": GCNConv,
+    "gin": lambda ins, outs: GINConv(nn.Sequential(nn.Linear(ins, outs), nn.Tanh())),
+    "sage": SAGEConv,
+    "gat": GATConv,
+}
+POOLS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+
+
+class Pooled(nn.Module):
+    """Two layers, poolings side by side, a hidden layer in the head."""
+
+    def __init__(self, layer: str, pools: tuple[str, ...], norm: bool = False) -> None:
+        super().__init__()
+        self.first, self.second = LAYERS[layer](3, 6), LAYERS[layer](6, 5)
+        self.norm = GraphNorm(5) if norm else None
+        self.pools = [POOLS[pool] for pool in pools]
+        self.head = nn.Sequential(nn.Linear(5 * len(pools), 4), nn.Tanh(), nn.Linear(4, 2))
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        x = self.second(self.first(x, edge_index).tanh(), edge_index)
+        x = x if self.norm is None else self.norm(x, batch)
+        return self.head(torch.cat([pool(x, batch) for pool in self.pools], -1))
+
+
+class Aggregated(nn.Module):
+    """Pooling by a module that needs all nodes of a graph at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = GraphConv(3, 4)
+        self.pool = aggr.MultiAggregation(["std", "median", "sum"])
+        self.head = nn.Linear(12, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.head(self.pool(self.layer(x, edge_index).tanh(), batch))
+
+
+def seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make().double().eval()
+
+
+def brute_force(model: nn.Module, data: Data, players: list[list[int]], erase: bool) -> Tensor:
+    """Shapley values of groups of nodes from one model call for each coalition."""
+    count, batch = len(players), torch.zeros(data.num_nodes, dtype=torch.long)
+    mean = data.x.mean(0)
+
+    def value(coalition: tuple[int, ...]) -> Tensor:
+        on = torch.zeros(data.num_nodes, dtype=torch.bool)
+        for player in coalition:
+            on[players[player]] = True
+        edges = data.edge_index[:, on[data.edge_index].all(0)]
+        x = torch.where(on[:, None], data.x, mean) if erase else data.x
+        return model(x, edges, batch).softmax(-1)[0]
+
+    with torch.no_grad():
+        values = {
+            coalition: value(coalition)
+            for size in range(count + 1)
+            for coalition in combinations(range(count), size)
+        }
+    credit = torch.zeros(count, 2, dtype=torch.float64)
+    for coalition, score in values.items():
+        for i in set(range(count)) - set(coalition):
+            weight = factorial(len(coalition)) * factorial(count - len(coalition) - 1)
+            after = values[tuple(sorted((*coalition, i)))]
+            credit[i] += weight / factorial(count) * (after - score)
+    return credit
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("directed", [False, True])
+def test_look_ups_equal_brute_force(layer: str, directed: bool) -> None:
+    pools = {"gcn": ("sum", "max"), "gin": ("max",), "gat": ("mean",)}.get(layer, ("sum", "mean"))
+    model = seeded(lambda: Pooled(layer, pools), 3)
+    data = random_graph(7, nodes=8, directed=directed, chance=0.3)
+    erase = layer in ("gcn", "sage")
+    explanation = explain(model, data, graph=True, targets="all", method=GraphSVX(erase=erase))
+    expected = brute_force(model, data, [[u] for u in range(8)], erase)
+    assert explanation.certificate.exact
+    assert explanation.certificate.fallback is None
+    assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
+
+
+def test_poolings_that_need_all_nodes_are_looked_up() -> None:
+    model, data = seeded(Aggregated, 1), random_graph(2, nodes=7)
+    explanation = explain(model, data, graph=True, targets="all")
+    expected = brute_force(model, data, [[u] for u in range(7)], False)
+    assert explanation.certificate.fallback is None
+    assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
+
+
+def test_groups_are_looked_up() -> None:
+    model, data = seeded(lambda: Pooled("graphconv", ("max",)), 4), random_graph(5, nodes=9)
+    groups = {"a": [0, 4, 7], "b": [1, 2]}
+    explanation = explain(model, data, graph=True, targets="all", method=GraphSVX(groups=groups))
+    players = [[0, 4, 7], [1, 2], [3], [5], [6], [8]]
+    expected = brute_force(model, data, players, False)
+    assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
+
+
+def test_edges_by_look_ups_equal_whole_graphs() -> None:
+    data = random_graph(11, nodes=7, chance=0.3)
+    model = seeded(lambda: Pooled("gcn", ("sum",)), 2)
+
+    def opaque(x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return model(x, edge_index, batch)
+
+    values = [
+        explain(each, data, graph=True, method=GraphSVX(players="edges", samples=5000)).edge_values
+        for each in (model, opaque)
+    ]
+    assert torch.allclose(*values, atol=1e-12)
+
+
+def test_more_coalitions_than_calls() -> None:
+    path = torch.arange(13)
+    edges = torch.stack([path, path + 1])
+    x = torch.randn(14, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    data = Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], 1))
+    model = seeded(lambda: Pooled("graphconv", ("max",)), 0)
+    explanation = explain(model, data, graph=True, method=GraphSVX(samples=1000))
+    report = explanation.certificate.games[0]
+    assert report.exact
+    assert report.coalitions == 2**14
+    assert report.calls <= 1000
+
+
+def test_models_that_are_not_local_are_not_looked_up() -> None:
+    data = random_graph(3, nodes=8)
+    model = seeded(lambda: Pooled("graphconv", ("sum",), norm=True), 0)
+    explanation = explain(model, data, graph=True, targets="all")
+    assert "no look-ups" in str(explanation.certificate.fallback)
+    expected = brute_force(model, data, [[u] for u in range(8)], False)
+    assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
+
+
+def test_a_graph_with_too_many_states_is_not_looked_up() -> None:
+    star = torch.stack([torch.arange(1, 60), torch.zeros(59, dtype=torch.long)])
+    both = torch.cat([star, star.flip(0)], 1)
+    data = Data(x=torch.randn(60, 3, dtype=torch.float64), edge_index=both)
+    model = seeded(lambda: Pooled("graphconv", ("max",)), 0)
+    explanation = explain(model, data, graph=True, method=GraphSVX(samples=40))
+    assert "states" in str(explanation.certificate.fallback)
+    assert explanation.certificate.calls <= 40
+
+
+def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = random_graph(7, nodes=8)
+    model = seeded(lambda: Pooled("graphconv", ("sum",)), 3)
+    right = lookup.Lookup.__call__
+
+    def wrong(self: lookup.Lookup, perturbations, limit):  # type: ignore[no-untyped-def]
+        result = right(self, perturbations, limit)
+        there = perturbations.active.sum(1) == 4
+        result.outputs[torch.from_numpy(there)] += 0.01
+        return result
+
+    monkeypatch.setattr(lookup.Lookup, "__call__", wrong)
+    explanation = explain(model, data, graph=True, targets="all")
+    assert "differ" in str(explanation.certificate.fallback)
+    expected = brute_force(model, data, [[u] for u in range(8)], False)
+    assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
