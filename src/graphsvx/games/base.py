@@ -128,19 +128,19 @@ class FunctionGame:
 
 
 # Never refused, whatever `memory` says: about what importing a library takes.
-_LEAST_MEMORY = 64 * 2**20
+LEAST_MEMORY = 64 * 2**20
 
 
 def fitting_coalitions(game: Game, bytes_each: int) -> int:
     """Number of coalitions within the game's memory, at `bytes_each` per coalition and player."""
     if game.memory is None:
         return MOST
-    return max(game.memory, _LEAST_MEMORY) // max(1, game.players * bytes_each)
+    return max(game.memory, LEAST_MEMORY) // max(1, game.players * bytes_each)
 
 
 def require_memory(memory: int | None, needed: int, coalitions: int, players: int) -> None:
     """Raise a BudgetError if coalitions need more bytes than `memory`."""
-    if memory is None or needed <= max(memory, _LEAST_MEMORY):
+    if memory is None or needed <= max(memory, LEAST_MEMORY):
         return
     raise BudgetError(
         f"{coalitions:,} coalitions of {players:,} players take about {needed >> 20:,} MiB, "

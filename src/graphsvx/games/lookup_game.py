@@ -16,7 +16,7 @@ from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lookup import Lookup, TooManyStatesError
-from graphsvx.games.base import PlayerPrior, empty_and_full
+from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
 from graphsvx.generators.base import GameSetup, Generator
 
 LOOK_UPS = 132
@@ -67,7 +67,8 @@ class LookupGame:
         """Numbers of coalitions to try, fewer and fewer, for a budget of model calls."""
         self._budget = budget
         # Estimators hold coalitions as float64, some of them twice.
-        most = max(budget, self.query.memory // (32 * max(1, self.players)))
+        memory = max(self.memory, LEAST_MEMORY)
+        most = max(budget, memory // (32 * max(1, self.players)))
         steps = [min(budget * LOOK_UPS, most)]
         while steps[-1] > 8 * budget:
             steps.append(steps[-1] // 2)
