@@ -119,7 +119,7 @@ class LookupGame:
         size = max(1, self.setup.field.size)
         # A few coalitions are never more than the budget: replays, sets of players.
         limit = self._budget * size if len(rows) > self._budget else len(rows) * size * 64
-        block = self.lookup.block(self.query.memory)
+        block = self.lookup.block(max(self.memory, LEAST_MEMORY))
         outputs = []
         for first in range(0, len(rows), block):
             perturbations = self._perturbations(rows[first : first + block])
