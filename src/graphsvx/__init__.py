@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from graphsvx.methods.registry import register
     from graphsvx.results.certificate import Certificate, GameReport
     from graphsvx.results.explanation import Explanation
+    from graphsvx.results.many import Explanations
 
 __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "Estimate",
     "Explanation",
+    "Explanations",
     "Failure",
     "GameReport",
     "GraphSVX",
@@ -42,6 +44,7 @@ __getattr__ = lazy_attributes(
         "Certificate": "graphsvx.results.certificate",
         "Estimate": "graphsvx.estimators.estimate",
         "Explanation": "graphsvx.results.explanation",
+        "Explanations": "graphsvx.results.many",
         "Failure": "graphsvx.api",
         "GameReport": "graphsvx.results.certificate",
         "GraphSVX": "graphsvx.methods.graphsvx",

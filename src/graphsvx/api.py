@@ -21,6 +21,7 @@ from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.many import ExplanationIterator
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
 from graphsvx.utils.console import message
@@ -143,8 +144,10 @@ def explain_many(
     progress: bool | None = None,
     on_failure: Callable[[Failure], None] | None = None,
     **options: Any,
-) -> Iterator[Explanation]:
+) -> ExplanationIterator:
     """Explain many nodes or links of one graph, or a list of graphs, each as it is done.
+
+    The result is an iterator; its `collect()` waits for all and gives `Explanations`.
 
     Args:
         model: as for `explain`.
@@ -186,7 +189,9 @@ def explain_many(
     job = _Job(model, data, whole_graphs, edges, options)
     results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
-    return _with_progress(results, len(questions), progress, on_failure or _print_failure)
+    return ExplanationIterator(
+        _with_progress(results, len(questions), progress, on_failure or _print_failure)
+    )
 
 
 def _with_progress(

@@ -2,5 +2,6 @@
 
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.many import Explanations
 
-__all__ = ["Certificate", "Credit", "Explanation", "GameReport"]
+__all__ = ["Certificate", "Credit", "Explanation", "Explanations", "GameReport"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphsvx.results.html_table import html_table
+
 
 @dataclass(frozen=True)
 class GameReport:
@@ -61,12 +63,21 @@ class Certificate:
         """Distinct perturbed graphs that went through the model, all games together."""
         return sum(game.calls for game in self.games)
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (game.name, "exact" if game.exact else "estimated", game.players, game.calls,
+             game.coalitions, "–" if game.r2 is None else f"{game.r2:.4f}", game.mask)
+            for game in self.games
+        ]  # fmt: skip
+        columns = ("game", "values", "players", "model calls", "coalitions", "R²", "mask")
+        return html_table(self.line(), columns, rows)
+
     def line(self) -> str:
         """The whole certificate in one line."""
         parts = [game.line() for game in self.games] or ["no players"]
         parts.append(f"residual {self.residual:.1e}")
         parts.append(f"seed {self.seed}")
-        parts.append("whole graph" if self.depth is None else f"{self.depth} hops")
+        parts.append("whole graph" if self.depth is None else f"model depth {self.depth}")
         if self.checks:
             parts.append("checked: " + ", ".join(self.checks))
         if self.fallback:

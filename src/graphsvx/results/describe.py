@@ -30,6 +30,27 @@ def adds_up(explanation: Explanation) -> bool:
     return math.isfinite(gap) and abs(gap) <= 1e-4 * size + 1e-9
 
 
+def equation(explanation: Explanation) -> str:
+    """prediction = base + features + nodes + edges, in numbers, where it holds."""
+    prediction, base = plain(explanation.prediction, 4), plain(explanation.base, 4)
+    if not adds_up(explanation):
+        total = signed(explanation.total, 4)
+        return f"prediction {prediction}, base {base}, credit {total}, which does not add up"
+    sums = [
+        (kind, math.fsum(values.tolist()))
+        for kind, values in (
+            ("features", explanation.feature_values),
+            ("nodes", explanation.node_values),
+            ("edges", explanation.edge_values),
+        )
+        if values.numel()
+    ]
+    terms = "".join(
+        f" {'−' if total < 0 else '+'} {plain(abs(total), 4)} ({kind})" for kind, total in sums
+    )
+    return f"prediction {prediction} = base {base}{terms}"
+
+
 # --- for everyone ----------------------------------------------------------------------
 
 
@@ -153,7 +174,7 @@ def _who(explanation: Explanation, credited: list[Entry]) -> str:
     text = f"{_capital(words)} {verb} for {_percent(share)} of all credit{suffix}"
     if helping and against and abs(against[0].credit) >= 0.1 * moved:
         text += f"; {against[0].name} speaks most against it ({signed(against[0].credit)})"
-    if not explanation.certificate.exact:
+    if not explanation.certificate.exact and any(entry.error != 0 for entry in named):
         unsure = [entry.name for entry in named if not entry.sure]
         text += "; these are estimates"
         text += f", and {_join_names(unsure)} may be chance" if unsure else ""

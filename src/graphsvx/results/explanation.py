@@ -38,7 +38,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {}
 
 
 def register_view(
-    name: Literal["table", "plot", "html", "notebook"], view: Callable[..., Any]
+    name: Literal["table", "text", "plot", "html", "notebook"], view: Callable[..., Any]
 ) -> None:
     """Provide one of the views that `Explanation` has as methods.
 
@@ -48,6 +48,11 @@ def register_view(
     _VIEWS[name] = view
 
 
+def show_many(name: str) -> Callable[..., Any]:
+    """The view of that name for a list of explanations."""
+    return _view(name)
+
+
 def _view(name: str) -> Callable[..., Any]:
     if name not in _VIEWS:
         importlib.import_module("graphsvx.views")
@@ -55,9 +60,17 @@ def _view(name: str) -> Callable[..., Any]:
 
 
 class Ranked(NamedTuple):
-    """One player with its credit and standard error."""
+    """A feature or node with its credit and standard error."""
 
     id: int
+    value: float
+    error: float
+
+
+class RankedEdge(NamedTuple):
+    """An edge (source, target) with its credit and standard error."""
+
+    id: tuple[int, int]
     value: float
     error: float
 
@@ -92,20 +105,21 @@ class Credit:
 
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked]:
         """The first `k` players of one output, best first; ties by id."""
+        return [
+            Ranked(int(self.ids[i]), float(self.values[row, i]), float(self.errors[row, i]))
+            for i in self.order(row, k, by)
+        ]
+
+    def order(self, row: int, k: int | None, by: Ranking) -> list[int]:
+        """Positions of the first `k` players of one output, best first; ties in their order."""
         by = checked(by, Ranking, "by")
         k = checked(k, Annotated[int | None, Range(0)], "k")
         values = self.values[row]
         order = torch.argsort(
             values.abs() if by == "absolute" else values, descending=True, stable=True
         )
-        return [
-            Ranked(
-                int(self.ids[i]) if self.ids.dim() == 1 else i,
-                float(values[i]),
-                float(self.errors[row, i]),
-            )
-            for i in order[:k].tolist()
-        ]
+        positions: list[int] = order[:k].tolist()
+        return positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +290,15 @@ class Explanation:
         """The `k` features with the most credit (by signed or absolute value), best first."""
         return self.feature_credit.ranked(self._row, k, by)
 
+    def top_edges(self, k: int | None = None, by: Ranking = "value") -> list[RankedEdge]:
+        """The `k` edges with the most credit, best first; their ids are (source, target)."""
+        ends, row = self.edge_ids.reshape(2, -1), self._row
+        values, errors = self.edge_values, self.edge_errors
+        return [
+            RankedEdge((int(ends[0, i]), int(ends[1, i])), float(values[i]), float(errors[i]))
+            for i in self.edge_credit.order(row, k, by)
+        ]
+
     # --- other outputs ---------------------------------------------------------------
 
     def for_target(self, target: int) -> Explanation:
@@ -369,23 +392,41 @@ class Explanation:
 
         return serialize.load(path)
 
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row per player (needs pandas)."""
+        from graphsvx.results.export import to_pandas  # noqa: PLC0415  (it imports this module)
+
+        return to_pandas(self)
+
     def to_networkx(self) -> nx.DiGraph:
-        """The neighbourhood as a directed graph with `credit`, `error` and `hops` on its nodes."""
+        """The neighbourhood as a directed graph with credit on nodes, and on edges that play."""
         from graphsvx.results.export import to_networkx  # noqa: PLC0415  (it imports this module)
 
         return to_networkx(self)
 
-    def to_pyg(self) -> Any:
-        """A `torch_geometric.explain.Explanation` with a node mask over the whole graph."""
+    def to_pyg(self, data: Any = None) -> Any:
+        """A `torch_geometric.explain.Explanation` with signed masks over nodes and edges.
+
+        With `data` (the graph that was explained) masks of edges go along its `edge_index`.
+        """
         from graphsvx.results.export import to_pyg  # noqa: PLC0415  (it imports this module)
 
-        return to_pyg(self)
+        return to_pyg(self, data)
 
-    def to_shap(self) -> Any:
-        """A `shap.Explanation`, for shap's own plots (needs shap)."""
+    def to_captum(self, data: Any) -> tuple[Tensor, Tensor]:
+        """Attributions as captum gives them: of x [1, nodes, features] and of edges [1, edges]."""
+        from graphsvx.results.export import to_captum  # noqa: PLC0415  (it imports this module)
+
+        return to_captum(self, data)
+
+    def to_shap(self, data: Any = None) -> Any:
+        """A `shap.Explanation`, for shap's own plots (needs shap).
+
+        With `data` (the graph that was explained) it has the values of the features.
+        """
         from graphsvx.results.export import to_shap  # noqa: PLC0415  (it imports this module)
 
-        return to_shap(self)
+        return to_shap(self, data)
 
     def table(self, top: int = 10) -> Table:
         """A rich table of the players with the most absolute credit."""
@@ -414,16 +455,24 @@ class Explanation:
     def __rich__(self) -> Table:
         return self.table()
 
+    def __str__(self) -> str:
+        """The table as text; its caption is the equation prediction = base + credit."""
+        text: str = _view("text")(self)
+        return text
+
     def __repr__(self) -> str:
         nodes = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_nodes(3, "absolute"))
         features = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_features(3, "absolute"))
+        edges = ", ".join(
+            f"{r.id[0]}–{r.id[1]}: {r.value:+.3f}" for r in self.top_edges(3, "absolute")
+        )
         parts = [
             f"Explanation({self.title}",
             f"prediction={self.prediction:.4f}",
             f"base={self.base:.4f}",
             f"nodes({self.node_credit.players})={{{nodes}}}" if nodes else "",
             f"features({self.feature_credit.players})={{{features}}}" if features else "",
-            f"edges({self.edge_credit.players})" if self.edge_credit.players else "",
+            f"edges({self.edge_credit.players})={{{edges}}}" if edges else "",
             "exact" if self.certificate.exact else "estimated",
         ]
         return ", ".join(part for part in parts if part) + ")"

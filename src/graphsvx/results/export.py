@@ -1,18 +1,88 @@
-"""Explanations as objects of other libraries: networkx, PyG, shap."""
+"""Explanations as objects of other libraries: pandas, networkx, PyG, shap, captum."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.ranking import Entry, Players, listed
 from graphsvx.utils.extras import require_extra
+
+# --- tables ------------------------------------------------------------------------------
+
+
+def to_pandas(explanation: Explanation, players: Players = "all") -> Any:
+    """A `pandas.DataFrame` with a row per player: features, then nodes, then edges.
+
+    Columns: `kind`, `id` (a node or column, (u, v) for edges), `name`, `credit`, `error` (0 is
+    exact, NaN unknown) and `hops` (distance to the explained node; NaN for features and edges).
+    """
+    pandas = require_extra("pandas", "data")
+    return pandas.DataFrame(_rows(explanation, players), columns=_COLUMNS)
+
+
+_COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
+
+
+def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
+    field = explanation.field
+    hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    return [
+        {
+            "kind": entry.kind,
+            "id": entry.key if entry.kind == "edge" else entry.key[0],
+            "name": entry.name,
+            "credit": entry.credit,
+            "error": entry.error,
+            "hops": hops.get(entry.key[0], np.nan) if entry.kind == "node" else np.nan,
+        }
+        for entry in listed(explanation, players)
+    ]
+
+
+def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
+    """One long `pandas.DataFrame`: the rows of `to_pandas`, with what they explain in front.
+
+    `explanation` is the position, `query` the node, link, group or graph that is explained.
+    """
+    pandas = require_extra("pandas", "data")
+    rows = []
+    for position, explanation in enumerate(explanations):
+        about = {
+            "explanation": position,
+            "query": _query(explanation),
+            "target": explanation.target,
+            "prediction": explanation.prediction,
+            "base": explanation.base,
+        }
+        rows += [{**about, **row} for row in _rows(explanation, players)]
+    columns = ["explanation", "query", "target", "prediction", "base", *_COLUMNS]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _query(explanation: Explanation) -> Any:
+    if explanation.kind == "graph":
+        return explanation.graph_index
+    return explanation.centres[0] if explanation.kind == "node" else explanation.centres
+
+
+# --- graphs ------------------------------------------------------------------------------
 
 
 def to_networkx(explanation: Explanation) -> nx.DiGraph:
-    """The neighbourhood with credit on its nodes (the explained ones have 0) and edges."""
+    """The neighbourhood with `credit` and `error` on its nodes, and on its edges if they play.
+
+    The explained nodes, which do not play, have credit 0. Where the two directions of an edge are
+    one player, the credit is on the direction that the player is named by.
+    """
     field = explanation.field
     graph = nx.DiGraph(
         base=explanation.base, prediction=explanation.prediction, target=explanation.target
@@ -31,40 +101,197 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
         if field.classes is not None:
             about["label"] = int(field.classes[position])
         graph.add_node(node, **about)
-    edges = explanation.edges
-    for u, v in field.edge_index.t().tolist():
-        graph.add_edge(u, v, **({"credit": edges[(u, v)]} if (u, v) in edges else {}))
+    graph.add_edges_from(field.edge_index.t().tolist())
+    for entry in listed(explanation, "edges"):
+        graph.add_edge(*entry.key, credit=entry.credit, error=entry.error)
     return graph
 
 
-def to_pyg(explanation: Explanation) -> Any:
-    """A `torch_geometric.explain.Explanation` over all nodes of the graph.
+def to_pyg(explanation: Explanation, data: Any = None) -> Any:
+    """A `torch_geometric.explain.Explanation` with signed credit as masks.
 
-    `node_mask` is [nodes, 1] with the signed credit of each node (the explained one has 0, as
-    have all nodes that do not play); `feature_credit` is [features].
+    `node_mask` is [nodes, 1] over all nodes of the graph (the explained one has 0, as have all
+    nodes that do not play), `feature_credit` is [features]. `edge_mask`, where edges play, is
+    [edges] along `edge_index`: that of `data`, else of the neighbourhood. The directions of an
+    edge that are one player share its credit evenly. With `data`, `x` is in it too.
     """
     from torch_geometric.explain import Explanation as PyGExplanation  # noqa: PLC0415  (slow)
 
     field = explanation.field
-    node_mask = torch.zeros(field.num_nodes, 1)
-    node_mask[explanation.node_ids, 0] = explanation.node_values.float()
-    features = torch.zeros(field.num_features)
-    features[explanation.feature_ids] = explanation.feature_values.float()
-    return PyGExplanation(
-        node_mask=node_mask,
-        feature_credit=features,
+    edge_index = field.edge_index if data is None else _edge_index(data)
+    converted = PyGExplanation(
+        node_mask=node_credit(explanation)[:, None].float(),
+        feature_credit=feature_credit(explanation).float(),
+        edge_index=edge_index,
         target=torch.tensor([explanation.target]),
         prediction_score=explanation.prediction,
         base=explanation.base,
+        num_nodes=field.num_nodes,
     )
+    if explanation.edge_credit.players:
+        converted.edge_mask = edge_credit(explanation, edge_index).float()
+    if data is not None:
+        converted.x = data.x
+    return converted
 
 
-def to_shap(explanation: Explanation) -> Any:
-    """A `shap.Explanation`: features, then nodes, with names that say which."""
+def node_credit(explanation: Explanation) -> Tensor:
+    """Credit of each node of the graph, [nodes]; 0 for those that do not play."""
+    credit = torch.zeros(explanation.field.num_nodes, dtype=torch.float64)
+    for entry in listed(explanation, "nodes"):
+        _add(credit, _members(explanation, entry), entry.credit)
+    return credit
+
+
+def feature_credit(explanation: Explanation) -> Tensor:
+    """Credit of each column of x, [features]; 0 for those that do not play."""
+    credit = torch.zeros(explanation.field.num_features, dtype=torch.float64)
+    for entry in listed(explanation, "features"):
+        _add(credit, _members(explanation, entry), entry.credit)
+    return credit
+
+
+def edge_credit(explanation: Explanation, edge_index: Tensor) -> Tensor:
+    """Credit of each column of `edge_index`, [edges]; the columns of one player share it evenly."""
+    columns: dict[tuple[int, int], list[int]] = {}
+    for column, (u, v) in enumerate(edge_index.t().tolist()):
+        columns.setdefault((u, v), []).append(column)
+    credit = torch.zeros(edge_index.shape[1], dtype=torch.float64)
+    played = {pair for entry in listed(explanation, "edges") for pair in _pairs(explanation, entry)}
+    apart = any(u != v and (v, u) in played for u, v in played)
+    for entry in listed(explanation, "edges"):
+        own: list[int] = []
+        for u, v in _pairs(explanation, entry):
+            own += columns.get((u, v), [])
+            if u != v and not apart:  # the two directions are one player
+                own += columns.get((v, u), [])
+        _add(credit, own, entry.credit)
+    return credit
+
+
+def _add(credit: Tensor, places: Sequence[int], value: float) -> None:
+    """Share a player's credit evenly among its members."""
+    if places:
+        credit[list(places)] += value / len(places)
+
+
+def _members(explanation: Explanation, entry: Entry) -> Sequence[int]:
+    """Nodes or columns that a player stands for."""
+    groups = explanation.groups
+    if groups is not None:
+        named = groups.nodes if entry.kind == "node" else groups.features
+        if entry.name in named:
+            return named[entry.name]
+    return entry.key
+
+
+def _pairs(explanation: Explanation, entry: Entry) -> Sequence[tuple[int, int]]:
+    """Edges that a player stands for."""
+    groups = explanation.groups
+    if groups is not None and entry.name in groups.edges:
+        return groups.edges[entry.name]
+    return [(entry.key[0], entry.key[1])]
+
+
+def _edge_index(data: Any) -> Tensor:
+    edge_index = getattr(data, "edge_index", None)
+    if not isinstance(edge_index, Tensor):
+        raise InputError("data must be the graph that was explained, with its edge_index")
+    return edge_index
+
+
+def to_captum(explanation: Explanation, data: Any) -> tuple[Tensor, Tensor]:
+    """Attributions in captum's shapes: of the node features [1, nodes, features], of edges [1, E].
+
+    The row of an explained node holds the credit of its own features; a node that played as one
+    has its credit spread evenly over its row, so that sums over features are the credit of nodes.
+    """
+    field = explanation.field
+    rows = node_credit(explanation)[:, None] / max(1, field.num_features)
+    attributions = rows.repeat(1, field.num_features)
+    own = feature_credit(explanation)
+    centres = list(explanation.centres) or list(range(field.num_nodes))
+    attributions[centres] += own / len(centres)
+    edges = edge_credit(explanation, _edge_index(data))
+    return attributions[None].float(), edges[None].float()
+
+
+# --- shap --------------------------------------------------------------------------------
+
+
+def to_shap(explanation: Explanation, data: Any = None, players: Players = "all") -> Any:
+    """A `shap.Explanation`: features, nodes and edges, with names that say which.
+
+    With `data` (the graph that was explained) it has the values of the features, which shap
+    prints and colours by; nodes have their distance in `display_data`.
+    """
+    many = many_to_shap([explanation], data, players)
+    return many[0]
+
+
+def many_to_shap(
+    explanations: Sequence[Explanation], data: Any = None, players: Players = "all"
+) -> Any:
+    """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap, bar, ...
+
+    Columns are all players of any of them; who does not play in an explanation has value 0 there.
+    `data` is the graph that was explained, or the list of graphs.
+    """
     shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
-    values = torch.cat([explanation.feature_values, explanation.node_values])
-    names = [f"feature {i}" for i in explanation.feature_ids.tolist()]
-    names += [f"node {i}" for i in explanation.node_ids.tolist()]
+    if not explanations:
+        raise InputError("expected at least one explanation, got none")
+    columns: dict[tuple[str, tuple[int, ...], str], int] = {}
+    cells: list[tuple[int, int, Entry]] = []
+    for row, explanation in enumerate(explanations):
+        for entry in listed(explanation, players):
+            # A named group of players goes by its name; its id is another in each explanation.
+            key = (entry.kind, entry.key if entry.key[0] >= 0 else (-1,), entry.name)
+            cells.append((row, columns.setdefault(key, len(columns)), entry))
+    shape = (len(explanations), len(columns))
+    values, inputs = np.zeros(shape), np.full(shape, np.nan)
+    shown = np.full(shape, "", dtype=object)
+    table = None if data is None else feature_inputs(explanations, data)
+    if table is not None:  # a feature has a value where it does not play, too
+        for (kind, key, _), column in columns.items():
+            if kind == "feature" and key[0] >= 0:
+                inputs[:, column] = table[:, key[0]]
+    distances = [
+        dict(zip(e.field.ids.tolist(), e.field.hops.tolist(), strict=True)) for e in explanations
+    ]
+    for row, column, entry in cells:
+        values[row, column] = entry.credit
+        if entry.kind == "feature" and table is not None:
+            inside = list(_members(explanations[row], entry))
+            inputs[row, column] = table[row, inside].mean()
+            shown[row, column] = round(float(inputs[row, column]), 3)
+        elif entry.kind == "node":
+            hops = distances[row].get(entry.key[0])
+            shown[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
     return shap.Explanation(
-        values=values.numpy(), base_values=explanation.base, feature_names=names
+        values=values,
+        base_values=np.array([explanation.base for explanation in explanations]),
+        data=None if data is None else inputs,
+        display_data=None if data is None else shown,
+        feature_names=[name for _, _, name in columns],
     )
+
+
+def feature_inputs(explanations: Sequence[Explanation], data: Any) -> NDArray[np.float64]:
+    """Values of the features of what each explanation explains, [explanations, features].
+
+    Of a node its own, of several nodes or a link their mean, of a graph the mean of its nodes.
+    """
+    rows = []
+    for explanation in explanations:
+        graph = data
+        if explanation.graph_index is not None and not isinstance(getattr(data, "x", None), Tensor):
+            graph = data[explanation.graph_index]
+        x = getattr(graph, "x", None)
+        if not isinstance(x, Tensor) or x.shape[0] != explanation.field.num_nodes:
+            raise InputError(
+                "data must be the graph that was explained, or the list of graphs, with x of "
+                f"{explanation.field.num_nodes} nodes for {explanation.title}"
+            )
+        centres = list(explanation.centres) or list(range(x.shape[0]))
+        rows.append(x.detach().reshape(x.shape[0], -1)[centres].double().mean(0).cpu().numpy())
+    return np.stack(rows)

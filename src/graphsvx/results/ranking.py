@@ -33,20 +33,26 @@ class Entry:
 
 def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind, those with the largest absolute credit first."""
+    ranked = listed(explanation, players)
+    if explanation.selection is not None:
+        # A selective explanation speaks of the chosen ones only.
+        ranked = [entry for entry in ranked if entry.credit != 0]
+    return sorted(ranked, key=lambda entry: -abs(entry.credit))
+
+
+def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
+    """Players of the given kind in the order of the record: features, nodes, edges."""
     if players not in ("all", "nodes", "features", "edges"):
         raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
     row = explanation.outputs.index(explanation.target)
-    listed: list[Entry] = []
+    entries_of_kinds: list[Entry] = []
     if players in ("all", "features"):
-        listed += _of(explanation.feature_credit, row, "feature")
+        entries_of_kinds += _of(explanation.feature_credit, row, "feature")
     if players in ("all", "nodes"):
-        listed += _of(explanation.node_credit, row, "node")
+        entries_of_kinds += _of(explanation.node_credit, row, "node")
     if players in ("all", "edges"):
-        listed += _of(explanation.edge_credit, row, "edge")
-    if explanation.selection is not None:
-        # A selective explanation speaks of the chosen ones only.
-        listed = [entry for entry in listed if entry.credit != 0]
-    return sorted(listed, key=lambda entry: -abs(entry.credit))
+        entries_of_kinds += _of(explanation.edge_credit, row, "edge")
+    return entries_of_kinds
 
 
 def _of(credit: Credit, row: int, kind: Literal["feature", "node", "edge"]) -> Iterator[Entry]:

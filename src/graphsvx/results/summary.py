@@ -20,6 +20,8 @@ from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.html_table import html_table
+from graphsvx.utils.extras import require_extra
 
 Key = int | str | tuple[int, int]
 By = Literal["class", "hops"] | Mapping[int, Any] | Sequence[Any] | Tensor | None
@@ -118,6 +120,22 @@ class Summary:
             )
             for i in np.argsort(-score, kind="stable")[:k].tolist()
         ]
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row per player, most important first (needs pandas)."""
+        pandas = require_extra("pandas", "data")
+        return pandas.DataFrame([asdict(line) for line in self.top()])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (line.name, f"{line.mean_absolute:.4f}", f"{line.mean:+.4f}",
+             f"{line.low:+.4f} to {line.high:+.4f}", line.count)
+            for line in self.top(20)
+        ]  # fmt: skip
+        more = len(self.keys) - len(rows)
+        caption = f"{self.explanations} explanations" + (f", {more} more players" if more else "")
+        columns = ("player", "importance", "mean credit", "95 % interval", "played")
+        return html_table(caption, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, ready for JSON: one record a player, most important first."""

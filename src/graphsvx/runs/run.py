@@ -15,6 +15,8 @@ from graphsvx.core.arrays import Ids
 from graphsvx.errors import DataError, InputError
 from graphsvx.results import summary
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.export import many_to_pandas
+from graphsvx.results.ranking import Players
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.store import RunFolder, StoredFile
 from graphsvx.utils.constraints import as_int
@@ -137,6 +139,10 @@ class Run:
     def __len__(self) -> int:
         """Number of explanations."""
         return self.status().done
+
+    def to_pandas(self, players: Players = "all") -> Any:
+        """A long `pandas.DataFrame`: a row per explanation and player; failures are left out."""
+        return many_to_pandas(list(self), players)
 
     def failures(self) -> dict[int, str]:
         """Queries that could not be explained, and why."""

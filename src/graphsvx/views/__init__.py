@@ -18,6 +18,7 @@ def _plot(explanation: Explanation, **options: Any) -> Any:
 
 
 register_view("table", terminal.table)
+register_view("text", terminal.text)
 register_view("plot", _plot)
 register_view("html", html.write)
 register_view("notebook", html.notebook)

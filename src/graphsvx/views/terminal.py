@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from graphsvx.results.describe import equation
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import entries, plain, scale_of, signed
 from graphsvx.utils.constraints import Range, checked
@@ -129,10 +131,18 @@ def _generated_graph(explanation: Explanation) -> Table:
 def _error(error: float) -> str:
     if math.isnan(error):
         return "–"
-    return "exact" if error == 0 else f"± {error:.4f}"
+    if error == 0:
+        return "exact"
+    return f"± {error:.4f}" if error >= 5e-5 else f"± {error:.0e}"
 
 
 def _caption(explanation: Explanation) -> str:
-    parts = [f"prediction {plain(explanation.prediction, 4)}", f"base {plain(explanation.base, 4)}"]
-    parts.append(f"credit {signed(explanation.total, 4)}")
-    return f"{', '.join(parts)} ({scale_of(explanation)})\n{explanation.certificate.line()}"
+    return f"{equation(explanation)} ({scale_of(explanation)})\n{explanation.certificate.line()}"
+
+
+def text(explanation: Explanation, width: int = 100) -> str:
+    """The table as plain text, for `print`."""
+    console = Console(file=io.StringIO(), width=width, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(table(explanation))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")

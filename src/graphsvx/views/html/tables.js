@@ -155,7 +155,7 @@ const drawCertificate = (record, row) => {
     fact('Method', record.method),
     fact('Left over', given.residual === null ? '\u2013' : minus(given.residual.toExponential(1))),
     fact('Seed', given.seed),
-    fact('Field', given.hops === null ? 'whole graph' : `${given.hops} hops`),
+    fact('Model depth', given.hops === null ? 'whole graph' : `${given.hops}`),
     ...(given.checks.length ? [fact('Checked', given.checks.join(', '))] : []),
     ...(given.fallback ? [fact('Fallback', given.fallback)] : []),
     ...(given.toleranceMet === null ? [] : [fact('Tolerance', given.toleranceMet ? 'met' : 'NOT met')]));

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.export import feature_inputs
 from graphsvx.results.ranking import Players, entries, scale_of
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
@@ -52,12 +53,16 @@ def beeswarm(
     players: Players = "features",
     top: int = 12,
     inputs: ArrayLike | None = None,
+    data: Any = None,
     colorbar: bool = True,
 ) -> Axes:
     """Beeswarm plot: one dot per explanation and player, at its credit.
 
-    `inputs` [explanations, columns of x] colours a feature's dots by its value, from low to high.
+    `data` (the graph that was explained, or the list of graphs) colours a feature's dots by its
+    value, from low to high; so does `inputs`, the values as [explanations, columns of x].
     """
+    if data is not None:
+        inputs = feature_inputs(explanations, data)
     names, keys, credit = _matrix(explanations, players, top)
     ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(names)))
     canvas.quiet(ax)
