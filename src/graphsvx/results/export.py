@@ -252,9 +252,9 @@ def many_to_shap(
     shown = np.full(shape, "", dtype=object)
     table = None if data is None else feature_inputs(explanations, data)
     if table is not None:  # a feature has a value where it does not play, too
-        for (kind, key, _), column in columns.items():
-            if kind == "feature" and key[0] >= 0:
-                inputs[:, column] = table[:, key[0]]
+        for (kind, ids, _), column in columns.items():
+            if kind == "feature" and ids[0] >= 0:
+                inputs[:, column] = table[:, ids[0]]
     distances = [
         dict(zip(e.field.ids.tolist(), e.field.hops.tolist(), strict=True)) for e in explanations
     ]
