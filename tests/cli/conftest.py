@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+
+
+def hear_ctrl_c() -> None:
+    """For children: the tests may have been started by a shell whose jobs ignore the signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture

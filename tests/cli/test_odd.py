@@ -16,6 +16,7 @@ from graphsvx import datasets, zoo
 from graphsvx.cli.options import MethodChoice
 from graphsvx.errors import GraphSVXError
 from graphsvx.methods import registry
+from tests.cli.conftest import hear_ctrl_c
 
 TEXTS = [
     "", " ", "x", "Paired", "None", "True", "nan", "NaN", "Infinity", "-1", "0", "1e400", "2.5",
@@ -149,6 +150,7 @@ def test_ctrl_c_while_everything_is_imported() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_ctrl_c,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"

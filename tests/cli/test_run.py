@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from graphsvx import datasets, runs, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, InputError
+from tests.cli.conftest import hear_ctrl_c
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_ctrl_c_prints_the_command_that_resumes(models, tmp_path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", "from graphsvx.cli import main; main()", *words],
         env={**os.environ, "GRAPHSVX_MODELS": str(models)}, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=hear_ctrl_c,
     )  # fmt: skip
     while not (out / "progress.json").exists():
         assert child.poll() is None, child.stderr.read()

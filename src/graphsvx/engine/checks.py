@@ -36,7 +36,7 @@ def copies_equal_single_calls(
     """Whether copies in one batch give the outputs of single calls."""
     try:
         batch = evaluate_copies(
-            query.model, query.graph, field, reference_graph, perturbations, 1 << 29
+            query.model, query.graph, field, reference_graph, perturbations, query.memory
         )
     except ModelError:
         return False

@@ -22,6 +22,7 @@ from graphsvx.core import arrays
 from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
 from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, message_passing_depth
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query
@@ -35,6 +36,7 @@ from graphsvx.engine.checks import (
     probe_perturbations,
     require_deterministic,
 )
+from graphsvx.engine.growth import grows_faster_than_batch
 from graphsvx.engine.kernels import ModelLayers, is_known, kernel_of
 from graphsvx.engine.lookup import Lookup
 from graphsvx.engine.plain import (
@@ -66,6 +68,8 @@ _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
 _REPLAYS_LOOK_UPS = 16
 _REPLAYED_NUMBERS = 1 << 26
+# Bytes of a batch of a model whose tensors grow faster than the batch: about 512 nodes and edges.
+_SMALL_BATCH = 1 << 17
 
 
 def _ignore(reason: str) -> None:
@@ -184,6 +188,8 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         invalidate(query.model)
         profile = profile_for(query.model, query.graph)
     replays = _required_replays(query, profile)
+    if _needs_small_batches(query, profile):
+        query = replace(query, memory=min(query.memory, _SMALL_BATCH))
     if query.kind == "graph":
         yield from _whole_graph_evaluators(query, seed, replays, profile)
         return
@@ -195,6 +201,20 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
     if depth is not None:
         yield from _undirected_evaluators(query, depth, seed, replays)
     yield _plain_evaluator(query)
+
+
+def _needs_small_batches(query: Query, profile: ModelProfile) -> bool:
+    """Whether the model makes tensors that grow faster than a batch, such as N x N matrices."""
+    if profile.structure is not None and profile.structure.known:
+        return False
+    if profile.small_batches is None:
+        profile.small_batches = grows_faster_than_batch(query.model, _sample(query.graph))
+    return profile.small_batches
+
+
+def _sample(graph: Graph) -> Graph:
+    """A small part of a graph, the same each time."""
+    return graphs.subgraph(graph, sample_neighbourhood(graph, np.random.default_rng(0)))
 
 
 def _depth_changed(query: Query, profile: ModelProfile) -> bool:
@@ -258,10 +278,7 @@ def _required_replays(query: Query, profile: ModelProfile) -> int:
     """Number of coalitions of each game that must be evaluated again by plain calls."""
     if profile.structure is None:
         try:
-            small = graphs.subgraph(
-                query.graph, sample_neighbourhood(query.graph, np.random.default_rng(0))
-            )
-            profile.structure = read_structure(query.model, small, is_known)
+            profile.structure = read_structure(query.model, _sample(query.graph), is_known)
         except ModelError:  # too small a graph for the model
             return _REPLAYS_UNKNOWN[1]
     profile.explained += 1

@@ -51,6 +51,8 @@ class ModelProfile:
     """Whether each edge has its reverse; False for large graphs, where it is not computed."""
     structure: Structure | None = None
     """What one call showed of the model's structure; None: not read yet."""
+    small_batches: bool | None = None
+    """Whether tensors of the model grow faster than a batch; None: not read yet."""
     explained: int = 0
     """Explanations so far: replays become rarer with their number."""
 
