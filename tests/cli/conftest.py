@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +21,8 @@ class Ran:
 Run = Callable[..., Ran]
 
 
-def hear_ctrl_c() -> None:
-    """For children: the tests may have been started by a shell whose jobs ignore the signal."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+HEAR_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+"""Code for children: the tests may have been started by a shell whose jobs ignore the signal."""
 
 
 @pytest.fixture

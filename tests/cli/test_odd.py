@@ -16,7 +16,7 @@ from graphsvx import datasets, zoo
 from graphsvx.cli.options import MethodChoice
 from graphsvx.errors import GraphSVXError
 from graphsvx.methods import registry
-from tests.cli.conftest import hear_ctrl_c
+from tests.cli.conftest import HEAR_CTRL_C
 
 TEXTS = [
     "", " ", "x", "Paired", "None", "True", "nan", "NaN", "Infinity", "-1", "0", "1e400", "2.5",
@@ -146,11 +146,10 @@ def test_ctrl_c_while_everything_is_imported() -> None:
     code = "import graphsvx_command as c; print('ready', flush=True); c.main()"
     words = ["explain", "ba-shapes", "--node", "400"]
     child = subprocess.Popen(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", HEAR_CTRL_C + code, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=hear_ctrl_c,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from graphsvx import datasets, runs, zoo
 from graphsvx.cli import app
 from graphsvx.errors import DataError, InputError
-from tests.cli.conftest import hear_ctrl_c
+from tests.cli.conftest import HEAR_CTRL_C
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +80,9 @@ def test_ctrl_c_prints_the_command_that_resumes(models, tmp_path) -> None:
     out = tmp_path / "all"
     words = ["run", "ba-shapes", "--out", str(out), "--workers", "1"]
     child = subprocess.Popen(
-        [sys.executable, "-c", "from graphsvx.cli import main; main()", *words],
+        [sys.executable, "-c", HEAR_CTRL_C + "from graphsvx.cli import main; main()", *words],
         env={**os.environ, "GRAPHSVX_MODELS": str(models)}, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, preexec_fn=hear_ctrl_c,
+        start_new_session=True,
     )  # fmt: skip
     while not (out / "progress.json").exists():
         assert child.poll() is None, child.stderr.read()

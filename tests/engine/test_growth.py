@@ -77,7 +77,7 @@ def test_models_that_store_edges_only_are_given_large_batches(build, graph) -> N
 def test_a_dense_model_as_a_function(graph) -> None:
     model = Dense().eval()
     method = GraphSVX(samples=300, players="nodes", hops=1)
-    explain(lambda x, edge_index: model(x, edge_index), graph, node=1, method=method)
+    explain(model.forward, graph, node=1, method=method)
     assert max(model.nodes) <= 512
 
 
