@@ -13,13 +13,14 @@ from graphsvx.core import players as choosing
 from graphsvx.core.arrays import Bools
 from graphsvx.core.players import FeatureChoice, Hops
 from graphsvx.core.query import Query
-from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator, run_verified
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.local_graph import build_explanation, game_report, refuse_unless
+from graphsvx.methods.replay import coalitions_agree
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range
 
@@ -66,15 +67,29 @@ class Greedy(Checked):
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Remove players greedily for each explained output."""
         refuse_unless(query, self, "node", "nodes", "graph")
-        evaluator = choose_evaluator(query, self.hops, seed)
+
+        def holds(evaluator: Evaluator, result: tuple[Explanation, GraphGame, Bools]) -> bool:
+            _, game, coalitions = result
+            if not evaluator.matches_expected(game.full_output):
+                return False
+            rng, count = np.random.default_rng(seed), evaluator.replays
+            chosen = rng.permutation(len(coalitions))[:count]
+            return not count or coalitions_agree(game, coalitions[chosen], rng)
+
+        return run_verified(query, self.hops, seed, lambda e: self._run(query, e, seed), holds)[0]
+
+    def _run(
+        self, query: Query, evaluator: Evaluator, seed: int
+    ) -> tuple[Explanation, GraphGame, Bools]:
+        """The explanation, its game, and the coalitions after each removal."""
         players = choosing.find_players(
             query.graph, evaluator.field, self.hops, self.features, self.players
         )
         setup = GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
         game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
-        ends = np.zeros((2, game.players), dtype=bool)
-        ends[1] = True
-        empty, full = game.values(game.states(ends))
+        ends = game.end_states()
+        game.record_output_of(int(ends[1]))
+        empty, full = game.values(ends)
         outputs, target = query.choose_outputs(full)
         rows, bases, removed = [], [], []
         for output in outputs:
@@ -109,9 +124,14 @@ class Greedy(Checked):
             ),
             games=(game_report("joint", game.players, game.calls, "one_less"),),
         )
-        return replace(
-            explanation, removed=tuple(tuple(names[i] for i in order) for order in removed)
-        )
+        everyone = np.arange(game.players)
+        left = np.stack([
+            np.isin(everyone, order[:count], invert=True)
+            for order in removed
+            for count in range(len(order) + 1)
+        ])  # fmt: skip
+        named = tuple(tuple(names[i] for i in order) for order in removed)
+        return replace(explanation, removed=named), game, left
 
     def _remove(
         self, query: Query, game: GraphGame, full: Tensor, empty: Tensor, output: int

@@ -26,18 +26,24 @@ def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) 
     """Whether the full coalition has the expected output and replays give the same outputs."""
     if not evaluator.matches_expected(games[-1].game.full_output):
         return False
+    if not evaluator.replays:
+        return True
     rng = np.random.default_rng(seed)
+    return all(
+        coalitions_agree(played.game, _coalitions_to_replay(played, evaluator.replays, rng), rng)
+        for played in games
+    )
+
+
+def coalitions_agree(game: GraphGame, coalitions: Bools, rng: np.random.Generator) -> bool:
+    """Whether plain calls give the outputs that the game has for these coalitions."""
     try:
-        return all(_game_agrees(played, evaluator.replays, rng) for played in games)
+        return _equals_plain_calls(game, coalitions, rng)
     except ModelError:
         return False
 
 
-def _game_agrees(played: PlayedGame, count: int, rng: np.random.Generator) -> bool:
-    if not count:
-        return True
-    game = played.game
-    coalitions = _coalitions_to_replay(played, count, rng)
+def _equals_plain_calls(game: GraphGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     field, perturbations = game.perturbed(coalitions)
     reference_graph = reference_graph_for(game.query, field, rng)
     whole = game.query.kind == "graph"
