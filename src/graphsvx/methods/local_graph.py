@@ -157,14 +157,12 @@ def message_passing_module(query: Query, method: object) -> nn.Module:
     return module
 
 
-_MASK_ATTRIBUTES = ("_edge_mask", "_loop_mask", "_apply_sigmoid", "explain")
-
-
 @contextmanager
 def model_restored(module: object) -> Iterator[None]:
     """Enable gradients with frozen parameters; restore parameters and layers afterwards.
 
-    PyG's algorithms leave a `_edge_mask` entry in each layer and gradients on the parameters.
+    PyG's algorithms leave a `_edge_mask` entry and another `propagate` in each layer, and gradients
+    on the parameters.
     """
     if not isinstance(module, nn.Module):
         with torch.enable_grad():
@@ -172,17 +170,16 @@ def model_restored(module: object) -> Iterator[None]:
         return
     parameters = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
     layers = [layer for layer in module.modules() if isinstance(layer, MessagePassing)]
-    masks_before = [{name: getattr(layer, name) for name in _MASK_ATTRIBUTES} for layer in layers]
-    registered = ["_edge_mask" in layer._parameters for layer in layers]
+    attributes = [(dict(vars(layer)), dict(layer._parameters)) for layer in layers]
 
     def restore() -> None:
         for parameter, requires_grad in parameters:
             parameter.requires_grad_(requires_grad)
-        for layer, before, was_registered in zip(layers, masks_before, registered, strict=True):
-            if not was_registered:
-                layer._parameters.pop("_edge_mask", None)
-            for name, value in before.items():
-                setattr(layer, name, value)
+        for layer, (own, registered) in zip(layers, attributes, strict=True):
+            vars(layer).clear()
+            vars(layer).update(own)
+            layer._parameters.clear()
+            layer._parameters.update(registered)
 
     with taking_back(restore):
         for parameter, _ in parameters:
