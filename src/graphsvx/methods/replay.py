@@ -35,7 +35,7 @@ def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) 
     )
 
 
-def coalitions_agree(game: GraphGame, coalitions: Bools, rng: np.random.Generator) -> bool:
+def coalitions_agree(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     """Whether plain calls give the outputs that the game has for these coalitions."""
     try:
         return _equals_plain_calls(game, coalitions, rng)
@@ -43,7 +43,7 @@ def coalitions_agree(game: GraphGame, coalitions: Bools, rng: np.random.Generato
         return False
 
 
-def _equals_plain_calls(game: GraphGame, coalitions: Bools, rng: np.random.Generator) -> bool:
+def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     field, perturbations = game.perturbed(coalitions)
     reference_graph = reference_graph_for(game.query, field, rng)
     whole = game.query.kind == "graph"
