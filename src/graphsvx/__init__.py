@@ -11,6 +11,7 @@ from graphsvx.utils.lazy import lazy_attributes
 if TYPE_CHECKING:
     from graphsvx.api import Failure, explain, explain_many
     from graphsvx.estimators.estimate import Estimate, estimate
+    from graphsvx.explorer import serve
     from graphsvx.methods.graphsvx import GraphSVX
     from graphsvx.methods.registry import register
     from graphsvx.results.certificate import Certificate, GameReport
@@ -31,6 +32,7 @@ __all__ = [
     "explain",
     "explain_many",
     "register",
+    "serve",
 ]
 
 _PACKAGES = (
@@ -52,6 +54,7 @@ __getattr__ = lazy_attributes(
         "explain": "graphsvx.api",
         "explain_many": "graphsvx.api",
         "register": "graphsvx.methods.registry",
+        "serve": "graphsvx.explorer",
         **{package: f"graphsvx.{package}" for package in _PACKAGES},
     },
 )

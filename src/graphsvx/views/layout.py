@@ -30,6 +30,7 @@ def places(
     seed: int = 0,
     bonds: Mapping[tuple[int, int], float] | None = None,
     bold: Collection[int] = (),
+    starts: int = STARTS,
 ) -> Places:
     """Coordinates [dots, 2]; lines are about 1 long, longer between `bold` dots of large drawings.
 
@@ -53,7 +54,7 @@ def places(
     crowded = count > CROWD
     room = np.array([_room(drawing, i, i in bold, crowded) for i in range(count)])
     best, least = rings, math.inf
-    for attempt in range(STARTS if count <= FEW else 1):
+    for attempt in range(starts if count <= FEW else 1):
         start = rings if attempt == 0 else rings + rng.normal(0, 0.8, rings.shape)
         positions = _remove_overlaps(_stress(drawing, start, bold if crowded else ()), room)
         penalty = _crossing_penalty(drawing, positions) if count <= FEW else 0.0
@@ -212,23 +213,21 @@ def _remove_overlaps(start: Places, room: NDArray[np.float64], rounds: int = 80)
     """Push dots apart that are closer than the sum of their radii `room`."""
     now = start.copy()
     least = room[:, None] + room[None]
+    # Two dots at the same position are pushed apart along a direction given by their index.
+    turn = np.arange(len(now)) * 2.399963
+    own = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(rounds):
-        between = now[:, None] - now[None]
         gap = cdist(now, now)
         np.fill_diagonal(gap, np.inf)
-        close = gap < least
-        if not close.any():
+        i, j = np.nonzero(gap < least)
+        if not len(i):
             break
-        # Two dots at the same position are pushed apart along a direction given by their index.
-        turn = np.arange(len(now)) * 2.399963
-        own = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-        way = np.where(
-            gap[..., None] > 1e-6,
-            between / np.maximum(gap, 1e-6)[..., None],
-            own[:, None] - own[None],
+        apart = gap[i, j][:, None]
+        way = np.where(apart > 1e-6, (now[i] - now[j]) / np.maximum(apart, 1e-6), own[i] - own[j])
+        push = way * 0.3 * (least[i, j][:, None] - apart)
+        now = now + np.stack(
+            [np.bincount(i, push[:, axis], minlength=len(now)) for axis in (0, 1)], axis=1
         )
-        push = np.where(close, (least - np.minimum(gap, least)) / 2, 0.0)
-        now = now + (way * push[..., None]).sum(1) * 0.6
     return now
 
 

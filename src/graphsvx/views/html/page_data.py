@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -15,7 +15,7 @@ from graphsvx.results.ranking import scale_of
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
-from graphsvx.views.drawing import GraphDrawing
+from graphsvx.views.drawing import GraphDrawing, Grouping
 
 MOST_DOTS = 400
 MOST_ROWS = 400
@@ -23,8 +23,32 @@ MOST_ROWS = 400
 MOST_FEATURES = 6
 
 
-def page_data(explanation: Explanation, data: Any = None) -> dict[str, Any]:
-    """Dictionary of an explanation with all its outputs; the keys are read by the script."""
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which nodes are drawn individually, and where."""
+
+    grouping: Grouping
+    places: layout.Places
+
+
+def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan:
+    """The layout of an explanation's graph, for all its outputs."""
+    every = _drawings(explanation)
+    strongest = _strongest(every)
+    grouping = drawings.find_groups(strongest, MOST_DOTS, bubbles=12)
+    first = drawings.with_groups(every[explanation.outputs.index(explanation.target)], grouping)
+    bold = drawings.important(drawings.with_groups(strongest, grouping))
+    return Plan(grouping, layout.places(first, "force", 0, None, bold, starts))
+
+
+def page_data(
+    explanation: Explanation, data: Any = None, plan: Plan | None = None
+) -> dict[str, Any]:
+    """Dictionary of an explanation with all its outputs; the keys are read by the script.
+
+    `plan`: the layout of an earlier explanation of the same prediction, so that nodes stay where
+    they are.
+    """
     views = [explanation.for_target(output) for output in explanation.outputs]
     return {
         "kind": explanation.kind,
@@ -33,7 +57,7 @@ def page_data(explanation: Explanation, data: Any = None) -> dict[str, Any]:
         "scale": scale_of(explanation),
         "chosen": explanation.outputs.index(explanation.target),
         "outputs": [_output(view) for view in views],
-        "graph": _graph(explanation, views, data),
+        "graph": _graph(explanation, data, plan),
         "tables": _tables(explanation),
         "certificate": _certificate(explanation),
     }
@@ -53,15 +77,18 @@ def _output(view: Explanation) -> dict[str, Any]:
     }
 
 
-def _graph(explanation: Explanation, views: list[Explanation], data: Any) -> dict[str, Any] | None:
-    every = [drawings.drawing_of(view) for view in views]
-    if not every[0].dots:
+def _drawings(explanation: Explanation) -> list[GraphDrawing]:
+    """The drawing of every output."""
+    return [drawings.drawing_of(explanation.for_target(output)) for output in explanation.outputs]
+
+
+def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, Any] | None:
+    if not len(explanation.field.ids):
         return None
-    grouping = drawings.find_groups(_strongest(every), MOST_DOTS, bubbles=12)
-    shown = [drawings.with_groups(drawing, grouping) for drawing in every]
+    plan = plan or plan_of(explanation)
+    shown = [drawings.with_groups(drawing, plan.grouping) for drawing in _drawings(explanation)]
     first = shown[explanation.outputs.index(explanation.target)]
-    bold = drawings.important(drawings.with_groups(_strongest(every), grouping))
-    where = layout.places(first, "force", 0, None, bold)
+    where = plan.places
     x = None if data is None else _features(data, explanation)
     names = explanation.feature_credit.names
     lines = map(one_line, names or ())

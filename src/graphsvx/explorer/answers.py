@@ -1,0 +1,197 @@
+"""Explanations and what the page shows of them, kept in memory for the next request."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass, replace
+from threading import Lock
+from typing import Any, TypeVar
+
+import torch
+
+from graphsvx.api import explain
+from graphsvx.errors import InputError
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Changes, Question
+from graphsvx.explorer.what_if import scores_after
+from graphsvx.explorer.workspace import Workspace
+from graphsvx.methods import registry
+from graphsvx.methods.base import Method
+from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.views.html.page_data import Plan, page_data, plan_of
+
+FIRST = 100
+"""Model calls of the first, quick estimate."""
+GROWTH = 3
+Value = TypeVar("Value")
+
+
+class Cache:
+    """The values that were used last, up to a number of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """The value of `key`, computed if it is not there."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = compute()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return value
+
+
+class Answers:
+    """Answers questions about a workspace. Only one thread at a time may ask for explanations."""
+
+    def __init__(self, workspace: Workspace, limits: Limits) -> None:
+        self.workspace, self.limits = workspace, limits
+        self._explanations, self._plans = Cache(limits.cached), Cache(limits.cached)
+        self._original_scores = Cache(limits.cached * 4)
+
+    def explanation(self, question: Question) -> Explanation:
+        """The explanation with the names of nodes and features, for the asked target."""
+        every = self._explains_all(question)
+        key = replace(question, target=None if every else question.target, rather_than=None)
+        explanation = self._explanations.get(key, lambda: self._explain(key))
+        if question.target is not None:
+            explanation = explanation.for_target(question.target)
+        if question.rather_than is not None:
+            explanation = explanation.contrast(explanation.target, question.rather_than)
+        return explanation
+
+    def _explains_all(self, question: Question) -> bool:
+        """Whether all outputs are explained from the same model calls."""
+        if question.stored:
+            return True
+        outputs = len(self.original_scores(question))
+        return question.method.startswith("graphsvx") and outputs <= self.limits.outputs
+
+    def _explain(self, question: Question) -> Explanation:
+        workspace = self.workspace
+        if question.stored:
+            return self._named(workspace.run[question.which[0]])
+        which = question.which
+        explanation = explain(
+            workspace.models[question.model],
+            workspace.data_of(question.kind, which),
+            node=which[0] if question.kind == "node" else None,
+            graph=question.kind == "graph",
+            edge=(which[0], which[1]) if question.kind == "link" else None,
+            decoder=workspace.decoder if question.kind == "link" else None,
+            method=method_of(question),
+            target=question.target,
+            targets="all" if self._explains_all(question) else None,
+            output=workspace.output,
+            scale=workspace.scale,
+            class_names=workspace.class_names,
+            seed=question.seed,
+        )
+        if question.kind == "graph":
+            explanation = replace(explanation, graph_index=which[0])
+        return self._named(explanation)
+
+    def _named(self, explanation: Explanation) -> Explanation:
+        workspace = self.workspace
+
+        def named(credit: Credit, name: Callable[[int], str]) -> Credit:
+            if credit.names is not None or not credit.players:
+                return credit
+            return replace(credit, names=tuple(map(name, credit.ids.tolist())))
+
+        nodes, features = explanation.node_credit, explanation.feature_credit
+        if workspace.node_names is not None:
+            nodes = named(nodes, workspace.node_name)
+        if workspace.feature_names is not None:
+            features = named(features, workspace.feature_name)
+        return replace(explanation, node_credit=nodes, feature_credit=features)
+
+    def original_scores(self, question: Question) -> list[float]:
+        """The model's scores of all outputs for the graph as it is."""
+        key = (question.model, question.kind, question.which)
+        return self._original_scores.get(
+            key, lambda: scores_after(self.workspace, question, Changes()).tolist()
+        )
+
+    def record(self, question: Question) -> dict[str, Any]:
+        """What the page shows: the record of the one-file page, with how far the estimate is."""
+        explanation = self.explanation(question)
+        layout_key = (question.kind, question.which, question.stored, question.players)
+        fits = (len(explanation.field.ids), tuple(explanation.field.edge_index.shape))
+        plan = self._plans.get((layout_key, fits), lambda: _plan(explanation))
+        live = self.workspace.live
+        data = self.workspace.data_of(question.kind, question.which) if live else None
+        certificate = explanation.certificate
+        return {
+            **page_data(explanation, data, plan),
+            "progress": {
+                "calls": certificate.calls,
+                "samples": question.samples,
+                "exact": certificate.exact,
+                "relativeError": relative_error(explanation),
+            },
+        }
+
+    def budgets(self, question: Question) -> list[int]:
+        """Model calls of the successive estimates of a stream."""
+        last = question.samples or self.limits.samples
+        budgets = [FIRST]
+        while budgets[-1] * GROWTH < last:
+            budgets.append(budgets[-1] * GROWTH)
+        return [*(budget for budget in budgets if budget < last), last]
+
+    def is_done(self, question: Question, record: dict[str, Any]) -> bool:
+        """Whether more model calls would not be asked for."""
+        progress = record["progress"]
+        if progress["exact"] or question.samples is not None:
+            return bool(progress["exact"])
+        error = progress["relativeError"]
+        return error is None or error <= self.limits.tolerance
+
+
+def refinable(question: Question) -> bool:
+    """Whether the method takes a number of model calls that can be raised step by step."""
+    return question.method == "graphsvx" and not question.stored
+
+
+def method_of(question: Question) -> Method:
+    """The method of a question with its settings."""
+    settings: dict[str, Any] = {}
+    known = _fields(question.method)
+    for name, value in (("samples", question.samples), ("players", question.players)):
+        if value is None:
+            continue
+        if name not in known:
+            raise InputError(f"{question.method} has no setting {name!r}")
+        settings[name] = value
+    return registry.method(question.method, **settings)
+
+
+def _fields(method: str) -> set[str]:
+    factory = registry.find("method", method)
+    return {field.name for field in fields(factory)} if is_dataclass(factory) else set()
+
+
+def relative_error(explanation: Explanation) -> float | None:
+    """Root mean square of the standard errors, relative to that of the credit; None: unknown."""
+    values = torch.cat(
+        [explanation.node_values, explanation.feature_values, explanation.edge_values]
+    )
+    size, error = float(values.norm()), float(explanation.errors.norm())
+    if not math.isfinite(error):
+        return None
+    if size == 0:
+        return 0.0 if error == 0 else None
+    return error / size
+
+
+def _plan(explanation: Explanation) -> Plan | None:
+    return plan_of(explanation, starts=2) if len(explanation.field.ids) else None

@@ -1,0 +1,478 @@
+"""The HTTP interface: `GET /api/v1/...` as documented in docs/explorer.md, and the page's files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from graphsvx import __version__
+from graphsvx.core.graph import check_graph
+from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
+from graphsvx.explorer import comparison, gallery, graph_map, run_overview
+from graphsvx.explorer.answers import Answers, refinable
+from graphsvx.explorer.guard import Guard, Secrets
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import (
+    Parameters,
+    Question,
+    methods,
+    read_changes,
+    read_question,
+)
+from graphsvx.explorer.rows import class_names, row, rows
+from graphsvx.explorer.what_if import scores_after
+from graphsvx.explorer.work import BusyError, WorkQueue
+from graphsvx.explorer.workspace import Workspace
+from graphsvx.utils.printable import one_line
+from graphsvx.views import html, palette
+
+API = "/api/v1"
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+SHARED = ("tools.js", "graph.js", "tables.js", "page.css")
+"""Files of the one-file page that the explorer uses too."""
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Explorer:
+    """The application of one workspace: routes, queues and caches."""
+
+    def __init__(self, workspace: Workspace, limits: Limits | None = None) -> None:
+        self.workspace, self.limits = workspace, limits or Limits()
+        self.answers = Answers(workspace, self.limits)
+        self.explaining = WorkQueue("graphsvx explanations", self.limits.waiting)
+        self.predicting = WorkQueue("graphsvx predictions", self.limits.waiting)
+        self._map: dict[str, Any] | None = None
+        self._run: tuple[Any, dict[str, Any]] | None = None
+
+    def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
+        """The application behind its guard."""
+        handlers: dict[str, Handler] = {
+            "/workspace": self.about,
+            "/nodes": self.rows,
+            "/graphs": self.rows,
+            "/graphs/{graph:int}.svg": self.thumbnail,
+            "/map": self.map,
+            "/features": self.features,
+            "/predict": self.predict,
+            "/explain": self.explain,
+            "/explain/page": self.page_record,
+            "/explain/html": self.one_file_page,
+            "/explain/stream": self.stream,
+            "/fidelity": self.fidelity,
+            "/agreement": self.agreement,
+            "/run": self.run,
+        }
+        routes = [Route(API + path, _answering(handler)) for path, handler in handlers.items()]
+        routes += [Route("/", _page), Route("/static/{name}", _static)]
+        inner = Starlette(routes=routes, exception_handlers={404: _not_found})
+        return Guard(inner, keys, hosts, self.limits.target)
+
+    def close(self) -> None:
+        """Stop the queues."""
+        self.explaining.close()
+        self.predicting.close()
+
+    # --- lists ---------------------------------------------------------------------------
+
+    async def about(self, request: Request) -> Response:
+        """What is served."""
+        _parameters(request).finish()
+        return _json(await self._predicted(request, self._about))
+
+    def _about(self) -> dict[str, Any]:
+        workspace = self.workspace
+        table = workspace.table()
+        graph = (
+            check_graph(workspace.graph) if workspace.live and workspace.task != "graph" else None
+        )
+        names = class_names(workspace)
+        known = None if table.label is None else table.label >= 0
+        return {
+            "version": 1,
+            "library": __version__,
+            "title": one_line(workspace.title),
+            "task": workspace.task,
+            "scale": workspace.scale,
+            "live": workspace.live,
+            "run": workspace.run is not None,
+            "models": [one_line(name) for name in workspace.models],
+            "methods": list(methods()),
+            "classes": [
+                {"name": name, "colour": palette.of_class(i)} for i, name in enumerate(names)
+            ],
+            "count": len(table.ids),
+            "edges": None if graph is None else graph.num_edges,
+            "features": None if graph is None else graph.num_features,
+            "accuracy": None if known is None or not known.any() or workspace.task == "link"
+            else float((~table.wrong[known]).mean()),
+            "wrong": int(table.wrong.sum()),
+            "map": graph is not None and graph.num_nodes <= self.limits.map_nodes,
+            "limits": {"samples": self.limits.samples, "tolerance": self.limits.tolerance,
+                       "mapNodes": self.limits.map_nodes},
+        }  # fmt: skip
+
+    async def rows(self, request: Request) -> Response:
+        """Nodes or graphs, filtered."""
+        parameters = _parameters(request)
+        return _json(
+            await self._predicted(request, lambda: rows(self.workspace, parameters, self.limits))
+        )
+
+    async def map(self, request: Request) -> Response:
+        """Positions, classes and edges of the whole graph."""
+        parameters = _parameters(request)
+        model = parameters.choice("model", self.workspace.models)
+        parameters.finish()
+        shape = await run_in_threadpool(self._map_of_graph)
+        table = self.workspace.table(model)
+        return _json({
+            **shape,
+            "class": None if table.label is None else table.label.tolist(),
+            "predicted": table.predicted.tolist(),
+            "wrong": np.flatnonzero(table.wrong).tolist(),
+        })  # fmt: skip
+
+    def _map_of_graph(self) -> dict[str, Any]:
+        workspace = self.workspace
+        if not workspace.live or workspace.task == "graph":
+            raise InputError("there is no single graph to draw; choose from the list")
+        data = workspace.graph
+        if data.num_nodes > self.limits.map_nodes:
+            raise InputError(
+                f"graphs of up to {self.limits.map_nodes:,} nodes are drawn as a whole, this one "
+                f"has {data.num_nodes:,}; use the search"
+            )
+        if self._map is None:
+            source, target = data.edge_index.cpu().numpy()
+            where = graph_map.map_positions(source, target, data.num_nodes)
+            once = source < target if _undirected(source, target) else source != target
+            self._map = {
+                "x": np.round(10_000 * where[:, 0]).astype(int).tolist(),
+                "y": np.round(10_000 * where[:, 1]).astype(int).tolist(),
+                "edges": np.stack([source[once], target[once]], 1).ravel().tolist(),
+            }
+        return self._map
+
+    async def thumbnail(self, request: Request) -> Response:
+        """A small drawing of a graph."""
+        parameters = _parameters(request)
+        dark = parameters.choice("theme", ("light", "dark")) == "dark"
+        parameters.finish()
+        workspace, which = self.workspace, request.path_params["graph"]
+        if not workspace.live or workspace.task != "graph" or which >= len(workspace.graphs):
+            raise InputError(f"there is no graph {which}")
+        picture = await self._predicted(
+            request, lambda: gallery.thumbnail(workspace, which, dark), urgency=1
+        )
+        return Response(picture, media_type="image/svg+xml")
+
+    async def features(self, request: Request) -> Response:
+        """Features of a node, or of the whole graph, with names, values and means."""
+        parameters = _parameters(request)
+        question = read_question(parameters, self.workspace, self.limits)
+        self._must_be_live()
+        nodes = self._size(question)[0]
+        at = parameters.integer("at", 0, nodes - 1)
+        words = parameters.text("q")
+        count = parameters.integer("limit", 1, self.limits.rows) or 50
+        parameters.finish()
+
+        def answer() -> dict[str, Any]:
+            graph = check_graph(self.workspace.data_of(question.kind, question.which))
+            at_node = at if at is not None else (
+                None if question.kind == "graph" else question.which[0])  # fmt: skip
+            values = graph.statistics.mean if at_node is None else graph.x[at_node].double()
+            order = values.abs().argsort(descending=True, stable=True).tolist()
+            if words is not None:
+                part = words.casefold().removeprefix("feature ")
+                named = self.workspace.feature_name
+                order = [c for c in order if part == str(c) or part in named(c).casefold()]
+            return {
+                "node": at_node,
+                "total": len(order),
+                "features": [
+                    {"id": c, "name": self.workspace.feature_name(c), "value": _finite(values[c]),
+                     "mean": _finite(graph.statistics.mean[c])}
+                    for c in order[:count]
+                ],
+            }  # fmt: skip
+
+        return _json(await self._predicted(request, answer))
+
+    # --- predictions and explanations ----------------------------------------------------
+
+    async def predict(self, request: Request) -> Response:
+        """The model's scores for a graph with nodes, edges or features changed."""
+        parameters = _parameters(request)
+        question = read_question(parameters, self.workspace, self.limits)
+        self._must_be_live()
+        changes = read_changes(parameters, *self._size(question), self.limits)
+        parameters.finish()
+
+        def answer() -> dict[str, Any]:
+            scores = scores_after(self.workspace, question, changes).tolist()
+            before = self.answers.original_scores(question)
+            return {
+                "scores": scores,
+                "before": before,
+                "predicted": int(np.argmax(scores)),
+                "changes": changes.count,
+                **self._row(question),
+            }
+
+        return _json(await self._predicted(request, answer))
+
+    async def explain(self, request: Request) -> Response:
+        """An explanation in the library's own JSON schema."""
+        question = self._question(request)
+        explanation = await self._explained(
+            request, lambda: self.answers.explanation(question).to_dict()
+        )
+        return _json(explanation)
+
+    async def page_record(self, request: Request) -> Response:
+        """What the page shows of an explanation."""
+        question = self._question(request)
+        return _json(await self._explained(request, lambda: self.answers.record(question)))
+
+    async def one_file_page(self, request: Request) -> Response:
+        """The explanation as a page in one file, to be downloaded."""
+        question = self._question(request)
+
+        def answer() -> str:
+            explanation = self.answers.explanation(question)
+            live = self.workspace.live
+            data = self.workspace.data_of(question.kind, question.which) if live else None
+            return html.render(explanation, explanation.title, data=data)
+
+        page = await self._explained(request, answer)
+        name = f"{question.kind}-{'-'.join(map(str, question.which))}.html"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(page, media_type="text/html", headers=headers)
+
+    async def stream(self, request: Request) -> Response:
+        """Server-sent events: a quick estimate, then better ones until the tolerance is met."""
+        question = self._question(request)
+        if not refinable(question):
+            raise InputError(f"{question.method} has one answer; use {API}/explain/page")
+        return StreamingResponse(
+            self._estimates(question), media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
+        )  # fmt: skip
+
+    async def _estimates(self, question: Question) -> AsyncIterator[str]:
+        future: Future[dict[str, Any]] | None = None
+        try:
+            budgets = self.answers.budgets(question)
+            for step, samples in enumerate(budgets):
+                asked = replace(question, samples=samples)
+                future = self.explaining.submit(partial(self.answers.record, asked), urgency=step)
+                record = await asyncio.wrap_future(future)
+                last = step == len(budgets) - 1 or self.answers.is_done(question, record)
+                yield _event("estimate", {**record, "final": last})
+                if last:
+                    return
+        except GraphSVXError as error:
+            yield _event("failed", {"error": str(error)})
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            yield _event("failed", {"error": f"internal error: {first_line(error)}"})
+        finally:  # also when the client has left
+            if future is not None:
+                future.cancel()
+
+    async def fidelity(self, request: Request) -> Response:
+        """How the prediction changes without the top players, and with them alone."""
+        question = self._question(request)
+        self._must_be_live()
+        return _json(
+            await self._explained(request, lambda: comparison.fidelity(self.answers, question))
+        )
+
+    async def agreement(self, request: Request) -> Response:
+        """How far two explanations agree."""
+        parameters = _parameters(request)
+        first, second = (
+            self._parsed(Parameters(parse_qsl(parameters.text(name) or ""))) for name in ("a", "b")
+        )
+        parameters.finish()
+        return _json(
+            await self._explained(
+                request,
+                lambda: comparison.agreement(
+                    self.answers.explanation(first), self.answers.explanation(second)
+                ),
+            )
+        )
+
+    async def run(self, request: Request) -> Response:
+        """Summary of the run."""
+        _parameters(request).finish()
+        run = self.workspace.run
+        if run is None:
+            raise InputError(
+                "no run is open; make one with: graphsvx run DATASET --out FOLDER, and open it "
+                "with: graphsvx serve FOLDER"
+            )
+
+        def answer() -> dict[str, Any]:
+            status = run.status()
+            if self._run is None or self._run[0] != (status.done, status.failed):
+                overview = run_overview.overview(self.workspace, run, status)
+                self._run = ((status.done, status.failed), overview)
+            return self._run[1]
+
+        return _json(await self._explained(request, answer))
+
+    # --- helpers -------------------------------------------------------------------------
+
+    def _question(self, request: Request) -> Question:
+        return self._parsed(_parameters(request))
+
+    def _parsed(self, parameters: Parameters) -> Question:
+        question = read_question(parameters, self.workspace, self.limits)
+        parameters.finish()
+        return question
+
+    def _size(self, question: Question) -> tuple[int, int]:
+        x = self.workspace.data_of(question.kind, question.which).x
+        return int(x.shape[0]), int(x.shape[1])
+
+    def _row(self, question: Question) -> dict[str, Any]:
+        if question.kind == "link":
+            return {"class": None, "wrong": False, "name": "link " + " – ".join(
+                self.workspace.node_name(end) for end in question.which)}  # fmt: skip
+        table = self.workspace.table(question.model)
+        entry = row(self.workspace, table, question.which[0])
+        return {name: entry[name] for name in ("class", "wrong", "name")}
+
+    def _must_be_live(self) -> None:
+        if not self.workspace.live:
+            raise InputError(
+                "this run is shown without its model, so nothing new can be asked; start with the "
+                "data set and model: graphsvx serve DATASET --model MODEL"
+            )
+
+    async def _predicted(
+        self, request: Request, function: Callable[[], Any], urgency: int = 0
+    ) -> Any:
+        return await _finished(request, self.predicting.submit(function, urgency))
+
+    async def _explained(self, request: Request, function: Callable[[], Any]) -> Any:
+        return await _finished(request, self.explaining.submit(function))
+
+
+async def _finished(request: Request, future: Future[Any]) -> Any:
+    """The result; the work is cancelled if the client leaves before it has started."""
+    result = asyncio.ensure_future(asyncio.wrap_future(future))
+    left = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({result, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise asyncio.CancelledError
+        return await result
+    finally:
+        left.cancel()
+        future.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _answering(handler: Handler) -> Handler:
+    """Errors of the library as JSON with a status code."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            return Response(status_code=499)  # nobody reads it
+        except BusyError as error:
+            return _problem(503, str(error), {"retry-after": "2"})
+        except ModelError as error:
+            return _problem(500, str(error))
+        except GraphSVXError as error:
+            return _problem(400, str(error))
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            return _problem(500, f"internal error: {first_line(error)}")
+
+    return answer
+
+
+async def _page(_: Request) -> Response:
+    text = resources.files("graphsvx.explorer").joinpath("static", "index.html").read_text("utf-8")
+    return Response(text, media_type="text/html")
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    package = "graphsvx.views.html" if name in SHARED else "graphsvx.explorer"
+    folder = resources.files(package)
+    if name not in SHARED:
+        folder = folder.joinpath("static")
+    ending = name[name.rfind(".") :]
+    known = {entry.name for entry in folder.iterdir()}
+    if name not in known or ending not in TYPES:
+        return _problem(404, f"there is no file {one_line(name)[:60]!r}")
+    return Response(folder.joinpath(name).read_text("utf-8"), media_type=TYPES[ending])
+
+
+async def _not_found(_: Request, __: Exception) -> Response:
+    return _problem(404, f"there is nothing at this address; the interface is {API}/...")
+
+
+def _parameters(request: Request) -> Parameters:
+    try:
+        pairs = parse_qsl(
+            request.url.query, keep_blank_values=True, strict_parsing=bool(request.url.query),
+            errors="strict", max_num_fields=64,
+        )  # fmt: skip
+    except ValueError as error:  # also UnicodeDecodeError
+        raise InputError(f"the query string cannot be read: {first_line(error)}") from error
+    return Parameters(pairs)
+
+
+def _problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, headers)
+
+
+def _json(value: Any) -> Response:
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Response(text, media_type="application/json")
+
+
+def _event(name: str, value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return f"event: {name}\ndata: {text}\n\n"
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _undirected(source: Any, target: Any) -> bool:
+    count = int(max(source.max(initial=0), target.max(initial=0))) + 1
+    return bool(
+        np.array_equal(np.unique(source * count + target), np.unique(target * count + source))
+    )

@@ -1,0 +1,207 @@
+"""Requests as records: the query string of a URL, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from graphsvx.errors import InputError
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.workspace import Workspace
+from graphsvx.methods import registry
+
+Kind = Literal["node", "link", "graph"]
+Players = Literal["both", "nodes", "edges", "features"]
+LEFT_OUT = ("xgnn", "pgexplainer")
+"""Methods that are trained before they explain, or explain no single prediction."""
+
+
+def methods() -> tuple[str, ...]:
+    """Names of the methods that can be asked for."""
+    return tuple(name for name in registry.names() if name not in LEFT_OUT)
+
+
+class Parameters:
+    """The parameters of a query string; each may occur once, and all must be known."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, str] = {}
+        self._read: set[str] = set()
+        for name, value in pairs:
+            if name in self._values:
+                raise InputError(f"{name[:40]!r} is given twice")
+            self._values[name] = value
+
+    def text(self, name: str) -> str | None:
+        """The parameter as text; None if it is missing or empty."""
+        self._read.add(name)
+        return self._values.get(name) or None
+
+    def integer(self, name: str, low: int, high: int) -> int | None:
+        """The parameter as an integer from `low` to `high`."""
+        text = self.text(name)
+        return None if text is None else _integer(text, name, low, high)
+
+    def number(self, name: str) -> float | None:
+        """The parameter as a finite number."""
+        text = self.text(name)
+        return None if text is None else _number(text, name)
+
+    def choice(self, name: str, names: Iterable[str]) -> str | None:
+        """The parameter as one of several names."""
+        text, known = self.text(name), tuple(names)
+        if text is not None and text not in known:
+            raise InputError(f"{name} must be one of {', '.join(known)}, got {text[:60]!r}")
+        return text
+
+    def items(self, name: str) -> list[str]:
+        """The parameter as items that are separated by commas."""
+        text = self.text(name)
+        return [] if text is None else text.split(",")
+
+    def finish(self) -> None:
+        """Refuse parameters that nobody has read."""
+        unknown = sorted(set(self._values) - self._read)
+        if unknown:
+            raise InputError(
+                f"unknown parameter {unknown[0][:40]!r}; this takes {', '.join(sorted(self._read))}"
+            )
+
+
+def _integer(text: str, name: str, low: int, high: int) -> int:
+    digits = text[1:] if text[:1] == "-" else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+        raise InputError(f"{name} must be an integer, got {text[:40]!r}")
+    value = int(text)
+    if not low <= value <= high:
+        raise InputError(f"{name} must be from {low} to {high}, got {value}")
+    return value
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        value = float(text) if len(text) < 40 else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or abs(value) > 1e30:
+        raise InputError(f"{name} must be a finite number, got {text[:40]!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class Question:
+    """An explanation that is asked for."""
+
+    kind: Kind
+    which: tuple[int, ...]
+    """The node, the two ends of the link, or the position of the graph."""
+    model: str
+    method: str = "graphsvx"
+    samples: int | None = None
+    players: Players | None = None
+    seed: int = 0
+    target: int | None = None
+    rather_than: int | None = None
+    stored: bool = False
+    """Take the explanation of the run instead of computing one."""
+
+
+def read_question(parameters: Parameters, workspace: Workspace, limits: Limits) -> Question:
+    """The question in a query string."""
+    kind, which = _read_which(parameters, workspace)
+    stored = parameters.choice("source", ("run", "model")) == "run"
+    if workspace.run is None and stored:
+        raise InputError("source=run needs a run; start with: graphsvx serve FOLDER")
+    question = Question(
+        kind=kind,
+        which=which,
+        model=parameters.choice("model", workspace.models) or workspace.default_model,
+        method=parameters.choice("method", methods()) or "graphsvx",
+        samples=parameters.integer("samples", 2, limits.samples),
+        players=parameters.choice("players", get_args(Players)),  # type: ignore[arg-type]  # one of them
+        seed=parameters.integer("seed", 0, 2**31) or 0,
+        target=parameters.integer("target", 0, 10**6),
+        rather_than=parameters.integer("rather_than", 0, 10**6),
+        stored=stored or not workspace.live,
+    )
+    if question.rather_than is not None and question.rather_than == question.target:
+        raise InputError("rather_than must be another class than target")
+    return question
+
+
+def _read_which(parameters: Parameters, workspace: Workspace) -> tuple[Kind, tuple[int, ...]]:
+    if workspace.task == "graph":
+        last = (len(workspace.graphs) if workspace.live else 10**9) - 1
+        graph = parameters.integer("graph", 0, last)
+        if graph is None:
+            raise InputError(f"say which graph: graph=0..{last}")
+        return "graph", (graph,)
+    last = (workspace.graph.num_nodes if workspace.live else 10**9) - 1
+    if workspace.task == "link":
+        ends = [_integer(text, "link", 0, last) for text in parameters.items("link")]
+        if len(ends) != 2 or ends[0] == ends[1]:
+            raise InputError("say which link by two different nodes: link=U,V")
+        return "link", tuple(ends)
+    node = parameters.integer("node", 0, last)
+    if node is None:
+        raise InputError(f"say which node: node=0..{last}")
+    return "node", (node,)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is changed in a graph before the model is asked."""
+
+    nodes_off: tuple[int, ...] = ()
+    """Nodes without their edges (Eq. 2)."""
+    edges_off: tuple[tuple[int, int], ...] = ()
+    """Edges that are removed, in both directions."""
+    features_off: tuple[int, ...] = ()
+    """Columns that are set to their mean at the explained node(s) (Eq. 1)."""
+    values: tuple[tuple[int, int, float], ...] = ()
+    """(node, column, value): features that are set."""
+
+    @property
+    def count(self) -> int:
+        """How many changes there are."""
+        return sum(map(len, (self.nodes_off, self.edges_off, self.features_off, self.values)))
+
+
+def read_changes(parameters: Parameters, nodes: int, columns: int, limits: Limits) -> Changes:
+    """The changes of a what-if question, for a graph of this size."""
+
+    def node(text: str) -> int:
+        return _integer(text, "a node", 0, nodes - 1)
+
+    def column(text: str) -> int:
+        return _integer(text, "a feature", 0, columns - 1)
+
+    def parts(text: str, separator: str, form: str, count: int) -> list[str]:
+        split = text.split(separator)
+        if len(split) != count:
+            raise InputError(f"expected {form}, got {text[:40]!r}")
+        return split
+
+    edges, values = [], []
+    for text in parameters.items("edges_off"):
+        u, v = parts(text, "-", "edges_off=U-V,U-V,...", 2)
+        edges.append((node(u), node(v)))
+    for text in parameters.items("set"):
+        at, feature, value = parts(text, ":", "set=NODE:FEATURE:VALUE,...", 3)
+        values.append((node(at), column(feature), _number(value, "a value of set")))
+    changes = Changes(
+        nodes_off=tuple(map(node, parameters.items("nodes_off"))),
+        edges_off=tuple(edges),
+        features_off=tuple(map(column, parameters.items("features_off"))),
+        values=tuple(values),
+    )
+    if changes.count > limits.changes:
+        raise InputError(f"at most {limits.changes} changes at a time, got {changes.count}")
+    return changes
+
+
+def as_parameters(query: Mapping[str, str]) -> Parameters:
+    """Parameters from a dictionary."""
+    return Parameters(query.items())

@@ -1,0 +1,83 @@
+"""The overview of a run: global importance, wide error bars, wrong predictions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphsvx.explorer.workspace import Workspace
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.summary import Summary
+
+MOST = 20
+
+
+def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
+    """Importance by feature, class and distance; the widest bars; wrong predictions first."""
+    summary = run.summary()
+    rows = [_row(workspace, explanation) for explanation in run]
+    widest = sorted(rows, key=lambda row: -row["error"])[:MOST]
+    wrong = sorted((row for row in rows if row["wrong"]), key=lambda row: -row["score"])
+    settings = run.manifest.get("identity", {}).get("settings", {})
+    return {
+        "folder": str(run.folder.name),
+        "status": {"state": status.state, "total": status.total, "done": status.done,
+                   "failed": status.failed},
+        "method": settings.get("method"),
+        "features": _lines(workspace, summary.features),
+        "classes": {
+            str(output): _lines(workspace, part) for output, part in summary.classes.items()
+        },
+        "roles": _lines(workspace, summary.roles, "hops"),
+        "widest": [row for row in widest if row["error"] > 0],
+        "wrong": wrong[:200],
+        "explanations": len(rows),
+        "exact": sum(row["exact"] for row in rows),
+        "calls": int(np.sum([row["calls"] for row in rows], dtype=np.int64)),
+    }  # fmt: skip
+
+
+def _row(workspace: Workspace, explanation: Explanation) -> dict[str, Any]:
+    which = explanation.graph_index if explanation.kind == "graph" else explanation.centres[0]
+    label = None
+    if explanation.kind == "node" and explanation.field.classes is not None:
+        label = int(explanation.field.classes[0])
+    elif workspace.live and explanation.kind == "graph" and which is not None:
+        labels = workspace.table().label
+        label = None if labels is None else int(labels[which])
+    row = explanation.outputs.index(explanation.target)
+    predicted = explanation.target
+    if len(explanation.outputs) > 1:
+        predicted = explanation.outputs[int(explanation.predictions.argmax())]
+    errors = explanation.errors[explanation.errors.isfinite()]
+    return {
+        "id": which,
+        "class": label if label is None or label >= 0 else None,
+        "predicted": predicted,
+        "score": float(explanation.predictions[row]),
+        "wrong": label is not None and label >= 0 and label != predicted,
+        "error": float(errors.max()) if errors.numel() else 0.0,
+        "exact": explanation.certificate.exact,
+        "calls": explanation.certificate.calls,
+    }
+
+
+def _lines(workspace: Workspace, summary: Summary, kind: str = "features") -> list[dict[str, Any]]:
+    lines = []
+    for line in summary.top(MOST):
+        name = line.name
+        if kind == "features" and workspace.feature_names and isinstance(line.key, int):
+            name = workspace.feature_name(line.key)
+        if kind == "hops":
+            name = f"{line.key} hop{'' if line.key == 1 else 's'} away"
+        lines.append({
+            "name": name,
+            "mean": line.mean,
+            "absolute": line.mean_absolute,
+            "low": line.low if math.isfinite(line.low) else None,
+            "high": line.high if math.isfinite(line.high) else None,
+            "count": line.count,
+        })  # fmt: skip
+    return lines

@@ -1,0 +1,151 @@
+"""The running server: uvicorn in a thread, with a handle that closes it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+import webbrowser
+from contextlib import suppress
+from html import escape
+from threading import Thread
+from typing import Any
+
+from graphsvx.errors import GraphSVXError, InputError
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.workspace import Workspace
+from graphsvx.utils.console import message
+from graphsvx.utils.constraints import as_int
+from graphsvx.utils.extras import require_extra
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Server:
+    """A running explorer. Its address is `url`; `close()` stops it."""
+
+    def __init__(
+        self, workspace: Workspace, host: str, port: int, limits: Limits | None = None
+    ) -> None:
+        uvicorn = require_extra("uvicorn", "serve")
+        require_extra("starlette", "serve")
+        from graphsvx.explorer.app import Explorer  # noqa: PLC0415  (needs the extra)
+        from graphsvx.explorer.guard import Secrets  # noqa: PLC0415  (needs the extra)
+
+        self._keys = Secrets()
+        self._socket = _listen(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        self._explorer = Explorer(workspace, limits)
+        names = {*LOOPBACK, host} if host in LOOPBACK else {host}
+        hosts = frozenset(
+            f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in names
+        )
+        config = uvicorn.Config(
+            self._explorer.app(self._keys, hosts), log_level="warning", access_log=False,
+            lifespan="off", server_header=False, timeout_graceful_shutdown=1, ws="none",
+            h11_max_incomplete_event_size=64 * 1024, limit_concurrency=None, backlog=2048,
+        )  # fmt: skip
+        self._server: Any = uvicorn.Server(config)
+        self._thread = Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True,
+            name="graphsvx server",
+        )  # fmt: skip
+        self._thread.start()
+        while not self._server.started:
+            if not self._thread.is_alive():
+                raise GraphSVXError(f"the server could not start on {host}:{self.port}")
+            time.sleep(0.01)
+
+    @property
+    def address(self) -> str:
+        """Protocol, host and port."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{name}:{self.port}"
+
+    @property
+    def token(self) -> str:
+        """The secret that requests need: `Authorization: Bearer TOKEN`."""
+        return self._keys.token
+
+    @property
+    def url(self) -> str:
+        """The address that opens the page; it contains the token."""
+        return f"{self.address}/?token={self.token}"
+
+    def close(self) -> None:
+        """Stop the server; the address is free afterwards."""
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+        self._explorer.close()
+        with suppress(OSError):
+            self._socket.close()
+
+    def wait(self) -> None:
+        """Return when the server has stopped; Ctrl-C stops it."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(timeout=0.5)
+        finally:
+            self.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """The page in a frame. Its path holds a secret: a frame gets no strict cookie."""
+        source = escape(f"{self.address}/frame/{self._keys.frame}/", quote=True)
+        return (
+            f'<iframe src="{source}" title="graphsvx explorer" width="100%" height="820" '
+            f'style="border:1px solid #8884;border-radius:8px" referrerpolicy="no-referrer" '
+            f'allow="clipboard-write"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        state = "running at" if self._thread.is_alive() else "closed, was at"
+        return f"Server({state} {self.address})"
+
+
+def start(
+    workspace: Workspace,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    browser: bool | None = None,
+    announce: bool = False,
+    limits: Limits | None = None,
+) -> Server:
+    """Start a server; print its address and open the browser unless told not to."""
+    port = as_int(port, "port")
+    if not 0 <= port < 65536:
+        raise InputError(f"port must be from 0 to 65535, got {port}")
+    server = Server(workspace, host, port, limits)
+    if announce:
+        message(f"graphsvx explorer: {server.url}")
+    if browser or (browser is None and not _in_notebook()):
+        with suppress(webbrowser.Error):
+            webbrowser.open(server.url)
+    return server
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise InputError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another port, "
+            f"or 0 for a free one"
+        ) from error
+    return listener
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    kernel = None if shell is None else shell.get_ipython()
+    return kernel is not None and "IPKernelApp" in getattr(kernel, "config", {})

@@ -1,0 +1,110 @@
+"""A small model and graph behind a running server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN, global_mean_pool
+
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.server import Server, start
+from graphsvx.explorer.workspace import make_workspace
+from tests.worlds import random_graph, random_model
+
+NODE_NAMES = (*(f"paper {i}" for i in range(39)), "<script>window.pwned=1</script>")
+
+
+class GraphNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = GCN(3, 8, 2, 2, act="tanh")
+
+    def forward(self, x, edge_index, batch):
+        return global_mean_pool(self.convolutions(x, edge_index), batch)
+
+
+class Client:
+    """Requests with the token, and without help: what is sent is what is written."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def request(self, path: str, *, method="GET", headers=None, body=None, token=True):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        sent = {"Authorization": f"Bearer {self.server.token}"} if token else {}
+        connection.request(method, path, body=body, headers={**sent, **(headers or {})})
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        return response.status, dict(response.getheaders()), content
+
+    def get(self, name: str, **parameters):
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        status, _, content = self.request(f"/api/v1/{name}{query}")
+        return status, json.loads(content)
+
+    def answer(self, name: str, **parameters):
+        status, value = self.get(name, **parameters)
+        assert status == 200, value
+        return value
+
+    def events(self, **parameters) -> list[dict]:
+        _, _, content = self.request(f"/api/v1/explain/stream?{urlencode(parameters)}")
+        lines = content.decode().split("\n")
+        return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
+
+@pytest.fixture(scope="session")
+def graph() -> Data:
+    data = random_graph(3, nodes=40, chance=0.09)
+    data.y = torch.arange(40) % 3
+    return data
+
+
+@pytest.fixture(scope="session")
+def models() -> dict[str, nn.Module]:
+    return {"gcn": random_model("gcn", 1), "gat": random_model("gat", 2)}
+
+
+@pytest.fixture(scope="session")
+def client(graph, models) -> Iterator[Client]:
+    workspace = make_workspace(
+        models, graph, title="random", class_names=("a", "b", "<b>c</b>"),
+        feature_names=("width", "height", "<img src=x onerror=window.pwned=1>"),
+        node_names=NODE_NAMES,
+    )  # fmt: skip
+    with start(workspace, browser=False, limits=Limits(samples=2000)) as server:
+        yield Client(server)
+
+
+@pytest.fixture(scope="session")
+def small_graphs() -> list[Data]:
+    return [random_graph(seed, nodes=7 + seed) for seed in range(5)]
+
+
+@pytest.fixture(scope="session")
+def graph_model() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return GraphNet().double().eval()
+
+
+@pytest.fixture(scope="session")
+def graphs_client(small_graphs, graph_model) -> Iterator[Client]:
+    for i, data in enumerate(small_graphs):
+        data.y = torch.tensor([i % 2])
+    with start(make_workspace(graph_model, small_graphs), browser=False) as server:
+        yield Client(server)
+
+
+@pytest.fixture(scope="session")
+def links_client(graph, models) -> Iterator[Client]:
+    with start(make_workspace(models["gcn"], graph, task="link"), browser=False) as server:
+        yield Client(server)
