@@ -176,6 +176,8 @@ def method_of(question: Question) -> Method:
 
 
 def _fields(method: str) -> set[str]:
+    if method.startswith("graphsvx"):
+        return {"samples", "players"}
     factory = registry.find("method", method)
     return {field.name for field in fields(factory)} if is_dataclass(factory) else set()
 
