@@ -5,10 +5,16 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import runpy
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+
+from graphsvx import zoo
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
@@ -20,6 +26,7 @@ PUBLIC = (
     "graphsvx.estimators", "graphsvx.methods", "graphsvx.metrics", "graphsvx.datasets",
     "graphsvx.zoo", "graphsvx.runs", "graphsvx.testing", "graphsvx.studies",
 )  # fmt: skip
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
 WITH_SNIPPETS = [page for page in PAGES if SNIPPET.search(page.read_text())]
 
 
@@ -70,3 +77,32 @@ def test_every_name_of_the_reference_has_an_example() -> None:
 def _resolve(name: str) -> object:
     package, _, short = name.rpartition(".")
     return getattr(importlib.import_module(package), short)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Models trained for a quarter of the usual epochs, shared by the tutorials."""
+
+    def quick(*arguments: object) -> zoo.Settings:
+        settings = zoo.settings_for(*arguments)
+        return replace(settings, epochs=settings.epochs // 4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHSVX_MODELS", str(tmp_path_factory.mktemp("models")))
+        patch.setattr(zoo.checkpoints, "settings_for", quick)
+        yield
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.xdist_group("tutorials")
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_the_tutorial_runs_within_a_minute(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begun = time.process_time()
+    runpy.run_path(str(path), run_name="__main__")
+    plt.close("all")
+    assert time.process_time() - begun < 60
+    assert capsys.readouterr().out.strip(), "a tutorial shows something"
+    assert list(tmp_path.iterdir()) == [], "it writes into temporary folders only"

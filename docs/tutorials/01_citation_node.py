@@ -6,8 +6,11 @@ Which neighbours and words make a GCN say that a paper of Cora belongs to its cl
 """
 
 # %%
-# The data set and a trained model. ``zoo.ensure`` trains it the first time (seconds) and loads it
-# afterwards; any model of yours takes its place.
+# The data set and a trained model. ``zoo.ensure`` trains it the first time (seconds) and loads
+# it afterwards; any model of yours takes its place.
+
+import tempfile
+from pathlib import Path
 
 import graphsvx
 from graphsvx import zoo
@@ -44,9 +47,10 @@ every = graphsvx.explain(model, data, node=node, targets="all")
 order = every.predictions.argsort(descending=True).tolist()
 rather = every.contrast(order[0], order[1])
 print(rather.title, f"{rather.prediction:+.3f}")
-print(rather.top_nodes(3, "absolute"))
+for player in rather.top_nodes(3, "absolute"):
+    print(f"paper {player.id}: {player.value:+.4f}")
 
 # %%
 # A page in one file, for somebody else's browser.
 
-explanation.to_html("why.html", data=data)
+explanation.to_html(Path(tempfile.mkdtemp()) / "why.html", data=data)
