@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from torch_geometric.datasets import Planetoid, TUDataset
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch_geometric.data import Data
+from torch_geometric.datasets import Amazon, Planetoid, TUDataset
+from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphsvx.datasets.catalogue import raw_files
 from graphsvx.datasets.folders import data_dir
@@ -52,6 +57,37 @@ def tu_dataset(folder: str) -> RawFiles:
         files=raw_files(folder),
         url=TUDataset.url,
         download=lambda root: TUDataset(root, folder),
+    )
+
+
+def amazon(name: str) -> RawFiles:
+    """The file of a graph of products."""
+    return RawFiles(
+        folder=f"Amazon-{name}",
+        files=(f"amazon_electronics_{name.lower()}.npz",),
+        url=Amazon.url,
+        download=lambda root: Amazon(f"{root}/Amazon-{name}", name),
+    )
+
+
+def read_amazon(folder: str, name: str) -> Data:
+    """Features, undirected edges and classes of a graph of products, from plain arrays."""
+    file = f"amazon_electronics_{name.removeprefix('Amazon-').lower()}.npz"
+    with np.load(Path(folder) / file, allow_pickle=False) as arrays:
+        x, adjacency = (
+            csr_matrix(
+                (arrays[f"{part}_data"], arrays[f"{part}_indices"], arrays[f"{part}_indptr"]),
+                arrays[f"{part}_shape"],
+            )
+            for part in ("attr", "adj")
+        )
+        labels = torch.from_numpy(arrays["labels"]).long()
+    ends = adjacency.tocoo()
+    edge_index = torch.from_numpy(np.stack([ends.row, ends.col])).long()
+    return Data(
+        x=torch.from_numpy((x.toarray() > 0).astype(np.float32)),
+        edge_index=to_undirected(remove_self_loops(edge_index)[0]),
+        y=labels,
     )
 
 

@@ -50,6 +50,23 @@ def citation(folder: str, seed: int, root: str | Path | None) -> DataSet:
     )
 
 
+def amazon_photo(seed: int, root: str | Path | None) -> DataSet:
+    """Amazon-Photo (Shchur et al. 2018): products, words of reviews, bought together.
+
+    A node has hundreds of others within two hops, some have thousands. The seed determines the
+    80/10/10 split only.
+    """
+    graph = raw.read(raw.amazon("Photo"), root, raw.read_amazon)
+    return DataSet(
+        name="amazon-photo",
+        seed=seed,
+        graphs=(graph,),
+        task="node",
+        class_names=tuple(f"category {number}" for number in range(int(graph.y.max()) + 1)),
+        split=stratified_split(graph.y, generator(seed, "amazon-photo", "split")),
+    )
+
+
 def mutag(seed: int, root: str | Path | None) -> DataSet:
     """Mutagenicity: 4,337 molecules, class 0 mutagen, class 1 nonmutagen; one-hot atom features.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from graphsvx.datasets import real, synthetic
+from graphsvx.datasets import molecules, real, synthetic
 from graphsvx.datasets.base import DataSet
 from graphsvx.datasets.catalogue import Statistics, checked_name
 from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
@@ -30,7 +30,10 @@ LOADERS: dict[str, Loader] = {
     "tree-grid": _synthetic(synthetic.tree_grid),
     "ba-2motifs": _synthetic(synthetic.ba_2motifs),
     "mutag": real.mutag,
+    "amazon-photo": real.amazon_photo,
 }
+for _name in molecules.CLASS_NAMES:
+    LOADERS[_name] = partial(molecules.molecules, _name)
 for _folder in ("Cora", "CiteSeer", "PubMed"):
     LOADERS[_folder.lower()] = partial(real.citation, _folder)
 for _folder in ("Cora", "CiteSeer", "PubMed"):

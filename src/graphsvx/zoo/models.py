@@ -20,7 +20,9 @@ from torch_geometric.nn import (
     GINConv,
     GraphConv,
     SAGEConv,
+    global_add_pool,
     global_max_pool,
+    global_mean_pool,
 )
 
 from graphsvx.errors import UnsupportedError
@@ -36,6 +38,7 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "gat": GATConv,
 }
 WEIGHTED = (GraphConv, GCNConv)
+POOLINGS = {"max": global_max_pool, "mean": global_mean_pool, "sum": global_add_pool}
 
 
 class Blocks(nn.Module):
@@ -90,11 +93,14 @@ class NodeClassifier(nn.Module):
 
 
 class GraphClassifier(nn.Module):
-    """Message-passing blocks, global max pooling and a linear layer: logits for every graph."""
+    """Message-passing blocks, global pooling and a linear layer: logits for every graph."""
 
-    def __init__(self, blocks: Blocks, classes: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, blocks: Blocks, classes: int, dropout: float = 0.0, pooling: str = "max"
+    ) -> None:
         super().__init__()
         self.blocks = blocks
+        self.pooling = pooling
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(blocks.width, classes)
 
@@ -107,7 +113,7 @@ class GraphClassifier(nn.Module):
     ) -> Tensor:
         """Logits [graphs, classes]; `batch` is the graph of each node, None for a single graph."""
         embedded = self.blocks(x, edge_index, edge_weight)
-        logits: Tensor = self.out(self.dropout(global_max_pool(embedded, batch)))
+        logits: Tensor = self.out(self.dropout(POOLINGS[self.pooling](embedded, batch)))
         return logits
 
 

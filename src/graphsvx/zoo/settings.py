@@ -19,12 +19,12 @@ from graphsvx.utils.constraints import Checked, Count, NotNegative, OneOf, Range
 Family = Literal["blocks", "citation"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat")
 CITATION_MODELS = ("gcn", "gat")
-CITATION_SETS = ("cora", "citeseer", "pubmed")
+CITATION_SETS = ("cora", "citeseer", "pubmed", "amazon-photo")
 Width = Annotated[int, Range(1, 1_000_000)]
 """Units, features or classes."""
 
 # Settings that are missing in older cards, with the values their models were trained with.
-_OLD_CARDS = {"normalise": False, "cut_edges": False}
+_OLD_CARDS = {"normalise": False, "cut_edges": False, "pooling": "max"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Settings(Checked):
     concat: the linear layer gets the concatenated outputs of all blocks, not only the last.
     normalise: scale the output of each convolution to L2 norm 1 (blocks).
     cut_edges: train also on a copy of the graph with random edges removed, in each step (blocks).
+    pooling: how the embeddings of nodes become that of a graph: max, mean or sum (blocks).
     dropout: share of units dropped before the linear layer (blocks) or each layer (citation).
     epochs, learning_rate, weight_decay: training epochs and parameters of Adam.
     batch_size: graphs per training step; a node set has one step per epoch.
@@ -52,6 +53,7 @@ class Settings(Checked):
     concat: bool = False
     normalise: bool = False
     cut_edges: bool = False
+    pooling: Literal["max", "mean", "sum"] = "max"
     dropout: Share = 0.0
     epochs: Count = 1000
     learning_rate: Rate = 1e-3
@@ -104,6 +106,16 @@ _GAT = Settings(
     weight_decay=5e-4,
 )
 
+_MOLECULES = Settings(
+    model="gin",
+    hidden=64,
+    concat=True,
+    pooling="max",
+    epochs=40,
+    learning_rate=3e-3,
+    batch_size=128,
+)
+
 # By data set, then by model; "" applies to all other models.
 DEFAULTS: dict[str, dict[str, Settings]] = {
     "ba-shapes": {"": replace(_HOUSES, weight_decay=5e-3)},
@@ -112,6 +124,10 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
     "tree-grid": {"": replace(_BLOCKS, hidden=64)},
     "ba-2motifs": {"": replace(_HOUSES, epochs=200)},
     "mutag": {"": replace(_BLOCKS, hidden=64, weight_decay=1e-4, epochs=60, batch_size=128)},
+    "benzene": {"": _MOLECULES},
+    "alkane-carbonyl": {"": _MOLECULES},
+    "crippen": {"": replace(_MOLECULES, pooling="sum", epochs=150)},
+    "amazon-photo": {"gcn": replace(_GCN, epochs=200), "gat": replace(_GAT, epochs=150)},
     "cora": {"gcn": _GCN, "gat": _GAT},
     "citeseer": {"gcn": _GCN, "gat": _GAT},
     "pubmed": {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from graphsvx.datasets import DataSet
 from graphsvx.datasets.base import generator
@@ -69,8 +69,9 @@ def build(settings: Settings, *, features: int, classes: int, task: str) -> nn.M
         concat=settings.concat,
         normalise=settings.normalise,
     )
-    classifier = NodeClassifier if task == "node" else GraphClassifier
-    return classifier(blocks, classes, settings.dropout)
+    if task == "node":
+        return NodeClassifier(blocks, classes, settings.dropout)
+    return GraphClassifier(blocks, classes, settings.dropout, settings.pooling)
 
 
 def train(
@@ -115,7 +116,7 @@ def train(
 
 
 def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
-    """Accuracy on the three parts of the split."""
+    """Accuracy on the three parts of the split; of a regression R², 0 where it is negative."""
     predictions = _Predictions(model.eval(), dataset, Settings())
     return {name: predictions.accuracy(part) for name, part in dataset.split.parts().items()}
 
@@ -130,7 +131,7 @@ def _fit(predictions: _Predictions, settings: Settings, progress: Progress | Non
         net.train()
         total, count = 0.0, 0
         for logits, labels in predictions.training():
-            loss = cross_entropy(logits, labels)
+            loss = _loss(logits, labels)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call] # torch leaves it without types
             nn.utils.clip_grad_norm_(net.parameters(), LARGEST_GRADIENT)
@@ -148,6 +149,13 @@ def _fit(predictions: _Predictions, settings: Settings, progress: Progress | Non
     net.load_state_dict(best[2])
     net.eval()
     return best[1]
+
+
+def _loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy of classes, squared error of numbers."""
+    if labels.is_floating_point():
+        return mse_loss(outputs.flatten(), labels)
+    return cross_entropy(outputs, labels)
 
 
 class _Predictions:
@@ -169,10 +177,13 @@ class _Predictions:
 
     def loss(self, part: Tensor) -> float:
         logits, labels = self._predicted(part)
-        return float(cross_entropy(logits, labels))
+        return float(_loss(logits, labels))
 
     def accuracy(self, part: Tensor) -> float:
         logits, labels = self._predicted(part)
+        if labels.is_floating_point():
+            residual = (logits.flatten() - labels).double().square().mean()
+            return max(0.0, float(1 - residual / labels.double().var(correction=0)))
         return float((logits.argmax(dim=1) == labels).double().mean())
 
     @torch.no_grad()
