@@ -14,7 +14,7 @@ from rich.table import Table
 
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
-from graphsvx.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, raw_files
+from graphsvx.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_files
 from graphsvx.datasets.folders import data_dir
 from graphsvx.errors import DataError
 
@@ -32,7 +32,11 @@ def datasets(
     if seed == 0 and json_file is None:
         rows = [_listed(name) for name in CATALOGUE]
     else:
-        rows = [_loaded(name, seed) for name in CATALOGUE]
+        # Molecules take seconds to read, and their sizes do not depend on the seed.
+        rows = [
+            _listed(name) if CATALOGUE[name].folder == "Molecules" else _loaded(name, seed)
+            for name in CATALOGUE
+        ]
     if json_file is not None:
         _write(json_file, rows)
     title = f"Data sets (seed {seed}); the paper's figures in brackets if others"
@@ -63,14 +67,10 @@ def _listed(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {**_start(name), "truth": entry.truth}
     if entry.sizes is not None:
         row |= asdict(entry.sizes)
-    if entry.folder is not None:
-        folder = data_dir() / entry.folder / "raw"
-        absent = [file for file in raw_files(entry.folder) if not (folder / file).is_file()]
-        if absent:
-            row["missing"] = (
-                f"{entry.folder} is downloaded at first use, or put {', '.join(absent)} "
-                f"into {folder}"
-            )
+    absent = [file for file in data_files(name) if not (data_dir() / file).is_file()]
+    if absent:
+        first = "" if entry.folder == "Molecules" else "it is downloaded at first use, or "
+        row["missing"] = f"{name}: {first}put {', '.join(absent)} into {data_dir()}"
     return row
 
 

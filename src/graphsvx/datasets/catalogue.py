@@ -52,6 +52,12 @@ CATALOGUE: dict[str, Listed] = {
     "tree-grid": Listed(PAPER_STATISTICS["tree-grid"], "grid"),
     "ba-2motifs": Listed(PAPER_STATISTICS["ba-2motifs"], "house or 5-cycle"),
     "mutag": Listed(PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
+    "benzene": Listed(Statistics(12000, 2, 246993, 13, 523842), "benzene ring", "Molecules"),
+    "alkane-carbonyl": Listed(
+        Statistics(4326, 2, 91393, 13, 194450), "alkane and carbonyl", "Molecules"
+    ),
+    "crippen": Listed(Statistics(1127, 1, 28914, 13, 58704), "atom contributions", "Molecules"),
+    "amazon-photo": Listed(Statistics(1, 8, 7650, 745, 238162), folder="Amazon-Photo"),
     "cora": Listed(Statistics(1, 7, 2708, 1433, 10556), folder="Cora"),
     "citeseer": Listed(Statistics(1, 6, 3327, 3703, 9104), folder="CiteSeer"),
     "pubmed": Listed(Statistics(1, 3, 19717, 500, 88648), folder="PubMed"),
@@ -86,10 +92,22 @@ def _shown(name: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def data_files(name: str) -> tuple[str, ...]:
+    """Files of a data set, below the data directory; none for synthetic sets."""
+    folder = CATALOGUE[name].folder
+    if folder is None:
+        return ()
+    if folder == "Molecules":
+        return (f"{folder}/{name}.csv",)
+    return tuple(f"{folder}/raw/{file}" for file in raw_files(folder))
+
+
 def raw_files(folder: str) -> tuple[str, ...]:
     """Names of the raw files of a data set, in `<data directory>/<folder>/raw`."""
     if folder in ("Cora", "CiteSeer", "PubMed"):
         parts = ["x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"]
         return tuple(f"ind.{folder.lower()}.{part}" for part in parts)
+    if folder == "Amazon-Photo":
+        return ("amazon_electronics_photo.npz",)
     parts = ["A", "graph_indicator", "node_labels", "edge_labels", "graph_labels"]
     return tuple(f"{folder}_{part}.txt" for part in parts)

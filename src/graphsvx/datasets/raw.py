@@ -64,7 +64,7 @@ def amazon(name: str) -> RawFiles:
     """The file of a graph of products."""
     return RawFiles(
         folder=f"Amazon-{name}",
-        files=(f"amazon_electronics_{name.lower()}.npz",),
+        files=raw_files(f"Amazon-{name}"),
         url=Amazon.url,
         download=lambda root: Amazon(f"{root}/Amazon-{name}", name),
     )
@@ -72,7 +72,7 @@ def amazon(name: str) -> RawFiles:
 
 def read_amazon(folder: str, name: str) -> Data:
     """Features, undirected edges and classes of a graph of products, from plain arrays."""
-    file = f"amazon_electronics_{name.removeprefix('Amazon-').lower()}.npz"
+    (file,) = raw_files(name)
     with np.load(Path(folder) / file, allow_pickle=False) as arrays:
         x, adjacency = (
             csr_matrix(
