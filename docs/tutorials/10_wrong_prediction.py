@@ -12,6 +12,7 @@ shows the reason.
 
 import matplotlib.pyplot as plt
 import torch
+import torch_geometric
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 from torch_geometric.utils import barabasi_albert_graph
@@ -19,7 +20,7 @@ from torch_geometric.utils import barabasi_albert_graph
 import graphsvx
 from graphsvx.results import summary
 
-torch.manual_seed(0)
+torch_geometric.seed_everything(0)
 nodes, features = 600, 8
 x = torch.randn(nodes, features)
 edge_index = barabasi_albert_graph(nodes, 3)
@@ -54,7 +55,7 @@ explanation.plot()
 # %%
 # One explanation may be chance. Features of the neighbourhood, over twenty wrong predictions:
 
-method = graphsvx.GraphSVX(features_of="subgraph", samples=300)
+method = graphsvx.GraphSVX(players="subgraph_features", samples=300)
 explanations = list(graphsvx.explain_many(model, data, wrong, method=method))
 by_feature = summary.features(explanations)
 for line in by_feature.top(4):

@@ -126,7 +126,7 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
     "mutag": {"": replace(_BLOCKS, hidden=64, weight_decay=1e-4, epochs=60, batch_size=128)},
     "benzene": {"": _MOLECULES},
     "alkane-carbonyl": {"": _MOLECULES},
-    "crippen": {"": replace(_MOLECULES, pooling="sum", epochs=150)},
+    "crippen": {"": replace(_MOLECULES, pooling="sum", epochs=60)},
     "amazon-photo": {"gcn": replace(_GCN, epochs=200), "gat": replace(_GAT, epochs=150)},
     "cora": {"gcn": _GCN, "gat": _GAT},
     "citeseer": {"gcn": _GCN, "gat": _GAT},
