@@ -107,7 +107,13 @@ def test_importances_that_do_not_add_up_are_not_shares():
 
 
 @pytest.mark.parametrize(
-    ("score", "words"), [(0.9999, "more than 99 %"), (0.0001, "less than 1 %"), (1.0, "100 %")]
+    ("score", "words"),
+    [
+        (0.9999, "more than 99 %"),
+        (0.0001, "less than 1 %"),
+        (-1e-9, "less than 1 %"),
+        (1.0, "100 %"),
+    ],
 )
 def test_no_percentage_is_rounded_to_certainty(score, words):
     explanation = replace(

@@ -199,7 +199,7 @@ def _named(explanation: Explanation, output: int) -> str:
 def _percent(share: float) -> str:
     if 0.995 <= share < 1:
         return "more than 99 %"
-    if 0 < share < 0.005:
+    if share and abs(share) < 0.005:  # also -1e-9, a probability of 0 by rounding
         return "less than 1 %"
     return f"{100 * share:.0f} %".replace("-", "−")
 
