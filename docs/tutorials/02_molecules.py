@@ -10,7 +10,6 @@ and a carbonyl? Does the model look at those atoms?
 # Molecules with the truth for each atom, and a trained graph classifier (RDKit reads the
 # molecules: ``pip install "graphsvx[molecules]"``).
 
-import matplotlib.pyplot as plt
 import torch
 
 import graphsvx
@@ -67,4 +66,3 @@ for index, explanation in zip(chosen, explanations, strict=True):
 # The first of them: red atoms speak for the class.
 
 explanations[0].plot()
-plt.tight_layout()
