@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
-from torch_geometric.nn import GCN, global_add_pool
+from torch_geometric.nn import GCN, SimpleConv, global_add_pool
 
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import UnsupportedError
-from graphsvx.integrations.pyg import GraphSVXAlgorithm
+from graphsvx.integrations.pyg import GraphSVXAlgorithm, mask
 from tests.worlds import random_graph, random_model
 
 NODE = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
@@ -26,29 +26,44 @@ def model() -> nn.Module:
     return random_model("gcn", 1)
 
 
-def test_the_mask_is_the_credit(model) -> None:
+def test_the_credit_has_the_shape_of_the_mask_and_orders_it(model) -> None:
     data = random_graph(1)
     pyg_explanation = explainer(model)(data.x, data.edge_index, index=1)
     e = explain(model, data, node=1)
-    assert pyg_explanation.node_mask.shape == (9, 1)
+    credit = pyg_explanation.node_credit
+    assert credit.shape == pyg_explanation.node_mask.shape == (9, 1)
     for node, value in e.nodes.items():
-        assert float(pyg_explanation.node_mask[node]) == pytest.approx(value, abs=1e-6)
-    assert float(pyg_explanation.node_mask[1]) == pytest.approx(
-        float(e.feature_values.sum()), abs=1e-6
-    )
+        assert float(credit[node]) == pytest.approx(value, abs=1e-6)
+    assert float(credit[1]) == pytest.approx(float(e.feature_values.sum()), abs=1e-6)
     assert pyg_explanation.graphsvx.nodes == e.nodes
     assert pyg_explanation.validate()
+    assert "\n" not in repr(pyg_explanation)
+    assert float(pyg_explanation.node_mask[1]) == 1  # the explained node stays
+    others = [node for node in range(9) if node != 1]
+    assert torch.equal(pyg_explanation.node_mask[others] > 0, credit[others] > 0)
 
 
-def test_common_attributes_are_the_features(model) -> None:
+@pytest.mark.parametrize(
+    ("credit", "expected"),
+    [
+        ([0.2, -0.5, 0.0, 0.1], [1.0, 0.0, 0.0, 0.95]),
+        ([-0.2, -0.5], [0.0, 0.0]),
+        ([], []),
+    ],
+)
+def test_masks_are_in_the_range_that_pyg_expects(credit, expected) -> None:
+    torch.testing.assert_close(mask(torch.tensor(credit)), torch.tensor(expected))
+
+
+def test_common_attributes_are_the_features_of_the_neighbourhood(model) -> None:
     data = random_graph(1)
     pyg_explanation = explainer(model, node_mask_type="common_attributes")(
         data.x, data.edge_index, index=1
     )
-    e = explain(model, data, node=1)
+    e = explain(model, data, node=1, method=GraphSVX(players="subgraph_features"))
     assert pyg_explanation.node_mask.shape == (1, 3)
     for column, value in e.features.items():
-        assert float(pyg_explanation.node_mask[0, column]) == pytest.approx(value, abs=1e-6)
+        assert float(pyg_explanation.node_credit[0, column]) == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize("returns", ["raw", "probs", "log_probs"])
@@ -121,8 +136,43 @@ def test_whole_graphs() -> None:
     e = pyg_explanation.graphsvx
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
     batch[5:] = 1
-    with pytest.raises(UnsupportedError, match="one graph at a time"):
-        explainer(Pooled(), {**NODE, "task_level": "graph"})(data.x, data.edge_index, batch=batch)
+    inside = (data.edge_index[0] < 5) == (data.edge_index[1] < 5)
+    pyg_explanation = explainer(Pooled(), {**NODE, "task_level": "graph"})(
+        data.x, data.edge_index[:, inside], batch=batch
+    )
+    first, second = pyg_explanation.graphsvx
+    for node, value in first.nodes.items():
+        assert float(pyg_explanation.node_credit[node]) == pytest.approx(value / 2, abs=1e-6)
+    for node, value in second.nodes.items():
+        assert float(pyg_explanation.node_credit[node + 5]) == pytest.approx(value / 2, abs=1e-6)
+
+
+class Votes(nn.Module):
+    """Neighbours with x = 1 vote for class 0, those with x = -1 for class 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sum = SimpleConv(aggr="sum")
+
+    def forward(self, x, edge_index, words=None):
+        votes = 2 * self.sum(x, edge_index)[:, :1]
+        return torch.cat([votes, -votes], 1)
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [("object", None), (None, "object"), ("object",) * 2])
+def test_pygs_metrics_find_the_masks_faithful(nodes, edges) -> None:
+    x = torch.tensor([[0.0], [1], [1], [1], [1], [-1], [1], [-1]])
+    edge_index = torch.stack([torch.arange(1, 8), torch.zeros(7, dtype=torch.long)])
+    pyg_explainer = explainer(Votes(), node_mask_type=nodes, edge_mask_type=edges)
+    pyg_explanation = pyg_explainer(x, edge_index, index=0)
+    assert fidelity(pyg_explainer, pyg_explanation) == (1, 0)
+    ours = unfaithfulness(pyg_explainer, pyg_explanation)
+    assert ours < 0.01
+    for name in ("node", "edge"):
+        if f"{name}_mask" in pyg_explanation:
+            pyg_explanation[f"{name}_mask"] = pyg_explanation[f"{name}_credit"]
+    # Signed credit is no mask.
+    assert unfaithfulness(pyg_explainer, pyg_explanation) > 5 * ours
 
 
 def test_pygs_own_metrics_take_it(model) -> None:
@@ -135,33 +185,12 @@ def test_pygs_own_metrics_take_it(model) -> None:
     assert 0 <= unfaithfulness(pyg_explainer, pyg_explanation) <= 1
 
 
-def test_several_nodes_of_one_class_are_a_group(model) -> None:
-    data = random_graph(1)
-    with torch.no_grad():
-        classes = model(data.x, data.edge_index).argmax(-1)
-    same = (classes == classes[0]).nonzero()[:, 0][:2]
-    pyg_explanation = explainer(model)(data.x, data.edge_index, index=same)
-    assert pyg_explanation.graphsvx.centres == tuple(same.tolist())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"node_mask_type": "attributes"}, "node_mask_type"),
-        ({"edge_mask_type": "object"}, "not both"),
-    ],
-)
-def test_what_is_not_supported_is_named(model, options, message) -> None:
-    with pytest.raises(UnsupportedError, match=message):
-        explainer(model, **options)
-
-
-def test_other_levels_and_questions_are_named(model) -> None:
+def test_what_is_not_supported_is_named(model) -> None:
     data = random_graph(1)
     with pytest.raises(UnsupportedError, match="takes edge_label_index"):
         explainer(model, {**NODE, "task_level": "edge"})(data.x, data.edge_index, index=1)
-    with pytest.raises(UnsupportedError, match="index="):
-        explainer(model)(data.x, data.edge_index)
+    with pytest.raises(UnsupportedError, match="passes tensors on"):
+        explainer(Votes())(data.x, data.edge_index, index=1, words="some")
 
 
 def test_a_method_and_a_seed_can_be_given(model) -> None:
@@ -181,11 +210,12 @@ def test_an_edge_mask_shares_the_prediction_out_among_edges(model) -> None:
     e = explain(model, data, node=1, method=GraphSVX(players="edges"))
     assert pyg_explanation.edge_mask.shape == (data.num_edges,)
     assert "node_mask" not in pyg_explanation
-    assert float(pyg_explanation.edge_mask.sum()) == pytest.approx(e.prediction - e.base, abs=1e-5)
+    credit = pyg_explanation.edge_credit
+    assert float(credit.sum()) == pytest.approx(e.prediction - e.base, abs=1e-5)
     for (u, v), value in e.edges.items():
         same = [
             float(m)
-            for m, ends in zip(pyg_explanation.edge_mask, data.edge_index.t().tolist(), strict=True)
+            for m, ends in zip(credit, data.edge_index.t().tolist(), strict=True)
             if set(ends) == {u, v}
         ]
         assert sum(same) == pytest.approx(value, abs=1e-6)

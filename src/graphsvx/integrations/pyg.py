@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,37 +11,75 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.algorithm import ExplainerAlgorithm
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
+from torch_geometric.utils import subgraph
 
 from graphsvx.api import explain
 from graphsvx.core.model import Scale
 from graphsvx.errors import UnsupportedError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.player_kinds import DefaultPlayers, Edges, SubgraphFeatures
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.export import edge_credit, feature_credit, node_credit
+from graphsvx.results.many import Explanations
+
+LEAST = 0.9
+"""Smallest value of a mask where the credit is positive; the largest is 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """One output of the model: the graph that it is about, and the arguments of `explain`."""
+
+    data: Data
+    arguments: dict[str, Any]
+    nodes: Tensor
+    """Ids of the nodes of `data` in the graph that was given."""
+    edges: Tensor
+    """Positions of its edges there."""
+
+
+class CreditedExplanation(PyGExplanation):
+    """PyG's explanation with the record(s) of graphsvx that its masks were made from."""
+
+    @property
+    def graphsvx(self) -> Explanation | Explanations:
+        """The record, or the list of records where there are several."""
+        records: Explanation | Explanations = self._graphsvx
+        return records
 
 
 class GraphSVXAlgorithm(ExplainerAlgorithm):
-    """An algorithm for `torch_geometric.explain.Explainer`.
+    """An algorithm for `torch_geometric.explain.Explainer`, in the place of `GNNExplainer`.
 
         explainer = Explainer(
             model,
             algorithm=GraphSVXAlgorithm(),
             explanation_type="model",
             node_mask_type="object",
+            edge_mask_type="object",
             model_config=dict(
                 mode="multiclass_classification", task_level="node", return_type="raw"
             ),
         )
         explanation = explainer(data.x, data.edge_index, index=42)
-        explanation.node_mask        # [nodes, 1]: signed credit
-        explanation.feature_credit   # [features]: signed credit of the node's own features
-        explanation.graphsvx         # the full record, with errors and certificate
+        explanation.node_mask     # in [0, 1], as PyG's metrics and plots expect
+        explanation.node_credit   # signed credit, in the shape of the mask
+        explanation.graphsvx      # the full record, with errors and certificate
 
-    `node_mask_type="object"` gives the credit of nodes (the explained node has the sum of its
-    own features' credit), `"common_attributes"` that of features as a [1, features] mask, and
-    `edge_mask_type="object"` without a node mask that of edges: an edge and its reverse are one
-    player and share its credit. Links (`task_level="edge"`) are explained for models that take
-    `edge_label_index`.
+    Masks are 0 where the credit is not positive and from 0.9 to 1 where it is, in the order of the
+    credit: what speaks for the prediction stays nearly as it is, everything else is masked, and
+    `threshold_config=("topk", k)` keeps the k largest. The explained nodes, which take no part in
+    the game of nodes, have mask 1 in `node_mask_type="object"`.
+
+    `node_mask_type`: "object" is the credit of nodes [nodes, 1] (an explained node has that of its
+    own features), "common_attributes" that of features in the whole neighbourhood [1, features],
+    "attributes" that of nodes and features [nodes, features]. `edge_mask_type="object"` is the
+    credit of edges, from a game of their own; an edge and its reverse are one player and share it.
+
+    Several outputs (`index` with several entries, or None for all) are explained one by one, and
+    credit is their average; `explanation.graphsvx` is then the list of records. Graphs of a batch
+    are explained one by one.
     """
 
     def __init__(self, method: Method | None = None, seed: int = 0) -> None:
@@ -51,20 +89,11 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     def supports(self) -> bool:
         """True if the configuration is supported; otherwise raises `UnsupportedError`."""
-        config = self.explainer_config
-        nodes, edges = config.node_mask_type, config.edge_mask_type
-        if nodes is not None and edges is not None:
-            raise UnsupportedError(
-                "GraphSVXAlgorithm gives a node mask or an edge mask, not both: nodes and their "
-                "edges would share the same credit"
-            )
-        if edges is None and nodes not in (MaskType.object, MaskType.common_attributes):
-            raise UnsupportedError(
-                'GraphSVXAlgorithm needs node_mask_type="object" or "common_attributes", got '
-                f"{nodes.value if nodes else None!r}"
-            )
+        edges, nodes = self.explainer_config.edge_mask_type, self.explainer_config.node_mask_type
         if edges is not None and not isinstance(self.method, GraphSVX):
             raise UnsupportedError("an edge mask needs the method GraphSVX")
+        if nodes == MaskType.attributes and not isinstance(self.method, GraphSVX):
+            raise UnsupportedError('node_mask_type="attributes" needs the method GraphSVX')
         return True
 
     def forward(
@@ -77,99 +106,169 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         index: int | Tensor | None = None,
         **kwargs: Any,
     ) -> PyGExplanation:
-        """Explain the output at `index` for its target class."""
+        """Explain the outputs at `index` (all if None) for their target classes."""
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
             raise UnsupportedError("GraphSVXAlgorithm explains homogeneous graphs only")
-        batch = kwargs.pop("batch", None)
-        pairs = kwargs.pop("edge_label_index", None)
-        unknown = set(kwargs) - {"edge_weight", "edge_attr", "batch_size"}
-        if unknown:
+        questions = self._questions(x, edge_index, target, index, kwargs)
+        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
+        converted, records = CreditedExplanation(), []
+        if nodes is not None:
+            explanations = [self._explain(model, one, self._node_method()) for one in questions]
+            records += explanations
+            credit = self._node_credit(questions, explanations, x)
+            converted.node_credit, converted.node_mask = credit, mask(credit)
+            if nodes == MaskType.object and index is not None:
+                centres = [node for e in explanations for node in e.centres]
+                converted.node_mask[centres] = 1.0
+            if nodes != MaskType.attributes:
+                converted.feature_credit = torch.stack(
+                    [feature_credit(e) for e in explanations]
+                ).mean(0).float()  # fmt: skip
+        if edges is not None:
+            explanations = [self._explain(model, one, self._edge_method()) for one in questions]
+            records += explanations
+            total = torch.zeros(edge_index.shape[1], dtype=torch.float64)
+            for one, explanation in zip(questions, explanations, strict=True):
+                total[one.edges] += edge_credit(explanation, one.data.edge_index)
+            converted.edge_credit = (total / len(questions)).float()
+            converted.edge_mask = mask(converted.edge_credit)
+        converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
+        return converted
+
+    # --- questions -----------------------------------------------------------------------
+
+    def _questions(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        target: Tensor,
+        index: int | Tensor | None,
+        given: dict[str, Any],
+    ) -> list[_Question]:
+        """One question for each output that is to be explained."""
+        attributes = {key: value for key, value in given.items() if isinstance(value, Tensor)}
+        batch, pairs = attributes.pop("batch", None), attributes.pop("edge_label_index", None)
+        other = set(given) - set(attributes) - {"batch", "edge_label_index", "batch_size"}
+        if any(given[key] is not None for key in other):
             raise UnsupportedError(
-                "GraphSVXAlgorithm passes on edge_weight, edge_attr, edge_label_index and batch, "
-                f"got {sorted(unknown)}"
+                f"GraphSVXAlgorithm passes tensors on to the model, got {sorted(other)}"
             )
-        data = Data(
-            x=x, edge_index=edge_index, **{k: v for k, v in kwargs.items() if k != "batch_size"}
-        )
-        explanation = explain(
-            model,
-            data,
-            method=self._method(),
-            seed=self.seed,
-            output=self._output(),
-            scale=self._scale(),
-            **self._query(target, index, batch, pairs),
-        )
-        return self._masks(explanation, edge_index)
-
-    def _method(self) -> Method:
-        if self.explainer_config.edge_mask_type is None or not isinstance(self.method, GraphSVX):
-            return self.method
-        edges: dict[str, Any] = {"players": "edges", "directions": "together"}
-        return GraphSVX(**{**self.method.settings(), **edges})
-
-    def _output(self) -> Any:
-        returns = self.model_config.return_type
-        return "raw" if returns is None else returns.value
-
-    def _scale(self) -> Scale:
-        regression = self.model_config.mode == ModelMode.regression
-        return "value" if regression else "probability"
-
-    def _query(
-        self, target: Tensor, index: int | Tensor | None, batch: Any, pairs: Any
-    ) -> dict[str, Any]:
-        if self.model_config.task_level == ModelTaskLevel.graph:
-            if isinstance(batch, Tensor) and batch.numel() and int(batch.max()) > 0:
+        data = Data(x=x, edge_index=edge_index, **attributes)
+        everything = torch.arange(x.shape[0]), torch.arange(edge_index.shape[1])
+        level = self.model_config.task_level
+        if level == ModelTaskLevel.graph:
+            if batch is None:
+                batch = torch.zeros(x.shape[0], dtype=torch.long)
+            positions = _positions(index, int(batch.max()) + 1)
+            graphs = [_part(data, (batch == i).nonzero()[:, 0]) for i in positions]
+            return [
+                _Question(graph, {"graph": True, "target": self._target(target, i)}, nodes, edges)
+                for i, (graph, nodes, edges) in zip(positions, graphs, strict=True)
+            ]
+        if level == ModelTaskLevel.edge:
+            if pairs is None:
                 raise UnsupportedError(
-                    "GraphSVXAlgorithm explains one graph at a time, got a batch of several"
+                    "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
                 )
-            return {"graph": True, "target": self._target(target.reshape(-1)[:1])}
-        if index is None:
-            raise UnsupportedError("GraphSVXAlgorithm needs index=: which output to explain")
-        nodes = torch.as_tensor(index).reshape(-1)
-        target_class = self._target(target[nodes])
-        if self.model_config.task_level == ModelTaskLevel.edge:
-            if not isinstance(pairs, Tensor) or len(nodes) != 1:
-                raise UnsupportedError(
-                    "GraphSVXAlgorithm explains one link at a time, of a model that takes "
-                    "edge_label_index"
+            return [
+                _Question(
+                    data,
+                    {"edge": tuple(pairs[:, i].tolist()), "target": self._target(target, i)},
+                    *everything,
                 )
-            return {"edge": tuple(pairs[:, int(nodes)].tolist()), "target": target_class}
-        if len(nodes) == 1:
-            return {"node": int(nodes), "target": target_class}
-        return {"nodes": nodes.tolist(), "target": target_class}
+                for i in _positions(index, pairs.shape[1])
+            ]
+        return [
+            _Question(data, {"node": i, "target": self._target(target, i)}, *everything)
+            for i in _positions(index, x.shape[0])
+        ]
 
-    def _target(self, target: Tensor) -> int | None:
+    def _target(self, target: Tensor, position: int) -> int | None:
         """The class to explain; None for regression, which has no classes."""
         if self.model_config.mode == ModelMode.regression:
             return None
-        classes = torch.unique(target.reshape(-1).long())
-        if len(classes) > 1:
-            raise UnsupportedError(
-                f"GraphSVXAlgorithm explains a group of nodes for one class, got {classes.tolist()}"
-            )
-        return int(classes)
+        return int(target.reshape(-1)[position])
 
-    def _masks(self, explanation: Explanation, edge_index: Tensor) -> PyGExplanation:
-        converted = explanation.to_pyg()
-        if self.explainer_config.edge_mask_type is not None:
-            del converted.node_mask
-            converted.edge_mask = _edge_mask(explanation, edge_index)
-            converted.graphsvx = explanation
-            return converted
-        own = float(explanation.feature_values.sum())
-        if explanation.centres:
-            converted.node_mask[list(explanation.centres), 0] = own / len(explanation.centres)
+    def _explain(self, model: torch.nn.Module, one: _Question, method: Method) -> Explanation:
+        returns = self.model_config.return_type
+        regression = self.model_config.mode == ModelMode.regression
+        scale: Scale = "value" if regression else "probability"
+        output: Any = "raw" if returns is None else returns.value
+        return explain(
+            model, one.data, method=method, seed=self.seed, output=output, scale=scale,
+            **one.arguments,
+        )  # fmt: skip
+
+    def _node_method(self) -> Method:
+        method = self.method
+        if not isinstance(method, GraphSVX) or not isinstance(method.players, DefaultPlayers):
+            return method
         if self.explainer_config.node_mask_type == MaskType.common_attributes:
-            converted.node_mask = converted.feature_credit[None, :]
-        converted.graphsvx = explanation
-        return converted
+            given = method.players
+            players = SubgraphFeatures(
+                hops=given.hops, features=given.features, reference=given.reference
+            )
+            return method.with_settings(players=players)
+        return method
+
+    def _edge_method(self) -> Method:
+        if not isinstance(self.method, GraphSVX):
+            raise UnsupportedError("an edge mask needs the method GraphSVX")
+        return self.method.with_settings(players=Edges(hops=self.method.players.hops))
+
+    # --- masks ---------------------------------------------------------------------------
+
+    def _node_credit(
+        self, questions: list[_Question], explanations: list[Explanation], x: Tensor
+    ) -> Tensor:
+        """Average signed credit in the shape of the node mask."""
+        kind = self.explainer_config.node_mask_type
+        if kind == MaskType.common_attributes:
+            return torch.stack([feature_credit(e) for e in explanations]).mean(0)[None].float()
+        width = 1 if kind == MaskType.object else x.shape[1]
+        total = torch.zeros(x.shape[0], width, dtype=torch.float64)
+        for one, explanation in zip(questions, explanations, strict=True):
+            if kind == MaskType.object:
+                part = node_credit(explanation)[:, None]
+                own = feature_credit(explanation).sum()
+                centres = list(explanation.centres)
+                if centres:
+                    part[centres] += own / len(centres)
+            else:
+                part = explanation.to_captum(one.data)[0][0].double()
+            total[one.nodes] += part
+        return (total / len(questions)).float()
 
 
-def _edge_mask(explanation: Explanation, edge_index: Tensor) -> Tensor:
-    """Credit [edges] per column of `edge_index`; the columns of one player share it evenly."""
-    ends = [(min(u, v), max(u, v)) for u, v in edge_index.t().tolist()]
-    count = Counter(ends)
-    credit = {(min(u, v), max(u, v)): value for (u, v), value in explanation.edges.items()}
-    return torch.tensor([credit.get(pair, 0.0) / count[pair] for pair in ends])
+def mask(credit: Tensor) -> Tensor:
+    """Signed credit as a mask: 0 where it is not positive, else from 0.9 to 1 in its order."""
+    largest = float(credit.max()) if credit.numel() else 0.0
+    if largest <= 0:
+        return torch.zeros_like(credit)
+    return torch.where(credit > 0, LEAST + (1 - LEAST) * credit / largest, torch.zeros(()))
+
+
+def _positions(index: int | Tensor | None, count: int) -> list[int]:
+    if index is None:
+        return list(range(count))
+    chosen = torch.as_tensor(index)
+    if chosen.dtype == torch.bool:
+        chosen = chosen.nonzero()
+    positions: list[int] = chosen.reshape(-1).tolist()
+    return [position % count for position in positions]
+
+
+def _part(data: Data, nodes: Tensor) -> tuple[Data, Tensor, Tensor]:
+    """The graph on `nodes`, its nodes, and the positions of its edges."""
+    count, edges = data.x.shape[0], data.edge_index.shape[1]
+    edge_index, _, inside = subgraph(
+        nodes, data.edge_index, relabel_nodes=True, num_nodes=count, return_edge_mask=True
+    )
+    positions = inside.nonzero()[:, 0]
+    attributes = {
+        key: value[nodes] if value.shape[:1] == (count,)
+        else value[positions] if value.shape[:1] == (edges,) else value
+        for key, value in data.to_dict().items()
+        if isinstance(value, Tensor) and key not in ("x", "edge_index")
+    }  # fmt: skip
+    return Data(x=data.x[nodes], edge_index=edge_index, **attributes), nodes, positions
