@@ -28,6 +28,7 @@ from graphsvx.results.details import (
     Selection,
 )
 from graphsvx.results.explanation import Credit, FieldRecord
+from graphsvx.results.interactions import Interactions
 from graphsvx.runs import arrow_schema
 from tests.results.examples import explanations
 
@@ -233,6 +234,18 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
         shape = (len(outputs), players)
         return Credit(array(*ends, players, of=ids), array(*shape), array(*shape), names)
 
+    def interactions(players: int) -> Interactions:
+        sets, order = draw(st.integers(0, 3)), draw(st.integers(1, 3))
+        members = array(order, sets, of=st.integers(-1, players - 1))
+        shape = (len(outputs), sets)
+        return Interactions(
+            draw(words), order, members, array(*shape), array(*shape), draw(st.integers(0, 9))
+        )
+
+    credits = credit(), credit(), credit(2)
+    together = None
+    if draw(st.booleans()):
+        together = interactions(sum(each.players for each in credits))
     size, lines = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     classes = array(size, of=ids) if size and draw(st.booleans()) else None
     kinds = ("node", "nodes", "graph", "edge", "model")
@@ -243,9 +256,10 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
         target=draw(st.sampled_from(outputs)),
         bases=array(len(outputs)),
         predictions=array(len(outputs)),
-        node_credit=credit(),
-        feature_credit=credit(),
-        edge_credit=credit(2),
+        node_credit=credits[0],
+        feature_credit=credits[1],
+        edge_credit=credits[2],
+        interactions=together,
         certificate=draw(certificates),
         field=FieldRecord(
             array(size, of=ids), array(size, of=ids), array(2, lines, of=ids), classes,
@@ -273,6 +287,7 @@ def test_any_record_survives_json_and_arrow_and_validates(explanation) -> None:
 def test_every_optional_field_is_in_the_property_above() -> None:
     given_by_methods = {
         field.name for field in fields(Explanation)
-        if field.default is None and field.name not in ("rather_than", "class_names")
+        if field.default is None
+        and field.name not in ("rather_than", "class_names", "interactions")
     }  # fmt: skip
     assert given_by_methods == records.keys()

@@ -2,7 +2,11 @@
 
 from graphsvx.estimators.estimate import Estimate, estimate
 from graphsvx.estimators.gaussian_process import GaussianProcess
+from graphsvx.estimators.indices import BII, FSII, KSII, SII, STII, Index
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
 
-__all__ = ["WLR", "WLS", "Estimate", "Estimator", "Fit", "GaussianProcess", "Lasso", "estimate"]
+__all__ = [
+    "BII", "FSII", "KSII", "SII", "STII", "WLR", "WLS", "Estimate", "Estimator", "Fit",
+    "GaussianProcess", "Index", "Lasso", "estimate",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,9 +17,13 @@ from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
+from graphsvx.estimators import interactions as estimators
+from graphsvx.estimators.indices import Index
 from graphsvx.estimators.least_squares import Fit
+from graphsvx.methods.pipeline import PlayedGame
 from graphsvx.results.details import Balance, Groups, Selection
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
+from graphsvx.results.interactions import Interactions
 
 # Credit that sums to less than this share of its absolute sum is not rescaled.
 _NEAR_ZERO = 1e-3
@@ -107,6 +112,38 @@ def groups(field: Field, players: Players) -> Groups:
             name: tuple((u, v) for u, v in ends[players.edge_owner == i].tolist())
             for i, name in enumerate(names.get("edges", ()))
         },
+    )
+
+
+def interactions(
+    played: list[PlayedGame], fits: list[Fit], outputs: Sequence[int], index: Index, order: int
+) -> Interactions:
+    """Interactions within each game, as one record over all players."""
+    members, values, errors = [], [], []
+    first = left_out = 0
+    for game, fit in zip(played, fits, strict=True):
+        players = game.game.players
+        if players:
+            found = estimators.interactions(
+                *game.estimator_rows(outputs), index=index, order=order,
+                credit=fit.values.t().numpy(), errors=fit.errors.t().numpy(),
+            )  # fmt: skip
+            for part in found:
+                sets = np.full((len(part.members), order), -1)
+                sets[:, : part.members.shape[1]] = part.members + first
+                members.append(sets)
+                values.append(part.values)
+                errors.append(part.errors)
+            left_out += players - len(np.unique(found[-1].members)) if players > order else 0
+        first += players
+    none, no_sets = np.zeros((0, len(outputs))), np.zeros((0, order), dtype=np.int64)
+    return Interactions(
+        index=index.name,
+        order=order,
+        members=torch.from_numpy(np.concatenate([no_sets, *members]).T.copy()),
+        values=torch.from_numpy(np.concatenate([none, *values]).T.copy()),
+        errors=torch.from_numpy(np.concatenate([none, *errors]).T.copy()),
+        left_out=left_out,
     )
 
 

@@ -14,6 +14,7 @@ from graphsvx.core.random import derive_rng
 from graphsvx.engine.evaluator import Evaluator, run_verified
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
+from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import EstimatorSetting, Fit
 from graphsvx.games.graph_game import GraphGame, Side, feature_setup
@@ -47,6 +48,9 @@ from graphsvx.methods.replay import replays_agree
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
+
+Order = Annotated[int, Range(1, 3)]
+"""Players of the largest sets whose interactions are computed."""
 
 MethodSetting = Annotated[
     Method, Block("an explainer with its settings, such as GraphSVX()", arguments=2)
@@ -150,6 +154,10 @@ class GraphSVX(Checked):
     play (Eq. 1-2), `CutEdges()` where edges play."""
     estimator: EstimatorSetting = GaussianProcess()  # noqa: RUF009
     """EXPL: how values become credit; `Lasso(k=5)` is selective."""
+    order: Order = 1
+    """Largest sets of players whose interactions are computed: pairs (2) or triples (3)."""
+    index: IndexSetting = KSII()  # noqa: RUF009
+    """What an interaction is, where `order` is above 1: `KSII()`, `SII()`, `STII()`, ..."""
 
     def __init__(
         self,
@@ -159,6 +167,8 @@ class GraphSVX(Checked):
         mask: MaskSetting = Auto(),  # noqa: B008  (a frozen record)
         generator: GeneratorSetting = None,
         estimator: EstimatorSetting = GaussianProcess(),  # noqa: B008  (a frozen record)
+        order: int = 1,
+        index: IndexSetting = KSII(),  # noqa: B008  (a frozen record)
         **flat: Unpack[FlatSettings],
     ) -> None:
         settings: dict[str, Any] = {**flat}
@@ -169,7 +179,8 @@ class GraphSVX(Checked):
         parts: dict[str, Any] = {
             "players": _players(players, settings),
             "budget": replace(Budget() if budget is None else budget, **spent),
-            "mask": mask, "generator": generator, "estimator": estimator,
+            "mask": mask, "generator": generator, "estimator": estimator, "order": order,
+            "index": index,
         }  # fmt: skip
         for name, part in parts.items():
             object.__setattr__(self, name, part)
@@ -194,6 +205,13 @@ class GraphSVX(Checked):
                 f"reference= {_MISPLACED['reference']}; "
                 f'use players="features", or erase=True where nodes play'
             )
+        if self.order > 1 and isinstance(self.estimator, Lasso):
+            raise InputError(
+                "order= is about interactions of all players, of which a Lasso leaves some out; "
+                "use GaussianProcess() or WLS()"
+            )
+        if self.order > 1 and getattr(players, "balance", None) is not None:
+            raise InputError("balance= rescales credit, which interactions would not follow")
         if self.budget.tolerance is not None and isinstance(self.estimator, Lasso):
             raise InputError(
                 "tolerance= needs standard errors, which a Lasso does not give; "
@@ -359,6 +377,11 @@ class GraphSVX(Checked):
                 "share of the difference between the prediction and the base value among the "
                 "few players that a Lasso chose"
             )
+        interactions = None
+        if self.order > 1:
+            interactions = build_explanation.interactions(
+                played, fits, outputs, self.index, self.order
+            )
         return Explanation(
             kind=query.kind,
             centres=tuple(query.centres.tolist()),
@@ -378,6 +401,7 @@ class GraphSVX(Checked):
             reference=getattr(self.players, "reference", None),
             groups=groups,
             selection=selection,
+            interactions=interactions,
         )
 
 

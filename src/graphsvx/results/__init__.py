@@ -2,6 +2,10 @@
 
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.interactions import Interactions, Together
 from graphsvx.results.many import Explanations
 
-__all__ = ["Certificate", "Credit", "Explanation", "Explanations", "GameReport"]
+__all__ = [
+    "Certificate", "Credit", "Explanation", "Explanations", "GameReport", "Interactions",
+    "Together",
+]  # fmt: skip

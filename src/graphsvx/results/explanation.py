@@ -14,9 +14,10 @@ from torch import Tensor
 
 from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
-from graphsvx.errors import TargetError
+from graphsvx.errors import InputError, TargetError
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
+from graphsvx.results.interactions import Interactions, Together
 from graphsvx.results.schema import Array, ArrayOf, Column
 from graphsvx.utils.constraints import Range, as_int, checked
 from graphsvx.utils.printable import one_line
@@ -190,6 +191,8 @@ class Explanation:
     """PGM-Explainer: the network of the target."""
     generated: GeneratedGraph | None = None
     """XGNN: a graph that the model gives the class."""
+    interactions: Interactions | None = None
+    """Set by `order=2` or 3: what sets of players add together."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """JSON-like values of a user's own method; the library neither writes nor reads any."""
 
@@ -299,6 +302,53 @@ class Explanation:
             for i in self.edge_credit.order(row, k, by)
         ]
 
+    def together(
+        self, k: int | None = None, size: int = 2, by: Ranking = "absolute"
+    ) -> list[Together]:
+        """The `k` sets of `size` players with the strongest interaction, strongest first."""
+        if self.interactions is None:
+            raise InputError(
+                "this explanation has no interactions; explain with method=GraphSVX(order=2)"
+            )
+        by, size = checked(by, Ranking, "by"), checked(size, Annotated[int, Range(1, 3)], "size")
+        k = checked(k, Annotated[int | None, Range(0)], "k")
+        record = self.interactions
+        chosen = (record.sizes == size).nonzero().flatten()
+        values = record.values[self._row, chosen]
+        order = torch.argsort(
+            values.abs() if by == "absolute" else values, descending=True, stable=True
+        )
+        names = self.player_names
+        listed = []
+        for i in chosen[order[:k]].tolist():
+            members = tuple(record.members[:size, i].tolist())
+            listed.append(
+                Together(
+                    tuple(names[player] for player in members),
+                    members,
+                    float(record.values[self._row, i]),
+                    float(record.errors[self._row, i]),
+                )
+            )
+        return listed
+
+    @property
+    def player_names(self) -> list[str]:
+        """Names of all players: features, then nodes, then edges."""
+        names: list[str] = []
+        for kind, credit in (
+            ("feature", self.feature_credit),
+            ("node", self.node_credit),
+            ("edge", self.edge_credit),
+        ):
+            if credit.names is not None:
+                names += map(one_line, credit.names)
+            elif kind == "edge":
+                names += [f"edge {u}–{v}" for u, v in credit.ids.reshape(2, -1).t().tolist()]
+            else:
+                names += [f"{kind} {i}" for i in credit.ids.tolist()]
+        return names
+
     # --- other outputs ---------------------------------------------------------------
 
     def for_target(self, target: int) -> Explanation:
@@ -341,6 +391,7 @@ class Explanation:
             node_credit=difference(self.node_credit),
             feature_credit=difference(self.feature_credit),
             edge_credit=difference(self.edge_credit),
+            interactions=None if self.interactions is None else self.interactions.contrasted(*rows),
         )
 
     def class_name(self, output: int) -> str:
@@ -427,6 +478,18 @@ class Explanation:
         from graphsvx.results.export import to_shap  # noqa: PLC0415  (it imports this module)
 
         return to_shap(self, data)
+
+    def to_shapiq(self) -> Any:
+        """A `shapiq.InteractionValues` of the target, for shapiq's own plots (needs shapiq)."""
+        from graphsvx.results.export import to_shapiq  # noqa: PLC0415  (it imports this module)
+
+        return to_shapiq(self)
+
+    def from_shapiq(self, values: Any) -> Explanation:
+        """This explanation with the interactions of a `shapiq.InteractionValues`."""
+        from graphsvx.results.export import from_shapiq  # noqa: PLC0415  (it imports this module)
+
+        return from_shapiq(self, values)
 
     def table(self, top: int = 10) -> Table:
         """A rich table of the players with the most absolute credit."""

@@ -1,8 +1,9 @@
-"""Explanations as objects of other libraries: pandas, networkx, PyG, shap, captum."""
+"""Explanations as objects of other libraries: pandas, networkx, PyG, shap, shapiq, captum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.interactions import Interactions
 from graphsvx.results.ranking import Entry, Players, listed
 from graphsvx.utils.extras import require_extra
 
@@ -295,3 +297,79 @@ def feature_inputs(explanations: Sequence[Explanation], data: Any) -> NDArray[np
         centres = list(explanation.centres) or list(range(x.shape[0]))
         rows.append(x.detach().reshape(x.shape[0], -1)[centres].double().mean(0).cpu().numpy())
     return np.stack(rows)
+
+
+def to_shapiq(explanation: Explanation) -> Any:
+    """A `shapiq.InteractionValues` of the target; Shapley values where there are no interactions.
+
+    Players are features, then nodes, then edges (`Explanation.player_names`).
+    """
+    shapiq = require_extra("shapiq", quiet=(Warning,))
+    record = explanation.interactions
+    row = explanation.outputs.index(explanation.target)
+    players = len(explanation.player_names)
+    scores: dict[tuple[int, ...], float] = {(): explanation.base}
+    if record is None:
+        credit = torch.cat(
+            [explanation.feature_values, explanation.node_values, explanation.edge_values]
+        )
+        scores |= {(player,): value for player, value in enumerate(credit.tolist())}
+    else:
+        for members, value in zip(
+            record.members.t().tolist(), record.values[row].tolist(), strict=True
+        ):
+            scores[tuple(player for player in members if player >= 0)] = value
+    return shapiq.InteractionValues(
+        values=torch.tensor([*scores.values()], dtype=torch.float64).numpy(),
+        index="SV" if record is None else record.index,
+        max_order=1 if record is None else record.order,
+        min_order=0,
+        n_players=players,
+        interaction_lookup={members: at for at, members in enumerate(scores)},
+        estimated=not explanation.certificate.exact,
+        estimation_budget=explanation.certificate.calls,
+        baseline_value=explanation.base,
+    )
+
+
+def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
+    """The explanation with interactions that shapiq computed for the same players.
+
+    Their standard errors are unknown (NaN) unless shapiq says that they are exact.
+    """
+    players = len(explanation.player_names)
+    if values.n_players != players:
+        raise InputError(
+            f"the values are of {values.n_players} players, the explanation has {players}"
+        )
+    order = int(values.max_order)
+    sets = [members for members in values.interaction_lookup if members]
+    found = torch.tensor([[float(values[members]) for members in sets]], dtype=torch.float64)
+    rows = [list(members) + [-1] * (order - len(members)) for members in sets]
+    single = explanation if len(explanation.outputs) == 1 else _single_output(explanation)
+    return replace(
+        single,
+        interactions=Interactions(
+            index=str(values.index),
+            order=order,
+            members=torch.tensor(rows, dtype=torch.long).reshape(-1, order).t().contiguous(),
+            values=found,
+            errors=torch.full_like(found, torch.nan if values.estimated else 0.0),
+        ),
+    )
+
+
+def _single_output(explanation: Explanation) -> Explanation:
+    """Only the target's row of every array."""
+    row = explanation.outputs.index(explanation.target)
+    part = slice(row, row + 1)
+    return replace(
+        explanation,
+        outputs=(explanation.target,),
+        bases=explanation.bases[part],
+        predictions=explanation.predictions[part],
+        **{
+            name: getattr(explanation, name).map(lambda values: values[part])
+            for name in ("node_credit", "feature_credit", "edge_credit")
+        },
+    )

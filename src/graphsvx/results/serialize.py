@@ -128,6 +128,21 @@ def _check(explanation: Explanation) -> None:
     check_credit(explanation.node_credit, field.num_nodes)
     check_credit(explanation.feature_credit, field.num_features)
     check_credit(explanation.edge_credit, field.num_nodes)
+    if explanation.interactions is not None:
+        record = explanation.interactions
+        sets = record.members.shape[1]
+        players = sum(
+            credit.players
+            for credit in (
+                explanation.feature_credit,
+                explanation.node_credit,
+                explanation.edge_credit,
+            )
+        )
+        _must_have_shape(record.members, (record.order, sets))
+        _must_be_below(record.members + 1, players + 1)
+        _must_have_shape(record.values, (len(outputs), sets))
+        _must_have_shape(record.errors, (len(outputs), sets))
     _must_be_below(field.ids, field.num_nodes)
     _must_be_below(field.edge_index, field.num_nodes)
     for per_node in (field.hops, field.classes):

@@ -1,0 +1,152 @@
+"""Interactions equal their definitions by discrete derivatives over all coalitions."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb, factorial
+
+import numpy as np
+import pytest
+import torch
+
+from graphsvx.estimators.indices import BII, FSII, KSII, SII, STII
+from graphsvx.estimators.interactions import exact_interactions, interactions
+from graphsvx.games.base import FunctionGame, empty_and_full
+from graphsvx.masks.base import all_rows
+from graphsvx.masks.paired import Paired
+
+Game = dict[frozenset[int], float]
+
+
+def random_game(players: int, seed: int) -> Game:
+    rng = np.random.default_rng(seed)
+    return {
+        frozenset(coalition): float(rng.normal())
+        for size in range(players + 1)
+        for coalition in combinations(range(players), size)
+    }
+
+
+def subsets(players: set[int]) -> list[frozenset[int]]:
+    return [
+        frozenset(chosen)
+        for size in range(len(players) + 1)
+        for chosen in combinations(sorted(players), size)
+    ]
+
+
+def derivative(game: Game, of: frozenset[int], at: frozenset[int]) -> float:
+    return sum((-1) ** (len(of) - len(part)) * game[at | part] for part in subsets(set(of)))
+
+
+def defined(game: Game, players: int, index: str, order: int) -> dict[frozenset[int], float]:
+    """The index of all sets of up to `order` players, from its definition."""
+    everyone = set(range(players))
+    sets = [each for each in subsets(everyone) if 0 < len(each) <= order]
+    if index == "FSII":
+        return faithful(game, players, order)
+    found = {}
+    for of in sets:
+        t, rest = len(of), everyone - of
+        if index == "STII" and t < order:
+            found[of] = derivative(game, of, frozenset())
+            continue
+        weight = {
+            "SII": lambda s, t=t: factorial(s) * factorial(players - t - s)
+            / factorial(players - t + 1),
+            "BII": lambda s, t=t: 2.0 ** -(players - t),
+            "STII": lambda s, t=t: order / players / comb(players - 1, s),
+        }["SII" if index == "k-SII" else index]  # fmt: skip
+        found[of] = sum(weight(len(at)) * derivative(game, of, at) for at in subsets(rest))
+    if index != "k-SII":
+        return found
+    numbers = [1, -1 / 2, 1 / 6]
+    return {
+        of: sum(numbers[len(more) - len(of)] * value for more, value in found.items() if of <= more)
+        for of in sets
+    }
+
+
+def faithful(game: Game, players: int, order: int) -> dict[frozenset[int], float]:
+    """Weighted regression on products, exact at the empty and the full coalition."""
+    everyone = set(range(players))
+    sets = [each for each in subsets(everyone) if len(each) <= order]
+    rows = subsets(everyone)
+    design = np.array([[float(of <= row) for of in sets] for row in rows])
+    inner = [0 < len(row) < players for row in rows]
+    weights = np.array([1 / (comb(players, s) * s * (players - s))
+                        for s in (len(row) for row in rows) if 0 < s < players])  # fmt: skip
+    target = np.array([game[row] for row in rows])
+    ends = ~np.array(inner)
+    gram = design[inner].T @ (weights[:, None] * design[inner])
+    full = np.block([[gram, design[ends].T], [design[ends], np.zeros((2, 2))]])
+    right = np.concatenate([design[inner].T @ (weights * target[inner]), target[ends]])
+    solution = np.linalg.lstsq(full, right, rcond=None)[0]
+    return {of: value for of, value in zip(sets, solution, strict=False) if of}
+
+
+@pytest.mark.parametrize("index", [SII(), KSII(), STII(), FSII(), BII()])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_exact_interactions_equal_their_definition(index, order: int) -> None:
+    for players, seed in ((4, 0), (5, 1), (6, 2)):
+        game = random_game(players, seed)
+        rows = all_rows(players)
+        values = np.array([[game[frozenset(np.flatnonzero(row).tolist())]] for row in rows])
+        found = exact_interactions(
+            rows, ~rows, values, index=index, order=order, listed=np.arange(players)
+        )
+        expected = defined(game, players, index.name, order)
+        got = {
+            frozenset(members): float(value[0])
+            for part in found
+            for members, value in zip(part.members.tolist(), part.values, strict=True)
+        }
+        assert got.keys() == expected.keys()
+        assert all(abs(got[of] - expected[of]) < 1e-9 for of in expected)
+
+
+def smooth_game(players: int, seed: int):
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(size=(players, 4)) / players**0.5, rng.normal(size=4)
+    return lambda rows: torch.from_numpy(np.tanh(np.maximum(rows @ first + 0.2, 0) @ second))
+
+
+def estimated(players: int, seed: int, budget: int, index):
+    game = FunctionGame(smooth_game(players, seed), players)
+    masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
+    ends = game.values(game.states(empty_and_full(players)))
+    nothing = np.zeros((players, 1))
+    return interactions(
+        masks, game.values(masks.states), *ends, index=index, order=2, credit=nothing,
+        errors=nothing,
+    )  # fmt: skip
+
+
+def exact_pairs(players: int, seed: int) -> np.ndarray:
+    rows = all_rows(players)
+    values = smooth_game(players, seed)(rows).numpy()[:, None]
+    return exact_interactions(
+        rows, ~rows, values, index=SII(), order=2, listed=np.arange(players)
+    )[1].values  # fmt: skip
+
+
+def test_estimated_pairs_are_close_and_their_bars_hold() -> None:
+    missed, covered = [], []
+    for seed in range(6):
+        found = estimated(10, seed, 300, SII())[1]
+        truth = exact_pairs(10, seed)
+        missed.append(np.linalg.norm(found.values - truth) / np.linalg.norm(truth))
+        covered.append((np.abs(found.values - truth) <= 1.96 * found.errors).mean())
+    assert np.median(missed) < 0.2
+    assert np.mean(covered) > 0.85
+
+
+def test_k_sii_sums_to_the_prediction() -> None:
+    rows = all_rows(7)
+    values = smooth_game(7, 3)(rows).numpy()[:, None]
+    for order in (1, 2, 3):
+        found = exact_interactions(
+            rows, ~rows, values, index=KSII(), order=order, listed=np.arange(7)
+        )
+        total = sum(part.values.sum() for part in found)
+        assert total == pytest.approx(values[-1, 0] - values[0, 0], abs=1e-12)
