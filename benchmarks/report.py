@@ -8,21 +8,23 @@ from statistics import median
 from typing import Any
 
 from graphsvx.utils.files import atomic_write
+from graphsvx.utils.markdown import markdown_table
 
 HEAD = "Made by `./scripts/bench --docs`; the figures are in `{name}.json` beside this file.\n"
 
 
 def table(lines: list[dict[str, Any]]) -> str:
     """The speed table, for the terminal and for the page."""
-    head = "| contender | where | theirs | ours | ratio | wanted | met | nodes | check |\n"
-    rows = [head, "|---|---|---|---|---|---|---|---|---|\n"]
-    for line in lines:
-        rows.append(
-            f"| {line['contender']} | {line['where']} | {_time(line['theirs'])} "
-            f"| {_time(line['ours'])} | **{_ratio(line)}** | {line['wanted']} "
-            f"| {'yes' if line['met'] else 'NO'} | {line['nodes']} | {line['check']} |\n"
-        )
-    return "".join(rows)
+    head = ["contender", "where", "theirs", "ours", "ratio", "wanted", "met", "nodes", "check"]
+    rows = [
+        [
+            line["contender"], line["where"], _time(line["theirs"]), _time(line["ours"]),
+            f"**{_ratio(line)}**", str(line["wanted"]), "yes" if line["met"] else "NO",
+            str(line["nodes"]), line["check"],
+        ]
+        for line in lines
+    ]  # fmt: skip
+    return markdown_table(head, rows) + "\n"
 
 
 def _ratio(line: dict[str, Any]) -> str:
@@ -77,15 +79,15 @@ def error_table(errors: dict[str, dict[str, dict[str, float]]]) -> str:
     """Median relative squared errors; the lowest of each budget in bold."""
     budgets = list(next(iter(errors.values())))
     best = {b: min(row[b]["median"] for row in errors.values()) for b in budgets}
-    rows = [f"| estimator | {' | '.join(budgets)} |\n", f"|---|{'---|' * len(budgets)}\n"]
+    rows = []
     for name, row in errors.items():
         cells = []
         for budget in budgets:
             value = row[budget]["median"]
             text = f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"
             cells.append(f"**{text}**" if value == best[budget] else text)
-        rows.append(f"| {name} | {' | '.join(cells)} |\n")
-    return "".join(rows)
+        rows.append([name, *cells])
+    return markdown_table(["estimator", *budgets], rows) + "\n"
 
 
 def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -> None:
@@ -165,16 +167,15 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
 def coverage_table(cells: list[dict[str, Any]], estimator: str) -> str:
     """Coverage by family, players and calls a player; with the error as a multiple of WLS's."""
     budgets = list(dict.fromkeys(cell["calls a player"] for cell in cells))
-    rows = [f"| family | players | {' | '.join(f'{b:g}' for b in budgets)} |\n",
-            f"|---|---|{'---|' * len(budgets)}\n"]  # fmt: skip
+    rows = []
     of = {(c["family"], *c["players"], c["calls a player"]): c for c in cells}
     for family, low, high in dict.fromkeys(key[:3] for key in of):
         texts = []
         for budget in budgets:
             cell = of.get((family, low, high, budget))
             texts.append("exact" if cell is None else _coverage(cell, estimator))
-        rows.append(f"| {family} | {low}-{high} | {' | '.join(texts)} |\n")
-    return "".join(rows)
+        rows.append([family, f"{low}-{high}", *texts])
+    return markdown_table(["family", "players", *(f"{b:g}" for b in budgets)], rows) + "\n"
 
 
 def _coverage(cell: dict[str, Any], estimator: str) -> str:

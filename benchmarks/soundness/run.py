@@ -17,6 +17,7 @@ import torch
 from benchmarks.soundness.families import FAMILIES
 from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
 from graphsvx.utils.files import atomic_write
+from graphsvx.utils.markdown import markdown_table
 
 
 def play(family: str, seed: int) -> Verdict:
@@ -49,23 +50,21 @@ def table(verdicts: list[Verdict]) -> str:
     by_family: dict[str, list[Verdict]] = defaultdict(list)
     for each in verdicts:
         by_family[each.family].append(each)
-    lines = [
-        "| family | games | right | wrong, claimed | crashed | refused | unplayable | exact | "
-        "shortcuts | s/game |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    columns = ("family", "games", "right", "wrong, claimed", "crashed", "refused", "unplayable",
+               "exact", "shortcuts", "s/game")  # fmt: skip
+    rows = []
     for family, members in [*by_family.items(), ("all", verdicts)]:
         outcomes = Counter(each.outcome for each in members)
         claimed = sum(each.failed and each.outcome == "wrong" for each in members)
         right = [each for each in members if each.outcome == "right"]
-        lines.append(
-            f"| {family} | {len(members)} | {outcomes['right']} | {claimed} | "
-            f"{outcomes['crashed']} | {outcomes['refused']} | {outcomes['unplayable']} | "
-            f"{sum(each.exact for each in right)} | "
-            f"{sum(each.evaluator == 'shortcuts' for each in right)} | "
-            f"{sum(each.seconds for each in members) / len(members):.2f} |"
-        )
-    return "\n".join(lines)
+        shortcuts = sum(each.evaluator == "shortcuts" for each in right)
+        seconds = sum(each.seconds for each in members) / len(members)
+        counts = (
+            len(members), outcomes["right"], claimed, outcomes["crashed"], outcomes["refused"],
+            outcomes["unplayable"], sum(each.exact for each in right), shortcuts,
+        )  # fmt: skip
+        rows.append([family, *map(str, counts), f"{seconds:.2f}"])
+    return markdown_table(columns, rows)
 
 
 def line(each: Verdict) -> str:

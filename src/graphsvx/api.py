@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch_geometric.data import Dataset
@@ -24,7 +23,7 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.results.many import ExplanationIterator
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
-from graphsvx.utils.console import message
+from graphsvx.utils.console import message, stderr_console
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
 from graphsvx.utils.printable import one_line
@@ -205,7 +204,7 @@ def _with_progress(
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bar:
+    with Progress(*columns, console=stderr_console(), transient=True, disable=not shown) as bar:
         task = bar.add_task("explaining", total=count)
         for result in results:
             bar.advance(task)

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_files
 from graphsvx.datasets.folders import data_dir
 from graphsvx.errors import DataError
+from graphsvx.utils.console import simple_table, stdout_console
 
 SIZES = ("graphs", "classes", "nodes", "features", "edges")
 
@@ -40,7 +38,7 @@ def datasets(
     if json_file is not None:
         _write(json_file, rows)
     title = f"Data sets (seed {seed}); the paper's figures in brackets if others"
-    table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = simple_table(title)
     for column in ("name", *SIZES, "truth"):
         number = column in SIZES
         table.add_column(
@@ -50,7 +48,7 @@ def datasets(
         sizes = [_cell(row, size) for size in SIZES]
         last = "files missing" if row["missing"] else row["truth"] or "-"
         table.add_row(row["name"], *sizes, last, style="dim" if row["missing"] else None)
-    console = Console()
+    console = stdout_console()
     console.print(table)
     console.print(
         "Edges are counted in both directions; of citation sets the paper counts links once.",

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from graphsvx.cli import app, names, options
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
-from graphsvx.utils.console import message
+from graphsvx.utils.console import message, stdout_console
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -166,7 +165,7 @@ def _numbers(text: str, option: str, count: int | None = None) -> list[int]:
 
 
 def _print(explanation: Explanation, top: int, describe: bool) -> None:
-    console = Console(highlight=False)
+    console = stdout_console()
     console.print(explanation.table(top))
     if describe:
         console.print(explanation.describe(), markup=False)

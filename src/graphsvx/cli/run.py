@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +16,7 @@ from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.errors import DataError, InputError
-from graphsvx.utils.console import message
+from graphsvx.utils.console import message, simple_table, stdout_console
 from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
@@ -257,7 +255,7 @@ def _number(word: str) -> int:
 
 
 def _show_status(now: runs.Status, folder: Path) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = stdout_console()
     parts = [f"{now.done} of {now.total} explained", f"{now.failed} failed", now.state]
     if now.damaged:
         parts.append(f"{now.damaged} damaged files, to be made again")
@@ -265,13 +263,13 @@ def _show_status(now: runs.Status, folder: Path) -> None:
         parts.append(f"{now.rate:.1f} a second")
     if now.seconds_left is not None:
         parts.append(f"{_duration(now.seconds_left)} left")
-    console.print(f"{folder}: {', '.join(parts)}", markup=False)
+    console.print(f"{folder}: {', '.join(parts)}", markup=False, soft_wrap=True)
     if now.command is not None and now.state != "running":
         if now.left:
-            console.print(f"to go on: {one_line(now.command)}", markup=False)
+            console.print(f"to go on: {one_line(now.command)}", markup=False, soft_wrap=True)
         elif now.failed and "--retry-failed" not in now.command:
             again = f"{one_line(now.command)} --retry-failed"
-            console.print(f"to try failures again: {again}", markup=False)
+            console.print(f"to try failures again: {again}", markup=False, soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
@@ -314,7 +312,7 @@ def report_run(
         (f"Nodes by {roles}", overview.roles),
     ):
         if lines.keys:
-            Console(highlight=False).print(_table(title, lines, top))
+            stdout_console().print(_table(title, lines, top))
     if html is None:
         return
     if queries is None:
@@ -328,7 +326,7 @@ def report_run(
 
 
 def _table(title: str, lines: summary.Summary, top: int) -> Table:
-    table = Table(title=f"{title}, {lines.explanations} explanations", box=box.SIMPLE)
+    table = simple_table(f"{title}, {lines.explanations} explanations")
     for column in ("player", "importance", "mean credit", "95 % interval", "played"):
         table.add_column(column, justify="left" if column == "player" else "right")
     for line in lines.top(top):

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
 
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
-from graphsvx.utils.console import message
+from graphsvx.utils.console import message, simple_table, stdout_console
 
 EXAMPLES = """
 Examples:
@@ -113,7 +110,9 @@ def study(
     if len(selected) == 1:
         lines = (folder / f"{selected[0]}.md").read_text().splitlines()
         # Images cannot be shown in a terminal; their captions follow as text.
-        Console().print(Markdown("\n".join(line for line in lines if not line.startswith("!["))))
+        stdout_console().print(
+            Markdown("\n".join(line for line in lines if not line.startswith("![")))
+        )
     for file in written:
         message(f"wrote {file}")
     for study_name, reason in left_out.items():
@@ -126,10 +125,10 @@ def _list() -> None:
     with stopped_at_once():
         from graphsvx import studies
 
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = simple_table()
     table.add_column("study", no_wrap=True)
     table.add_column("what it shows")
     for name in studies.names():
         table.add_row(name, studies.get(name).about)
-    Console().print(table)
-    Console(highlight=False).print("graphsvx study NAME, or graphsvx study --all")
+    stdout_console().print(table)
+    stdout_console().print("graphsvx study NAME, or graphsvx study --all")

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from graphsvx import datasets
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.datasets.catalogue import checked_name
 from graphsvx.errors import DataError, InputError
-from graphsvx.utils.console import message
+from graphsvx.utils.console import message, simple_table, stdout_console
 
 if TYPE_CHECKING:
     from graphsvx.zoo import report
@@ -59,11 +56,10 @@ def train(
         from graphsvx import zoo
 
     row = _trained(dataset, model, range(seed, seed + seeds))
-    console = Console()
-    _show(console, [row])
+    _show([row])
     path = zoo.checkpoint_path(dataset, model, seed)
     more = f" and {seeds - 1} more beside it" if seeds > 1 else ""
-    console.print(f"kept as {path}{more}", soft_wrap=True, highlight=False, markup=False)
+    stdout_console().print(f"kept as {path}{more}", soft_wrap=True, markup=False)
 
 
 def _train_all(seeds: range, table: Path | None) -> None:
@@ -82,7 +78,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
             # Raw files that are not there: the others can still be trained.
             message(f"left out {dataset} {model}: {error}", style="yellow")
             rows.append(report.Row(dataset, model, missing="files missing"))
-    _show(Console(), rows)
+    _show(rows)
     if table is not None:
         command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
         with atomic_write(table) as part:
@@ -106,13 +102,13 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
     return report.Row(dataset, chosen, tuple(cards), seconds)
 
 
-def _show(console: Console, rows: list[report.Row]) -> None:
+def _show(rows: list[report.Row]) -> None:
     from graphsvx.zoo import report
 
-    table = Table(title="Accuracy; the paper's in brackets", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = simple_table("Accuracy; the paper's in brackets")
     for column in report.COLUMNS:
         name = column in {"data set", "model"}
         table.add_column(column, justify="left" if name else "right", no_wrap=name)
     for row in rows:
         table.add_row(*row.cells())
-    console.print(table)
+    stdout_console().print(table)

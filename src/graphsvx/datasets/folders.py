@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 
 def cache_dir() -> Path:
-    """`graphsvx` in the user's cache directory (XDG_CACHE_HOME, else `~/.cache`)."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "graphsvx"
+    """`graphsvx` in the user's cache directory (`~/.cache` on Linux, or XDG_CACHE_HOME)."""
+    return user_cache_path("graphsvx", appauthor=False)
 
 
 def data_dir(root: str | Path | None = None) -> Path:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -35,6 +34,7 @@ from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk, Query
 from graphsvx.runs.progress import TRIES, RunProgress, Scheduler, WriteBuffer, read_progress
 from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
+from graphsvx.utils.console import stderr_console
 from graphsvx.utils.constraints import Count, Seed, checked, shown
 from graphsvx.utils.files import as_path
 
@@ -249,7 +249,7 @@ def _display(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}/s"), TimeElapsedColumn(), TimeRemainingColumn(),
         TextColumn("{task.fields[failed]} failed"),
-        console=Console(stderr=True, highlight=False), transient=True, disable=not shown,
+        console=stderr_console(), transient=True, disable=not shown,
     )  # fmt: skip
     with bar:
         done = int(run_progress.done.sum())

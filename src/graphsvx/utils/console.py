@@ -1,11 +1,29 @@
-"""Messages to the person at the terminal."""
+"""Terminal output: results on standard output, messages and progress on standard error."""
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
+
+# A new console each time: it writes to what `sys.stdout` or `sys.stderr` is now.
+
+
+def stdout_console() -> Console:
+    """Console for results, without highlighting of numbers."""
+    return Console(highlight=False)
+
+
+def stderr_console() -> Console:
+    """Console for messages and progress bars; lines are not wrapped."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def message(text: str, style: str | None = None) -> None:
     """A line on standard error, as it is: no markup, no highlighting, not wrapped."""
-    # A new console each time: it writes to what `sys.stderr` is now.
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, style=style, markup=False)
+    stderr_console().print(text, style=style, markup=False)
+
+
+def simple_table(title: str | None = None) -> Table:
+    """An empty table with a line under its head."""
+    return Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))

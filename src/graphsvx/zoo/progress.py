@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from graphsvx.utils.console import stderr_console
 from graphsvx.zoo.training import Progress, Step
 
 
@@ -22,7 +22,7 @@ def training_bar(title: str) -> Iterator[Progress]:
         TextColumn("loss {task.fields[loss]}"),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
+    console = stderr_console()
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None, loss="-")
 
