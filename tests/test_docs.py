@@ -24,7 +24,7 @@ DOCUMENTED = re.compile(r"^\.\. (?:autoclass|autofunction|py:data):: ([\w.]+)$",
 PUBLIC = (
     "graphsvx", "graphsvx.results", "graphsvx.masks", "graphsvx.generators",
     "graphsvx.estimators", "graphsvx.methods", "graphsvx.metrics", "graphsvx.datasets",
-    "graphsvx.zoo", "graphsvx.runs", "graphsvx.testing", "graphsvx.studies",
+    "graphsvx.views.plot", "graphsvx.zoo", "graphsvx.runs", "graphsvx.testing", "graphsvx.studies",
 )  # fmt: skip
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
 WITH_SNIPPETS = [page for page in PAGES if SNIPPET.search(page.read_text())]
