@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from graphsvx.estimators import WLS, GaussianProcess
@@ -23,3 +24,50 @@ def test_an_output_in_other_units_is_fitted_alike() -> None:
     torch.testing.assert_close(fit.errors[1], 3 * fit.errors[0], rtol=0, atol=1e-9)
     plain = WLS()(masks, values, ends[0], ends[1])
     assert not torch.allclose(fit.values[0], plain.values[0], rtol=1e-3)
+
+
+def played(players: int, budget: int, seed: int = 0) -> tuple:
+    """Rows of a smooth game with interactions, and the values of all of them."""
+    rng = np.random.default_rng(seed)
+    inner = torch.from_numpy(rng.normal(size=(players, 6)) / players**0.5)
+    outer = torch.from_numpy(rng.normal(size=(6, 2)))
+    game = FunctionGame(lambda rows: torch.tanh(torch.from_numpy(1.0 * rows) @ inner) @ outer,
+                        players)  # fmt: skip
+    masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
+    ends = game.values(game.states(np.repeat([[False], [True]], players, axis=1)))
+    return masks, game.values(masks.states), ends[0], ends[1]
+
+
+@pytest.mark.parametrize("budget", [200, 1600])
+def test_credit_of_groups_has_errors_of_its_own(budget: int) -> None:
+    fit = GaussianProcess()(*played(24, budget))
+    credit, errors = fit.group_credit(np.eye(24, dtype=bool))
+    np.testing.assert_allclose(credit, fit.values, atol=1e-12)
+    np.testing.assert_allclose(errors, fit.errors, rtol=0.1)
+    halves = np.repeat([[True, False], [False, True], [True, True]], 12, axis=1)
+    credit, errors = fit.group_credit(halves)
+    np.testing.assert_allclose(credit[:, 2], credit[:, 0] + credit[:, 1], atol=1e-12)
+    # The sum of all credit is known, so that the halves miss by the same.
+    np.testing.assert_allclose(errors[:, 0], errors[:, 1], rtol=1e-3)
+    assert (errors[:, 2] < 1e-2 * errors[:, 0]).all()
+
+
+def test_errors_of_groups_hold() -> None:
+    """Within 1.96 standard errors in 0.85-1 of the cases, over games and groups."""
+    hits = []
+    for seed in range(12):
+        fit = GaussianProcess()(*played(12, 60, seed))
+        exact = GaussianProcess()(*played(12, 1 << 12, seed))
+        groups = np.random.default_rng(seed).random((6, 12)) < 0.5
+        credit, errors = fit.group_credit(groups)
+        truth, nothing = exact.group_credit(groups)
+        assert not nothing.any()
+        hits.append(np.abs(credit - truth) <= 1.96 * errors)
+    assert 0.85 < np.mean(hits) <= 1
+
+
+def test_more_players_than_pairs_are_no_linear_game() -> None:
+    fit = GaussianProcess()(*played(80, 2400))
+    assert fit.held_out_r2 is not None
+    few = GaussianProcess(pairs=64)(*played(80, 2400))
+    assert few.held_out_r2 is not None

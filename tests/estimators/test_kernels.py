@@ -84,7 +84,7 @@ def test_covariances_with_other_pairs_are_those_of_the_gram_matrix(name: str) ->
     gram = Kernel(coalitions, w).gram(MIXTURES[name])
     known = coalitions.take(first)
     for others in (coalitions.take(other), known.others(coalitions.signs[other])):
-        across = Kernel(known, w).across(others, MIXTURES[name])
+        across = Kernel(known, w).expected(others, MIXTURES[name], np.eye(20))
         np.testing.assert_allclose(across, gram[np.ix_(other, first)], atol=1e-12)
 
 

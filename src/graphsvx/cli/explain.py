@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +28,8 @@ Examples:
     graphsvx explain ba-shapes --node 400
 
     graphsvx explain ba-shapes --node 400 --samples 4000 --picture why.png --html why.html
+
+    graphsvx explain cora --node 7 --tolerance 0.002
 
     graphsvx explain cora --model gat --node 7 --target 3 --json why.json
 
@@ -68,6 +73,13 @@ def explain(
     few: options.Few = None,
     setting: options.Setting = None,
     samples: options.Samples = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Go on until every standard error is below this; progress on stderr."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="A limit of time; another run may then differ.")
+    ] = None,
     hops: options.Hops = None,
     output: options.ModelOutput = "raw",
     scale: options.Scale = "probability",
@@ -88,7 +100,9 @@ def explain(
 ) -> None:
     """Explain one prediction of a trained model."""
     model_choice = ModelChoice(model, weights, checkpoint, model_seed)
-    method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()))
+    method_choice = MethodChoice(
+        method, samples, hops, few, tuple(setting or ()), tolerance, seconds
+    )
     model_choice.check(dataset)
     method_choice.check(model_choice)
     if picture is not None:
@@ -106,17 +120,32 @@ def explain(
     loaded = loading.load(dataset, model_choice, as_graphs=graph is not None)
     explainer = method_choice.build()
     data, query = _query(dataset, loaded.graphs, node=node, nodes=nodes, edge=edge, graph=graph)
-    explanation = explain_one(
-        loaded.model, data, method=explainer, target=target, seed=seed,
-        output=output, scale=scale,  # type: ignore[arg-type]  # checked there
-        class_names=loaded.class_names if edge is None else None,  # names of node classes
-        targets="all" if class_pair else None, **query,
-    )  # fmt: skip
+    with nullcontext() if tolerance is None else _progress():
+        explanation = explain_one(
+            loaded.model, data, method=explainer, target=target, seed=seed,
+            output=output, scale=scale,  # type: ignore[arg-type]  # checked there
+            class_names=loaded.class_names if edge is None else None,  # names of node classes
+            targets="all" if class_pair else None, **query,
+        )  # fmt: skip
     if class_pair:
         explanation = explanation.contrast(*class_pair)
     if json is None or str(json) != "-":
         _print(explanation, top, describe)
     _write(explanation, data, json, picture, html)
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Rounds of calls, a line each on stderr."""
+    logger, handler = logging.getLogger("graphsvx"), logging.StreamHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def _query(

@@ -110,6 +110,8 @@ class MethodChoice:
     hops: int | None = None
     few: int | None = None
     pairs: tuple[str, ...] = ()
+    tolerance: float | None = None
+    seconds: float | None = None
 
     def check(self, choice: ModelChoice) -> None:
         """Raise for names that do not exist."""
@@ -128,9 +130,9 @@ class MethodChoice:
             if not equals or not key:
                 raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
             settings[key.strip()] = registry.parse_setting(text.strip())
-        for key, value in (("samples", self.samples), ("hops", self.hops)):
-            if value is not None:
-                settings[key] = value
+        for key in ("samples", "hops", "tolerance", "seconds"):
+            if getattr(self, key) is not None:
+                settings[key] = getattr(self, key)
         if self.few is not None:
             settings["estimator"] = Lasso(k=self.few)
         return registry.method(self.name, **settings)

@@ -22,15 +22,24 @@ from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators.cholesky import cholesky, diagonal, solve_lower
 from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
 from graphsvx.estimators.least_squares import WLS, Fit, surrogate
-from graphsvx.estimators.lengthscales import all_mixtures, fit_lengthscales, log_likelihood
+from graphsvx.estimators.lengthscales import (
+    Learnt,
+    all_mixtures,
+    fit_lengthscales,
+    log_likelihood,
+)
 from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
-from graphsvx.estimators.ridge import needs_ridge
+from graphsvx.estimators.walks import MOST_ENTRIES, Walks
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
 _FEW = 8  # pairs or fewer: nothing is learnt of who matters
-_LEARNT = 64  # pairs that a covariance is learnt on
+_LEAST_LEARNT, _MOST_LEARNT = 64, 192  # pairs that a covariance is learnt on, or a quarter
+_LEAST_PAIRS, _MOST_PAIRS = 512, 2048  # that g interpolates by default,
+_PAIRS_A_PLAYER = 8  # and not more than these
 _BEST, _MANY = 2, 40  # mixtures that are averaged for a relevance that was learnt or not,
+_JUDGES = 256  # held-out pairs that choose a mixture,
+_CLEARLY = 0.9  # if it misses them by less than this times what the likeliest one misses
 _LIKELY = 0.1  # of those that are at least so likely, compared with the best
 _BLOCK = 128  # rows of a kernel matrix that stay in the cache
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
@@ -47,20 +56,29 @@ class GaussianProcess(Checked):
     where few pairs tell the scale, as the quantiles of Student's t distribution are.
     """
 
-    pairs: Annotated[int, Range(8, 100_000)] = 512
-    """Pairs that g interpolates; least squares on the others corrects its residuals."""
+    pairs: Annotated[int | None, Range(8, 100_000)] = None
+    """Pairs that g interpolates; least squares on the others corrects its residuals. None: a
+    quarter of them, at least 512 and at most 2,048, or 8 for each player."""
 
     def memory(self, coalitions: int, players: int) -> int:
         """Bytes that a fit takes: several matrices of pairs and players, or least squares'."""
         pairs = coalitions // 2
-        if min(pairs, self.pairs) * players > _MOST_ENTRIES:
+        interpolated = self._interpolated(pairs, players)
+        if interpolated * players > _MOST_ENTRIES:
             return WLS().memory(coalitions, players)
-        return 8 * players * (12 * min(pairs, self.pairs) + 3 * pairs)
+        return 8 * (players * (12 * interpolated + 2 * pairs) + 3 * interpolated**2)
+
+    def _interpolated(self, pairs: int, players: int) -> int:
+        """How many of the pairs g interpolates."""
+        if self.pairs is not None:
+            return min(pairs, self.pairs)
+        most = min(_MOST_PAIRS, _PAIRS_A_PLAYER * players, _MOST_ENTRIES // players)
+        return min(pairs, max(_LEAST_PAIRS, min(pairs // 4, most)))
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from held-out pairs."""
         coalitions, players = masks.rows.shape
-        fits = min(coalitions // 2, self.pairs) * players <= _MOST_ENTRIES
+        fits = self._interpolated(coalitions // 2, players) * players <= _MOST_ENTRIES
         if masks.pair is not None and not masks.exact and players >= 3 and fits:
             with suppress(np.linalg.LinAlgError):  # pairs that no kernel can tell apart
                 fit = self._processed(masks, values, empty, full)
@@ -71,14 +89,19 @@ class GaussianProcess(Checked):
     def _processed(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit | None:
         """The fit; None where least squares explain everything."""
         odd = _odd_part(values, empty, full)
-        count = min(len(odd) - 1, self.pairs)
+        count = self._interpolated(len(odd) - 1, masks.rows.shape[1])
         signs = np.ones((count + 1, masks.rows.shape[1]))
         signs[1:] = 2.0 * masks.rows[: 2 * count : 2] - 1
-        if not needs_ridge(masks) and _is_linear(signs, odd[: count + 1]):
+        if _is_linear(signs, odd[: count + 1]):
             return None
         prior = masks.prior
-        coalitions = Coalitions.of(signs, None if prior is None else prior.direct)
-        average = _average(coalitions, odd[: count + 1], None if prior is None else prior.relevance)
+        direct, relevance, walks = None, None, None
+        if prior is not None:
+            direct, relevance = prior.direct, prior.relevance
+            if prior.passed is not None and prior.passed.size <= MOST_ENTRIES:
+                walks = Walks.of(np.flatnonzero(direct), prior.passed)
+        coalitions = Coalitions.of(signs, direct, walks)
+        average = _average(coalitions, odd[: count + 1], relevance)
         posterior: _Average | _Corrected = average
         if count + 1 < len(odd):
             posterior = _Corrected.of(average, masks, odd)
@@ -109,7 +132,9 @@ def _odd_part(values: Tensor, empty: Tensor, full: Tensor) -> Floats:
 
 
 def _is_linear(signs: Floats, odd: Floats) -> bool:
-    """Whether some credit explains all pairs to rounding."""
+    """Whether some credit explains all of many pairs to rounding."""
+    if len(signs) < 2 * signs.shape[1]:
+        return False
     gram = signs.T @ signs
     diagonal(gram)[:] *= 1 + 1e-12
     credit, _ = lapack.dpotrs(cholesky(gram), signs.T @ odd, lower=1)
@@ -147,6 +172,8 @@ class _Average:
         parts = ["linear"]
         if mixture.per_size:
             parts.append("slopes per size")
+        if mixture.walk:
+            parts.append("walks")
         if mixture.theta:
             parts.append(f"interactions (theta {mixture.theta:g})")
         return f"Gaussian process: {', '.join(parts)}, noise {mixture.white:g}"
@@ -166,14 +193,15 @@ def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _A
     processes: list[_Process] = []
     weights: list[Floats] = []
     missed, size = np.zeros(odd.shape[1]), np.zeros(odd.shape[1])
-    splits = _splits(len(odd))
+    splits = _splits(*coalitions.signs.shape)
     for known, held in splits:
         learning = fit_lengthscales if len(held) else all_mixtures
         found = learning(coalitions.take(known), odd[known], expected)
         order = np.concatenate([known, held])
         kernel = Kernel(coalitions.take(order), found.relevance)
-        most = (_BEST if len(splits) > 1 else 1) if len(held) else _MANY
-        mixtures = found.best(most, _LIKELY)
+        mixtures = found.best(_BEST if len(held) else _MANY, _LIKELY)
+        if len(splits) == 1 and len(held):
+            mixtures = [_best_foretold(coalitions, odd, known, held, found)]
         same = [_Process.of(kernel, mixture, odd[order], len(known)) for mixture in mixtures]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
@@ -190,7 +218,37 @@ def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _A
     return _Average(processes, weight, credit, variance * disagreement, disagreement, r2)
 
 
-def _splits(count: int) -> list[tuple[Ids, Ids]]:
+def _best_foretold(
+    coalitions: Coalitions, odd: Floats, known: Ids, held: Ids, learnt: Learnt
+) -> Mixture:
+    """The likeliest mixture, or one with walks that predicts held-out pairs clearly better.
+
+    Likelihood is a poor judge of walks: it goes by the small coalitions, which vary most.
+    """
+    (likeliest,) = learnt.best(1, _LIKELY)
+    if coalitions.walks is None:
+        return likeliest
+    candidates = [
+        replace(likeliest, walk=3.0), replace(likeliest, walk=3.0, per_size=3.0),
+        Mixture(per_size=3.0, theta=0.0, white=0.3, walk=3.0),
+    ]  # fmt: skip
+    kernel = Kernel(coalitions.take(known), learnt.relevance)
+    judges = held[:_JUDGES]
+    others, wanted = coalitions.take(judges), odd[judges]
+    size = np.maximum((wanted**2).sum(0), 1e-300)
+
+    def missed(mixture: Mixture) -> float:
+        factor = cholesky(kernel.gram(mixture))
+        solved, _ = lapack.dpotrs(factor, odd[known], lower=1)
+        errors = wanted - kernel.expected(others, mixture, solved)
+        return float(((errors**2).sum(0) / size).mean())
+
+    misses = [missed(mixture) for mixture in candidates]
+    best = int(np.argmin(misses))
+    return candidates[best] if misses[best] < _CLEARLY * missed(likeliest) else likeliest
+
+
+def _splits(count: int, players: int) -> list[tuple[Ids, Ids]]:
     """Pairs that covariances are learnt on, and others that say how good they are.
 
     The full coalition, the first one, is always learnt on. Very few pairs are not split; where
@@ -199,8 +257,9 @@ def _splits(count: int) -> list[tuple[Ids, Ids]]:
     every = np.arange(count)
     if count - 1 <= _FEW:
         return [(every, every[:0])]
-    if count > 2 * _LEARNT:
-        known = np.arange(_LEARNT) * (count - 1) // (_LEARNT - 1)
+    learnt = min(max(_LEAST_LEARNT, players), max(_MOST_LEARNT, count // 4))
+    if count >= 2 * learnt:
+        known = np.arange(learnt) * (count - 1) // (learnt - 1)
         return [(known, np.delete(every, known))]
     return [
         (np.append(0, np.delete(every[1:], np.s_[fold::2])), every[1 + fold :: 2])
@@ -262,7 +321,7 @@ class _Process:
         for first in range(0, len(members), _BLOCK):
             signs = members[first : first + _BLOCK].astype(np.float64) * 2 - 1
             others = known.others(signs)
-            blocks.append(self.kernel.across(others, self.mixture) @ solved)
+            blocks.append(self.kernel.expected(others, self.mixture, solved))
         return np.concatenate(blocks)
 
     def sums(self, weights: Floats) -> tuple[Floats, Floats]:

@@ -1,7 +1,7 @@
 """Covariances of the odd part of a game, and the Shapley values of functions drawn from them.
 
 Shapley values depend on a game v only through its odd part, (v(S) - v(N \\ S)) / 2. With signs
-s_j = +-1 (in, out), the covariance of its values at S and T is a sum of five parts:
+s_j = +-1 (in, out), the covariance of its values at S and T is a sum of six parts:
 
     linear      sum of e_j s_j t_j / M
     per size    linear again, with slopes that fall as 1 / min(k, m - k), where k of the m players
@@ -9,6 +9,7 @@ s_j = +-1 (in, out), the covariance of its values at S and T is a sum of five pa
     size        odd functions of the numbers of players that are in; their Shapley values are zero
     product     exp(-d(S, T)) - exp(-d(S, N \\ T)), d = sum of theta w_j / M where S and T differ:
                 interactions of all orders, the more of them the larger theta is
+    walk        linear in the walks from the explained node that end at each player (`walks`)
     white       a value of its own for every pair of coalitions
 
 The relevance w_j (mean 1) says how much player j interacts; its linear effect has the variance
@@ -18,7 +19,7 @@ product are one-dimensional integrals of polynomials, by Gauss-Legendre quadratu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -26,6 +27,7 @@ from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators.cholesky import diagonal
+from graphsvx.estimators.walks import Walks
 
 _NODES = 12  # quadrature: exact up to 24 players, to rounding for more that each matter less
 _JITTER = 1e-8
@@ -40,6 +42,7 @@ class Mixture:
     theta: float
     """Of the product, which has variance 1; 0: there is none."""
     white: float
+    walk: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +69,17 @@ class Coalitions:
     """Relative variance of the white part, [pairs]: small coalitions vary more."""
     units: tuple[float, float]
     """What slopes and functions of sizes were divided by."""
+    walks: Walks | None = None
+    passed: Floats | None = None
+    """Regressors of walks, [pairs, M + m]."""
+    walk_scale: Floats | None = None
+    """What they are multiplied by: passed and own parts have mean squares of 1, [M + m]."""
 
     @staticmethod
     def of(
-        signs: Floats, direct: Bools | None = None, units: tuple[float, float] | None = None
-    ) -> Coalitions:
+        signs: Floats, direct: Bools | None = None, walks: Walks | None = None,
+        units: tuple[float, float] | None = None,
+    ) -> Coalitions:  # fmt: skip
         """`direct` [M]: players whose messages the explained node combines; None: all of them.
 
         Without `units`, slopes and functions of sizes are scaled to a mean square of 1.
@@ -95,16 +104,29 @@ class Coalitions:
             # With none or all of the direct players, only the others can make a difference.
             share = size / players
             noise[slope == 0] *= np.minimum(1, 8 * share * (1 - share))[slope == 0]
+        passed = walk_scale = None
+        if walks is not None:
+            passed = walks.regressors(signs)
+            walk_scale = np.repeat(
+                [1 / _root_mean_square(passed[:, :players], inner),
+                 1 / _root_mean_square(passed[:, players:], inner)],
+                [players, passed.shape[1] - players],
+            )  # fmt: skip
         return Coalitions(
             signs, inner.astype(np.float64), combined, centred, slope / units[0],
             mean_slope / units[0], sizes / units[1], alone, noise, units,
+            walks, passed, walk_scale,
         )  # fmt: skip
 
     def others(self, signs: Floats) -> Coalitions:
         """Other coalitions of the same players, in the same units."""
         direct = np.zeros(self.players, dtype=bool)
         direct[self.direct] = True
-        return Coalitions.of(signs, direct, self.units)
+        others = Coalitions.of(signs, direct, None, self.units)
+        if self.walks is None:
+            return others
+        passed = self.walks.regressors(signs)
+        return replace(others, walks=self.walks, passed=passed, walk_scale=self.walk_scale)
 
     def __len__(self) -> int:
         return len(self.signs)
@@ -119,7 +141,8 @@ class Coalitions:
         return Coalitions(
             self.signs[chosen], self.inner[chosen], self.direct, self.direct_centred[chosen],
             self.slope[chosen], self.mean_slope, self.sizes[chosen], self.alone[chosen],
-            self.noise[chosen], self.units,
+            self.noise[chosen], self.units, self.walks,
+            None if self.passed is None else self.passed[chosen], self.walk_scale,
         )  # fmt: skip
 
 
@@ -195,6 +218,12 @@ class Kernel:
         found: Floats = rows @ rows.T
         return found
 
+    @cached_property
+    def _walk(self) -> Floats:
+        rows = _scaled_walks(self.coalitions, 1.0)
+        found: Floats = rows @ rows.T
+        return found
+
     def _product(self, theta: float) -> Floats:
         """The product, scaled to variance 1."""
         if theta not in self._products:
@@ -206,6 +235,8 @@ class Kernel:
         gram = self._linear.copy()
         if mixture.per_size:
             gram += mixture.per_size * self._per_size
+        if mixture.walk:
+            gram += mixture.walk * self._walk
         if mixture.theta:
             gram += self._product(mixture.theta)
         return self._with_white(gram, mixture)
@@ -231,14 +262,15 @@ class Kernel:
         diagonal(gram)[:] *= 1 + _JITTER
         return gram
 
-    def across(self, others: Coalitions, mixture: Mixture) -> Floats:
-        """Covariances of other pairs (none of these) with the pairs, [others, pairs]."""
+    def expected(self, others: Coalitions, mixture: Mixture, solved: Floats) -> Floats:
+        """Covariances of other pairs (none of these) with the pairs, times `solved`."""
         here = self.coalitions
-        gram: Floats = self._regressors(others, mixture) @ self._regressors(here, mixture).T
+        slopes = self._regressors(here, mixture).T @ solved
+        found: Floats = self._regressors(others, mixture) @ slopes
         if mixture.theta:
             weighted = others.signs * (self.relevance * (mixture.theta / 2 / here.players))
-            gram += _product(weighted @ here.signs.T, mixture.theta)
-        return gram
+            found += _product(weighted @ here.signs.T, mixture.theta) @ solved
+        return found
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
         """Rows whose products are all parts but the product and the white one."""
@@ -246,6 +278,8 @@ class Kernel:
         if mixture.per_size:
             scale = np.sqrt(mixture.per_size * self.effect[coalitions.direct])
             parts.append(coalitions.direct_centred * np.multiply.outer(coalitions.slope, scale))
+        if mixture.walk:
+            parts.append(_scaled_walks(coalitions, mixture.walk))
         return np.concatenate(parts, 1)
 
     def product_derivative(self, theta: float) -> Floats:
@@ -267,6 +301,9 @@ class Kernel:
         if mixture.theta:
             theta = mixture.theta * self.relevance / here.players
             credit += product_shapley(here.signs, theta) / -np.expm1(-mixture.theta)
+        if mixture.walk and here.walks is not None and here.walk_scale is not None:
+            rows = _scaled_walks(here, mixture.walk)
+            credit += here.walks.shapley(rows, np.sqrt(mixture.walk) * here.walk_scale)
         white = here.alone * here.noise * (mixture.white / 2)
         credit += here.signs * white[:, None]
         credit -= (white * here.signs.mean(1))[:, None]
@@ -283,6 +320,8 @@ class Kernel:
         if mixture.theta:
             product = product_prior(mixture.theta * self.relevance / players)
             variance += product / -np.expm1(-mixture.theta)
+        if mixture.walk and here.walks is not None and here.walk_scale is not None:
+            variance += mixture.walk * here.walks.variances(here.walk_scale)
         variance += mixture.white * white_prior(players, len(here.direct))
         return variance
 
@@ -300,10 +339,20 @@ class Kernel:
         if mixture.theta:
             product = product_prior_of_sums(mixture.theta * self.relevance / players, weights)
             variance += product / -np.expm1(-mixture.theta)
+        if mixture.walk and here.walks is not None and here.walk_scale is not None:
+            loadings = here.walks.loadings(weights, here.walk_scale)
+            variance += mixture.walk * (loadings**2).sum(0)
         centred = weights - weights.mean(0)
         white = mixture.white * white_prior(players, len(here.direct))
         variance += white * players / max(players - 1, 1) * (centred**2).sum(0)
         return variance
+
+
+def _scaled_walks(coalitions: Coalitions, variance: float) -> Floats:
+    """Regressors of walks, [pairs, M + m]."""
+    if coalitions.passed is None or coalitions.walk_scale is None:
+        raise ValueError("these coalitions have no walks")
+    return coalitions.passed * (np.sqrt(variance) * coalitions.walk_scale)
 
 
 def _weighted_products(a: Coalitions, b: Coalitions, weights: Floats) -> Floats:

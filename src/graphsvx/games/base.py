@@ -24,6 +24,8 @@ class PlayerPrior:
     """[M], above 0: how much each is expected to matter, up to a factor."""
     direct: Bools
     """[M]: players whose messages the explained node combines itself."""
+    passed: Floats | None = None
+    """[direct players, M]: share of a direct player's messages that comes from each player."""
 
 
 class Game(Protocol):

@@ -84,6 +84,10 @@ class GraphGame:
         """Coalitions that a budget of model calls allows: each costs a call."""
         return [budget]
 
+    def count_new(self, states: Ids) -> int:
+        """How many of these states have not been evaluated."""
+        return int(np.count_nonzero(~self._evaluated[np.unique(states)]))
+
     def _split(self, rows: Bools, players: Players | None = None) -> tuple[Bools, Bools]:
         players, count = players or self.setup.players, len(rows)
         if self.side == "joint":
@@ -316,9 +320,11 @@ class GraphGame:
         if not relevance.any():
             return None
         least = relevance[relevance > 0].min()
-        return PlayerPrior(
-            np.maximum(relevance, least / 10), np.bincount(owner, direct, self.players) > 0
-        )
+        heard = np.bincount(owner, direct, self.players) > 0
+        passed = None
+        if self.side == "nodes" and steps > 1 and len(owner) == self.players:
+            passed = _passed_on(field, players.node_members, np.flatnonzero(heard))
+        return PlayerPrior(np.maximum(relevance, least / 10), heard, passed)
 
     @property
     def reach(self) -> int | None:
@@ -327,6 +333,25 @@ class GraphGame:
         if len(players.node_members) + field.centres < field.size:
             return None
         return self.evaluator.reach
+
+
+_MOST_PASSED = 1 << 22  # entries of a matrix of direct players by players
+
+
+def _passed_on(field: Field, members: Ids, direct: Ids) -> Floats | None:
+    """Share of messages to each direct player that comes from each player, [direct, players]."""
+    if not len(direct) or len(direct) * len(members) > _MOST_PASSED:
+        return None
+    place = np.full(field.size, -1)
+    place[members] = np.arange(len(members))
+    row = np.full(field.size, -1)
+    row[members[direct]] = np.arange(len(direct))
+    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
+    used = (row[target] >= 0) & (place[source] >= 0) & (source != target)
+    heard = 1.0 + np.bincount(field.target, minlength=field.size)[: field.size]
+    passed = np.zeros((len(direct), len(members)))
+    np.add.at(passed, (row[target[used]], place[source[used]]), 1 / heard[target[used]])
+    return passed
 
 
 def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:

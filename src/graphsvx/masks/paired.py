@@ -22,6 +22,7 @@ from graphsvx.utils.constraints import Checked, Range
 _GOLDEN = 0.6180339887498949
 _NOISE = 1 << 31
 _EVEN_PAIRS = 512  # as many as the default estimator fits its model to
+_STRETCHED_PAIRS = 8192  # more for the same calls are not worth the time of a fit
 # Random numbers that are drawn at once: bounds the memory of games with very many players.
 _NOISE_ITEMS = 1 << 21
 
@@ -54,7 +55,9 @@ class Paired(Checked):
         wanted = 0
         if listed < strata.count:
             merging = game.player_edges() is not None
-            wanted = calls // 2 * (self.stretch if merging else 1)
+            wanted = calls // 2
+            if merging:
+                wanted = max(wanted, min(wanted * self.stretch, _STRETCHED_PAIRS))
         coalitions = 2 * wanted + (calls if listed else 0)
         require_memory(game.memory, 3 * coalitions * players, coalitions, players)
         few, stratum = strata.pairs_of(listed)
@@ -156,19 +159,24 @@ class _Strata:
     def draw(self, listed: int, pairs: int, rng: torch.Generator) -> tuple[Bools, Ids]:
         """One coalition of distinct random pairs of the other strata, and their strata.
 
-        Any beginning of them is a fair sample.
+        Any beginning of them is a fair sample, and the beginning of a larger one.
         """
         start = _noise(rng, (1, 1)).item() / _NOISE
-        spread: Floats = (start + _GOLDEN * np.arange(pairs, dtype=np.float64)) % 1.0
-        stratum = np.concatenate([
-            _chosen(self.even[listed:], spread[:_EVEN_PAIRS]),
-            _chosen(self.root[listed:], spread[_EVEN_PAIRS:]),
-        ]) + listed  # fmt: skip
-        few = np.empty((pairs, self.players), dtype=bool)
+        # Draws of all strata, without those that are enumerated: the same ones for any budget.
+        share = min(self.even[listed:].sum(), self.root[listed:].sum())
+        spread: Floats = np.arange(int(pairs / share) + self.players, dtype=np.float64)
+        spread = (start + _GOLDEN * spread) % 1.0
+        every = np.concatenate([
+            _chosen(self.even, spread[:_EVEN_PAIRS]), _chosen(self.root, spread[_EVEN_PAIRS:])
+        ])  # fmt: skip
+        places = np.flatnonzero(every >= listed)[:pairs]
+        stratum = every[places]
+        few = np.empty((len(places), self.players), dtype=bool)
         step = max(1, _NOISE_ITEMS // self.players)
-        for begin in range(0, pairs, step):
-            part = slice(begin, begin + step)
-            noise = _noise(rng, few[part].shape)
+        for begin in range(0, int(places[-1]) + 1, step):
+            noise = _noise(rng, (min(step, int(places[-1]) + 1 - begin), self.players))
+            part = slice(*np.searchsorted(places, [begin, begin + len(noise)]))
+            noise = noise[places[part] - begin]
             # The s smallest of M random numbers; sorting values is far faster than positions.
             last = np.sort(noise, axis=1)[np.arange(len(noise)), stratum[part]]
             np.less_equal(noise, last[:, None], out=few[part])

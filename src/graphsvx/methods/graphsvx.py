@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import torch
+from torch import Tensor
 
 from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.engine.evaluator import Evaluator, run_verified
-from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
@@ -31,7 +33,6 @@ from graphsvx.methods.pipeline import (
     PlayedGame,
     fit_all,
     play_all,
-    play_until_tolerance,
     score_alone,
 )
 from graphsvx.methods.player_kinds import (
@@ -45,9 +46,18 @@ from graphsvx.methods.player_kinds import (
     SubgraphFeatures,
 )
 from graphsvx.methods.replay import replays_agree
+from graphsvx.methods.rounds import (
+    FIRST_CALLS,
+    Clock,
+    ErrorBelow,
+    Goal,
+    RelativeErrorBelow,
+    Rounds,
+    calls_needed,
+)
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
+from graphsvx.utils.constraints import MOST, Block, Checked, Range, changed_fields, checked, shown
 
 Order = Annotated[int, Range(1, 3)]
 """Players of the largest sets whose interactions are computed."""
@@ -66,6 +76,7 @@ _PAPER: dict[str, tuple[int, int]] = {
 }
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
+_FIRST_BY_CLOCK = 200  # calls before the first look at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +89,35 @@ class _Run:
     fits: list[Fit]
     outputs: tuple[int, ...]
     target: int
-    tolerance_met: bool | None
+    goal: Goal | None = None
 
 
 @dataclass(frozen=True)
 class Budget(Checked):
     """How much may be spent on an explanation."""
 
-    samples: Samples = 1000
-    """Model calls per explanation, all games together (P)."""
+    samples: Annotated[int | None, Range(2, MOST, error=BudgetError)] = None
+    """Model calls per explanation, all games together (P). None: 1,000, and more in games that are
+    not exact with them, until the relative error is below 1 % or as many are made as the size of
+    the receptive field allows in about half a second (10,000 at most)."""
     feature_share: Annotated[float | None, Range(0, 1)] = None
     """Share of the samples that goes to features (r); None: as in algorithm 3."""
     tolerance: Annotated[float | None, Range(0, inside=True)] = None
     """Keep sampling until every standard error is below this, or `max_samples` are spent."""
     max_samples: Samples = 100_000
+    seconds: Annotated[float | None, Range(0, inside=True)] = None
+    """A limit by the clock; no new round of calls starts that would exceed it. The same seed may
+    then give other bits, and the certificate says so."""
 
 
 class FlatSettings(TypedDict, total=False):
     """Fields of `Budget`, of the players and of the generator as keywords of `GraphSVX`."""
 
-    samples: int
+    samples: int | None
     feature_share: float | None
     tolerance: float | None
     max_samples: int
+    seconds: float | None
     hops: int | None
     features: FeatureChoice
     feature_groups: Any
@@ -259,15 +276,20 @@ class GraphSVX(Checked):
         kind.check_names(query.graph)
 
         def run(evaluator: Evaluator) -> _Run:
+            start = time.monotonic()
             setup, played = self._play(query, evaluator, kind, seed)
             outputs, target = query.choose_outputs(played[-1].values[1])
-            fits, met = fit_all(played, self.estimator, outputs), None
-            if self.budget.tolerance is not None:
-                played, fits, met = play_until_tolerance(
-                    played, fits, mask=self.mask, estimator=self.estimator, outputs=outputs,
-                    tolerance=self.budget.tolerance, most=self.budget.max_samples, seed=seed,
-                )  # fmt: skip
-            return _Run(evaluator, setup, played, fits, outputs, target, met)
+            fits = fit_all(played, self.estimator, outputs)
+            goal = self._goal()
+            if goal is None:
+                return _Run(evaluator, setup, played, fits, outputs, target)
+            limit = self.budget.seconds
+            rounds = Rounds(
+                goal, self.mask, self.estimator, outputs, seed, most=self._most_calls(),
+                clock=None if limit is None else Clock(limit, start),
+            )  # fmt: skip
+            played, fits = rounds.play(played, fits)
+            return _Run(evaluator, setup, played, fits, outputs, target, goal)
 
         explanation = self._explanation(
             query,
@@ -278,6 +300,26 @@ class GraphSVX(Checked):
             seed,
         )  # fmt: skip
         return kind.finish(explanation)
+
+    def _goal(self) -> Goal | None:
+        """When calls end; None: after `samples`."""
+        if self.budget.tolerance is not None:
+            return ErrorBelow(self.budget.tolerance)
+        by_default = self.budget.samples is None and not isinstance(self.estimator, Lasso)
+        return RelativeErrorBelow() if by_default or self.budget.seconds is not None else None
+
+    def _most_calls(self) -> int | None:
+        """Of all games together; None: as many as the games allow by default."""
+        budget = self.budget
+        if budget.tolerance is None and budget.samples is not None:
+            return budget.samples
+        return None if budget.tolerance is None and budget.seconds is None else budget.max_samples
+
+    def _first_calls(self) -> int:
+        budget = self.budget
+        if budget.seconds is not None:
+            return min(_FIRST_BY_CLOCK, budget.samples or _FIRST_BY_CLOCK)
+        return budget.samples or FIRST_CALLS
 
     def _kind(self, query: Query) -> PlayerKind:
         """Who plays for this query, or an error for settings that do not fit it."""
@@ -299,7 +341,7 @@ class GraphSVX(Checked):
         games = self._games(query, evaluator, setup, generator)
         budget = self.budget
         return setup, play_all(
-            games, self.mask, self.estimator, budget.samples, budget.feature_share, seed
+            games, self.mask, self.estimator, self._first_calls(), budget.feature_share, seed
         )
 
     def _games(
@@ -332,6 +374,19 @@ class GraphSVX(Checked):
             )
         return [*games, game("nodes")]
 
+    def _accuracy(self, run: _Run, values: Tensor, errors: Tensor) -> dict[str, Any]:
+        """What the certificate says of errors and of the calls that were made."""
+        size, known = float(values.norm()), not bool(errors.isnan().any())
+        needed = [] if run.goal is None else run.goal.needed(run.fits)
+        return {
+            "tolerance_met": None if self.budget.tolerance is None else max(needed, default=0) <= 1,
+            "relative_error": float(errors.norm()) / size if known and size > 0 else None,
+            "calls_needed": None if run.goal is None else calls_needed(
+                run.goal, run.played, run.fits
+            ),
+            "by_clock": self.budget.seconds is not None and bool(errors.any()),
+        }  # fmt: skip
+
     @cached_property
     def _description(self) -> str:
         return repr(self)
@@ -358,7 +413,7 @@ class GraphSVX(Checked):
             depth=evaluator.depth,
             checks=evaluator.checks,
             fallback=evaluator.fallback,
-            tolerance_met=run.tolerance_met,
+            **self._accuracy(run, values[row], errors[row]),
         )
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors

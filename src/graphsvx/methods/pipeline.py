@@ -53,13 +53,24 @@ class PlayedGame:
             coalitions=len(self.masks.rows) + 2,
             r2=float(fit.r2[row]),
             mask=mask,
+            model=fit.model,
+            held_out_r2=None if fit.held_out_r2 is None else float(fit.held_out_r2[row]),
         )
 
 
 def play(
-    game: PlayableGame, mask: Mask, estimator: Estimator, budget: int, seed: int
+    game: PlayableGame, mask: Mask, estimator: Estimator, budget: int, seed: int,
+    most_calls: int | None = None,
 ) -> PlayedGame:  # fmt: skip
-    """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory."""
+    """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory.
+
+    `most_calls` bounds the calls of the game with those of earlier rounds: coalitions of a larger
+    budget need not contain those of a smaller one.
+    """
+    if isinstance(game, GraphGame) and most_calls is not None:
+        masks = mask(game, budget, derive_rng(seed, game.side))
+        if game.calls + game.count_new(masks.states) > most_calls:
+            budget = max(2, most_calls - game.calls)
     *more, fewest = game.coalitions_for(budget)
     for coalitions in more:
         with suppress(TooManyStatesError, BudgetError):
@@ -121,29 +132,6 @@ def _estimator_of(estimator: Estimator, masks: Masks) -> Estimator:
     """
     many = len(masks.rows) > _MANY_ROWS and isinstance(estimator, GaussianProcess)
     return WLS() if many else estimator
-
-
-def play_until_tolerance(
-    played: list[PlayedGame], fits: list[Fit], *, mask: Mask, estimator: Estimator,
-    outputs: Sequence[int], tolerance: float, most: int, seed: int,
-) -> tuple[list[PlayedGame], list[Fit], bool]:  # fmt: skip
-    """Double the budget of each game until its errors are below the tolerance."""
-
-    def sure(fit: Fit) -> bool:
-        return bool((fit.errors <= tolerance).all())  # NaN is not sure
-
-    played, fits = list(played), list(fits)
-    for i, game in enumerate(played):
-        budget = max(game.budget, 4)
-        ceiling = most // len(played)
-        while not sure(fits[i]) and budget < ceiling:
-            budget = min(2 * budget, ceiling)
-            try:
-                played[i] = play(game.game, mask, estimator, budget, seed)
-            except BudgetError:  # more would not fit into memory
-                break
-            fits[i] = fit_all([played[i]], estimator, outputs)[0]
-    return played, fits, all(sure(fit) for fit in fits)
 
 
 def score_alone(played: list[PlayedGame], fits: list[Fit], row: int, output: int) -> float:

@@ -27,13 +27,20 @@ class GameReport:
     the model at the empty and at the full row. None: there is no surrogate."""
     mask: str
     """The mask generator that chose the rows."""
+    model: str | None = None
+    """The model of the game that values were estimated with; None: an additive one."""
+    held_out_r2: float | None = None
+    """Share of the variance of held-out pairs of coalitions that this model predicted."""
 
     def line(self) -> str:
         """One game in a few words."""
         how = "exact" if self.exact else "estimated"
         players = "1 player" if self.players == 1 else f"{self.players} players"
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
-        return f"{self.name} {how} ({players}, {calls})"
+        known = ""
+        if self.held_out_r2 is not None:
+            known = f", R² {self.held_out_r2:.2f} on held-out pairs"
+        return f"{self.name} {how} ({players}, {calls}{known})"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,14 @@ class Certificate:
     """The slower way that was taken because a check failed, and which."""
     tolerance_met: bool | None = None
     """With `tolerance`: whether every error bar went below it. None: no tolerance was asked."""
+    relative_error: float | None = None
+    """Root of the squared standard errors over the squared credit of the explained output; 0 if
+    exact, None if errors are not known."""
+    calls_needed: int | None = None
+    """About how many calls would reach the tolerance (or 1 % relative error, by default), where
+    sampling ended before; None: it was reached, or nobody knows."""
+    by_clock: bool = False
+    """True: `seconds` limited the calls, so that another run may make more or fewer of them."""
 
     @property
     def exact(self) -> bool:
@@ -84,4 +99,11 @@ class Certificate:
             parts.append(f"fallback: {self.fallback}")
         if self.tolerance_met is not None:
             parts.append("tolerance met" if self.tolerance_met else "tolerance NOT met")
+        if self.relative_error:
+            parts.append(f"relative error {self.relative_error:.2g}")
+        if self.calls_needed is not None:
+            goal = "1 % relative error" if self.tolerance_met is None else "the tolerance"
+            parts.append(f"{goal} needs about {self.calls_needed:,} calls")
+        if self.by_clock:
+            parts.append("calls limited by the clock: another run may differ")
         return "; ".join(parts)

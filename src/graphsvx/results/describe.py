@@ -245,6 +245,7 @@ def _for_experts(explanation: Explanation) -> list[str]:
         f"{'exact' if game.exact else 'estimated'} by {game.mask}, {game.calls} model calls for "
         f"{game.coalitions} coalitions ({game.budget} allowed), "
         + ("no surrogate" if game.r2 is None else f"weighted R² {game.r2:.4f}")
+        + ("" if game.model is None else f"; {game.model}")
         for game in certificate.games
     )
     lines.append(f"Certificate: {certificate.line()}")

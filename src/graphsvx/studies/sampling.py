@@ -67,7 +67,9 @@ def paper_game(dataset: str, **changes: Any) -> GraphSVX:
 def reference(method: GraphSVX, separate: bool = True) -> Setting:
     """The same game: exact where `REFERENCE` times the calls allow it, our estimator elsewhere."""
     mask = OtherRandomNumbers(separate=separate)
-    return Setting(method.with_settings(mask=mask, samples=REFERENCE * method.budget.samples))
+    return Setting(
+        method.with_settings(mask=mask, samples=REFERENCE * (method.budget.samples or 1000))
+    )
 
 
 def relative_error(explanation: Explanation, known: Explanation) -> float:
@@ -198,7 +200,7 @@ def varied(game: GraphSVX) -> dict[str, Setting]:
     settings = {ALL: reference(game)}
     for count in SAMPLES:
         # A reference has to have far more calls than what it judges.
-        if count <= REFERENCE * game.budget.samples // 2:
+        if count <= REFERENCE * (game.budget.samples or 1000) // 2:
             settings[label(SMARTER, count)] = Setting(game.with_settings(samples=count))
             settings[label(OURS, count)] = Setting(game.with_settings(samples=count, mask=Auto()))
     return settings

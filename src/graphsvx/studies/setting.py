@@ -77,7 +77,7 @@ class Setting:
         method: Any = self.method
         changes = QUICK_METHODS.get(type(method), {})
         if isinstance(method, GraphSVX):
-            fewer = method.with_settings(samples=max(20, method.budget.samples // 10))
+            fewer = method.with_settings(samples=max(20, (method.budget.samples or 1000) // 10))
             return replace(self, method=fewer)
         return replace(self, method=replace(method, **changes)) if changes else self
 

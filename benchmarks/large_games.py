@@ -1,0 +1,287 @@
+"""Error, top ten, coverage and time on games with 65 to 2,500 players, against peers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GAT, GCN, GraphSAGE
+from torch_geometric.utils import remove_self_loops, to_undirected
+
+from benchmarks import peers
+from benchmarks.coverage import fresh, values_of
+from benchmarks.worlds import node_game
+from graphsvx import GraphSVX, explain
+from graphsvx.datasets import load
+from graphsvx.datasets.folders import data_dir, models_dir
+from graphsvx.estimators import WLS, Estimator, GaussianProcess
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.masks import Auto, Mask, SmarterSeparate
+
+CLASSES = ((65, 200), (201, 600), (601, 2500))
+BUDGETS = (300, 1000, 4000)
+WORLDS = (
+    ("cora", "gcn"), ("cora", "gat"), ("cora", "sage"),
+    ("amazon-photo", "gcn"), ("amazon-photo", "gat"), ("amazon-photo", "sage"),
+    ("ba-community", "gcn"),
+)  # fmt: skip
+# Nodes that the estimator was developed on; none of them judges it.
+DEVELOPED_ON = {
+    "cora": (1604, 1072), "amazon-photo": (4905, 2426, 6363, 6749), "ba-community": (340, 821),
+}  # fmt: skip
+_LAYERS = {"ba-community": 3}
+_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "gcn": GCN, "sage": GraphSAGE, "gat": lambda *sizes: GAT(*sizes, heads=4),
+}  # fmt: skip
+_EPOCHS = 60
+_TRIED = 600  # nodes, to find games of a size
+_FLAT = 1e-2
+_BLOCK = 2000  # pairs that are evaluated at once
+_PARTS = 4  # of a truth, whose differences are its error
+
+
+def amazon_photo() -> Data:
+    """Products of Amazon that are bought together, from the file that PyG downloads."""
+    path = data_dir() / "Amazon-Photo" / "raw" / "amazon_electronics_photo.npz"
+    if not path.exists():
+        raise FileNotFoundError(f"put amazon_electronics_photo.npz of Shchur et al. into {path}")
+    from torch_geometric.io import read_npz  # noqa: PLC0415  (used here alone)
+
+    data: Data = read_npz(path, to_undirected=True)
+    data.edge_index = to_undirected(remove_self_loops(data.edge_index)[0])
+    data.x = (data.x - data.x.mean(0)) / data.x.std(0).clamp(min=1e-6)
+    return data
+
+
+def world(name: str, kind: str) -> tuple[nn.Module, Data]:
+    """A graph with a model that was trained on two thirds of its nodes, and is kept."""
+    graph = amazon_photo() if name == "amazon-photo" else load(name).graph
+    classes = int(graph.y.max()) + 1
+    torch.manual_seed(0)
+    model = _MODELS[kind](graph.num_features, 16, _LAYERS.get(name, 2), classes)
+    path = models_dir() / f"bench-{name}-{kind}.pt"
+    if path.exists():
+        model.load_state_dict(torch.load(path, weights_only=True))
+        return model.eval(), graph
+    known = torch.rand(graph.num_nodes) < 2 / 3
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    for _ in range(_EPOCHS):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(
+            model(graph.x, graph.edge_index)[known], graph.y[known].long()
+        )
+        loss.backward()
+        optimizer.step()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(model.state_dict(), path)
+    return model.eval(), graph
+
+
+@dataclass(frozen=True, eq=False)
+class LargeGame:
+    """A game of nodes with its Shapley values, by least squares on very many calls."""
+
+    source: str
+    node: int
+    question: tuple[nn.Module, Data]
+    game: GraphGame
+    target: int
+    truth: np.ndarray
+    truth_errors: np.ndarray
+    seconds_a_call: float
+
+    @property
+    def truth_error(self) -> float:
+        """Relative squared error of the truth itself."""
+        return float((self.truth_errors**2).sum() / (self.truth**2).sum())
+
+
+def games(
+    name: str, kind: str, players: tuple[int, int], *, each: int, calls: int, seed: int
+) -> Iterator[LargeGame]:
+    """Random nodes of a graph whose games have so many players."""
+    model, graph = world(name, kind)
+    rng = np.random.default_rng(seed)
+    order = [int(node) for node in rng.permutation(graph.num_nodes)]
+    count = 0
+    for node in islice((n for n in order if n not in DEVELOPED_ON.get(name, ())), _TRIED):
+        game, target = node_game(model, graph, node)
+        if not players[0] <= game.players <= players[1]:
+            continue
+        probes = rng.random((64, game.players)) < rng.random((64, 1))
+        if values_of(game, target, probes).std() < _FLAT:
+            continue
+        start = time.process_time()
+        truth, errors = many_pairs(game, target, calls, rng)
+        seconds = (time.process_time() - start) / calls
+        yield LargeGame(
+            f"{name} {kind}", node, (model, graph), game, target, truth, errors, seconds
+        )
+        count += 1
+        if count == each:
+            return
+
+
+def many_pairs(
+    game: GraphGame, target: int, calls: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shapley values by least squares on random pairs, and their standard errors.
+
+    Sizes are drawn by the square root of the kernel mass; no matrix of players by players.
+    """
+    players = game.players
+    sizes = np.arange(1, players)
+    mass = 1 / (sizes * (players - sizes))
+    chance = np.sqrt(mass) / np.sqrt(mass).sum()
+    empty, full = values_of(game, target, np.repeat([[False], [True]], players, 1))
+    parts = []
+    for _ in range(_PARTS):
+        blocks = []
+        for first in range(0, calls // 2 // _PARTS, _BLOCK):
+            pairs = min(_BLOCK, calls // 2 // _PARTS - first)
+            size = rng.choice(sizes, pairs, p=chance)
+            noise = rng.random((pairs, players), dtype=np.float32)
+            rows = noise <= np.sort(noise, 1)[np.arange(pairs), size - 1][:, None]
+            values = values_of(game, target, np.concatenate([rows, ~rows]))
+            odd = (values[:pairs] - values[pairs:]) / 2 - (size / players - 0.5) * (full - empty)
+            weights = mass[size - 1] / chance[size - 1]
+            blocks.append((np.packbits(rows, 1), size / players, odd, weights / weights.mean()))
+        parts.append((full - empty) / players + _least_squares(blocks, players))
+    each = np.array(parts)
+    return each.mean(0), each.std(0, ddof=1) / np.sqrt(_PARTS)
+
+
+def _least_squares(blocks: list[tuple[np.ndarray, ...]], players: int) -> np.ndarray:
+    """The zero-sum part by conjugate gradients."""
+
+    def centred(block: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows = np.unpackbits(block[0], axis=1, count=players).astype(np.float32)
+        return rows - block[1].astype(np.float32)[:, None]
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        total = np.zeros(players)
+        for block in blocks:
+            rows = centred(block)
+            total += rows.T @ (block[3] * (rows @ vector)).astype(np.float32)
+        return total
+
+    left = sum(centred(block).T @ (block[3] * block[2]) for block in blocks)
+    solution, direction, size = np.zeros(players), np.array(left), float(left @ left)
+    enough = 1e-10 * size
+    for _ in range(30):
+        step = product(direction.astype(np.float32))
+        length = size / float(direction @ step)
+        solution += length * direction
+        left = left - length * step
+        size, before = float(left @ left), size
+        if size <= enough:
+            break
+        direction = left + size / before * direction
+    return solution - solution.mean()
+
+
+def _judge(large: LargeGame, values: np.ndarray, errors: np.ndarray | None) -> dict[str, float]:
+    """The truth's own error is taken off; a bar also holds what the truth misses."""
+    miss, truth = values - large.truth, large.truth
+    norm = float((truth**2).sum())
+    top = np.argsort(-np.abs(truth))[:10]
+    judged = {
+        "error": max(float((miss**2).sum()) / norm - large.truth_error, 0.0),
+        "top": float(len(set(top) & set(np.argsort(-np.abs(values))[:10]))),
+    }
+    if errors is not None:
+        bar = np.hypot(errors, large.truth_errors)
+        judged["coverage"] = float((np.abs(miss) <= 1.96 * bar + 1e-9 * np.abs(truth).max()).mean())
+    return judged
+
+
+@torch.no_grad()
+def ours(large: LargeGame, mask: Mask, estimator: Estimator, calls: int, seed: int) -> Any:
+    """Values and errors by coalitions of our own."""
+    game = fresh(large.game)
+    masks = mask(game, calls, torch.Generator().manual_seed(seed))
+    values = game.values(np.concatenate([game.end_states(), masks.states]))[:, [large.target]]
+    fit = estimator(masks, values[2:], values[0], values[1])
+    errors = fit.errors[0].numpy()
+    return fit.values[0].numpy(), None if np.isnan(errors).any() else errors
+
+
+OURS: dict[str, tuple[Mask, Estimator]] = {
+    "graphsvx (default)": (Auto(), GaussianProcess()),
+    "graphsvx Paired + WLS": (Auto(), WLS()),
+    "paper's SmarterSeparate, S=1": (SmarterSeparate(order=1), WLS()),
+}
+
+
+def by_default(large: LargeGame) -> dict[str, float]:
+    """The default of `explain`, with its time and calls."""
+    model, graph = large.question
+    method = GraphSVX(players="nodes")
+    explain(model, graph, node=large.node, method=method.with_settings(samples=10))
+    start = time.process_time()
+    explanation = explain(model, graph, node=large.node, method=method)
+    seconds = time.process_time() - start
+    place = {int(node): i for i, node in enumerate(explanation.node_credit.ids)}
+    members = large.game.setup.field.ids[large.game.setup.players.node_members]
+    order = np.array([place[int(node)] for node in members])
+    row = explanation.outputs.index(large.target)
+    values = explanation.node_credit.values[row].numpy()[order]
+    errors = explanation.node_credit.errors[row].numpy()[order]
+    return {
+        **_judge(large, values, errors), "seconds": seconds,
+        "calls": float(explanation.certificate.calls),
+        "multiple of forward passes": seconds
+        / (large.seconds_a_call * explanation.certificate.calls),
+    }  # fmt: skip
+
+
+def measure(
+    *, each: int = 2, calls: int = 200_000, seed: int = 7, budgets: tuple[int, ...] = BUDGETS,
+    classes: tuple[tuple[int, int], ...] = CLASSES, worlds: tuple[tuple[str, str], ...] = WORLDS,
+    peers_on: int = 4,
+) -> dict[str, Any]:  # fmt: skip
+    """Medians over games by class of size; peers on the first `peers_on` games of a class."""
+    table: list[dict[str, Any]] = []
+    for low, high in classes:
+        found = [
+            game
+            for name, kind in worlds
+            for game in games(name, kind, (low, high), each=each, calls=calls, seed=seed)
+        ]
+        if not found:
+            continue
+        table.append({
+            "players": [low, high],
+            "games": [{"source": game.source, "node": game.node, "players": game.game.players,
+                       "truth error": game.truth_error,
+                       "microseconds a call": 1e6 * game.seconds_a_call} for game in found],
+            "default": _summary([by_default(game) for game in found]),
+            "each": {
+                name: {str(budget): _summary([
+                    _judge(game, *ours(game, *blocks, budget, 0)) for game in found
+                ]) for budget in budgets}
+                for name, blocks in OURS.items()
+            },
+            "peers": peers.measure(found[:: max(1, len(found) // peers_on)], _judge),
+        })  # fmt: skip
+    return {"classes": table, "calls": calls, "each": each}
+
+
+def _summary(judged: list[dict[str, float]]) -> dict[str, Any]:
+    """Median of errors and times, mean of the others."""
+    keys = [key for key in judged[0] if all(key in each for each in judged)]
+    summary: dict[str, Any] = {
+        key: median(each[key] for each in judged)
+        if key not in ("top", "coverage")
+        else float(np.mean([each[key] for each in judged]))
+        for key in keys
+    }
+    return {**summary, "errors": [each["error"] for each in judged]}

@@ -1,0 +1,125 @@
+"""Calls go on in rounds, until errors are small enough or a limit is reached."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from graphsvx import GraphSVX, explain
+from graphsvx.estimators import WLR, WLS
+from graphsvx.estimators.least_squares import Fit
+from graphsvx.games.base import FunctionGame
+from graphsvx.masks import Paired, Random
+from graphsvx.methods import rounds
+from graphsvx.methods.rounds import ErrorBelow, RelativeErrorBelow
+from tests.worlds import random_graph, random_model
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A node with some thirty others in reach."""
+    return random_model("gcn", 2), random_graph(2, nodes=34, chance=0.25)
+
+
+def fit(values: list[float], errors: list[float]) -> Fit:
+    one = torch.zeros(1, dtype=torch.float64)
+    return Fit(torch.tensor([values]), torch.tensor([errors]), one, one)
+
+
+def test_what_is_needed_by_the_largest_error() -> None:
+    goal = ErrorBelow(0.1)
+    needed = goal.needed([fit([1.0, 2.0], [0.1, 0.3]), fit([5.0], [0.01]), fit([1.0], [np.nan])])
+    assert needed == [pytest.approx(9, rel=1e-5), pytest.approx(0.01, rel=1e-5), np.inf]
+
+
+def test_what_is_needed_by_the_error_relative_to_all_credit() -> None:
+    goal = RelativeErrorBelow(0.1)
+    exact, rough = fit([3.0, 4.0], [0.0, 0.0]), fit([0.0], [1.0])
+    assert goal.needed([exact, rough]) == [0, pytest.approx(4, rel=1e-5)]
+    assert goal.needed([exact, fit([1.0], [np.nan])]) == [0, 0]
+    assert goal.needed([fit([0.0], [0.0])]) == [0]
+
+
+def test_by_default_calls_go_on_until_one_percent(world) -> None:
+    model, data = world
+    few = explain(model, data, node=1, method=GraphSVX(samples=1000, players="nodes"))
+    many = explain(model, data, node=1, method=GraphSVX(players="nodes"))
+    assert few.certificate.calls <= 1000
+    assert few.certificate.relative_error > rounds.RELATIVE_ERROR
+    assert few.certificate.calls_needed is None  # nothing but `samples` was asked for
+    assert 1000 < many.certificate.calls <= rounds.MOST_CALLS
+    assert many.certificate.relative_error < few.certificate.relative_error
+    game = many.certificate.games[0]
+    assert game.model.startswith("Gaussian process")
+    assert 0.5 < game.held_out_r2 <= 1
+    again = explain(model, data, node=1, method=GraphSVX(players="nodes"))
+    assert torch.equal(many.node_credit.values, again.node_credit.values)
+
+
+def test_calls_end_where_the_size_of_the_field_ends_them(world, monkeypatch) -> None:
+    model, data = world
+    monkeypatch.setattr(rounds, "_WORK", 24.0 * 34 * 2500)
+    certificate = explain(model, data, node=1, method=GraphSVX(players="nodes")).certificate
+    assert 1000 < certificate.calls <= 2500
+    assert certificate.calls_needed > certificate.calls
+    assert "1 % relative error needs about" in certificate.line()
+
+
+@pytest.mark.parametrize("mask", [Paired(), Random()])
+def test_earlier_rounds_count(world, mask) -> None:
+    model, data = world
+    method = GraphSVX(mask=mask, samples=60, tolerance=1e-9, max_samples=700, estimator=WLS())
+    certificate = explain(model, data, node=1, method=method).certificate
+    assert certificate.tolerance_met is False
+    assert 400 < certificate.calls <= 700
+
+
+def test_a_tolerance_that_was_not_met_names_the_calls(world) -> None:
+    model, data = world
+    rough = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=300))
+    goal = float(rough.errors.max()) / 2
+    method = GraphSVX(players="nodes", samples=100, tolerance=goal, max_samples=300)
+    certificate = explain(model, data, node=1, method=method).certificate
+    assert certificate.tolerance_met is False
+    assert 300 < certificate.calls_needed < 30_000
+    assert "the tolerance needs about" in certificate.line()
+    method = method.with_settings(max_samples=20 * certificate.calls_needed)
+    assert explain(model, data, node=1, method=method).certificate.tolerance_met is True
+
+
+def test_rounds_are_logged(world, caplog) -> None:
+    model, data = world
+    with caplog.at_level(logging.INFO, logger="graphsvx"):
+        explain(model, data, node=1, method=GraphSVX(samples=60, tolerance=1e-4, max_samples=500))
+    assert "calls, largest standard error" in caplog.text
+
+
+def test_a_limit_of_time_is_in_the_certificate(world) -> None:
+    model, data = world
+    method = GraphSVX(players="nodes", seconds=1e-6)
+    certificate = explain(model, data, node=1, method=method).certificate
+    assert certificate.by_clock
+    assert certificate.calls <= 200
+    assert "another run may differ" in certificate.line()
+    more = explain(model, data, node=1, method=method.with_settings(seconds=30.0, samples=900))
+    assert 200 < more.certificate.calls <= 900
+
+
+def test_without_errors_there_is_one_round(world) -> None:
+    model, data = world
+    method = GraphSVX(players="nodes", estimator=WLR())
+    assert explain(model, data, node=1, method=method).certificate.calls <= 1000
+
+
+def test_smaller_budgets_are_beginnings_of_larger_ones() -> None:
+    for players in (9, 14, 40):
+        game = FunctionGame(lambda rows: torch.from_numpy(rows.sum(1)), players)
+        seen: set[bytes] = set()
+        for budget in (100, 300, 1200):
+            masks = Paired()(game, budget, torch.Generator().manual_seed(0))
+            rows = {row.tobytes() for row in masks.rows}
+            assert seen <= rows
+            seen = rows
