@@ -1,7 +1,7 @@
 """Estimators of shapiq 1.8, which needs Python 3.12, in a process of their own.
 
-The environment variable SHAPIQ_PYTHON names an interpreter with shapiq 1.8; without it they are left
-out. Coalitions and values go through a pipe.
+The environment variable SHAPIQ_PYTHON names an interpreter with shapiq 1.8; without it they are
+left out. Coalitions and values go through a pipe.
 """
 
 from __future__ import annotations
