@@ -71,3 +71,7 @@ def test_more_players_than_pairs_are_no_linear_game() -> None:
     assert fit.held_out_r2 is not None
     few = GaussianProcess(pairs=64)(*played(80, 2400))
     assert few.held_out_r2 is not None
+
+
+def test_memory_of_games_without_players() -> None:
+    assert GaussianProcess().memory(0, 0) == 0

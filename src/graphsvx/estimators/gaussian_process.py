@@ -66,13 +66,13 @@ class GaussianProcess(Checked):
         interpolated = self._interpolated(pairs, players)
         if interpolated * players > _MOST_ENTRIES:
             return WLS().memory(coalitions, players)
-        return 8 * (players * (12 * interpolated + 2 * pairs) + 3 * interpolated**2)
+        return 8 * (players * (14 * interpolated + 2 * pairs) + 3 * interpolated**2)
 
     def _interpolated(self, pairs: int, players: int) -> int:
         """How many of the pairs g interpolates."""
         if self.pairs is not None:
             return min(pairs, self.pairs)
-        most = min(_MOST_PAIRS, _PAIRS_A_PLAYER * players, _MOST_ENTRIES // players)
+        most = min(_MOST_PAIRS, _PAIRS_A_PLAYER * players, _MOST_ENTRIES // max(players, 1))
         return min(pairs, max(_LEAST_PAIRS, min(pairs // 4, most)))
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
