@@ -15,8 +15,10 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.model import Output, Scale, evaluation_mode, modules
-from graphsvx.core.query import Decoder, build_query, node_list
-from graphsvx.errors import GraphSVXError, InputError, ModelError
+from graphsvx.core.query import Decoder, Query, build_query, node_list
+from graphsvx.core.typed_graph import is_typed
+from graphsvx.core.typed_query import TypedNode, build_typed_query
+from graphsvx.errors import GraphSVXError, InputError, ModelError, UnsupportedError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
@@ -35,10 +37,11 @@ def explain(
     model: Callable[..., Any],
     data: Any,
     *,
-    node: int | None = None,
-    nodes: Sequence[int] | Tensor | None = None,
+    node: int | TypedNode | None = None,
+    nodes: Sequence[Any] | Tensor | None = None,
     graph: bool = False,
-    edge: tuple[int, int] | None = None,
+    edge: tuple[int, int] | tuple[TypedNode, TypedNode] | None = None,
+    relation: int | str | tuple[str, str, str] | None = None,
     decoder: Decoder | None = None,
     method: Method | None = None,
     target: int | None = None,
@@ -60,6 +63,8 @@ def explain(
         graph: explain the prediction for the whole graph.
         edge: explain the score of a link (u, v), which need not be in the graph. The model
             returns embeddings of nodes, or takes `edge_label_index` and returns a row a pair.
+        relation: of a relational model: the relation of the link, which the decoder gets as a
+            third argument (or the model as `edge_label_type`).
         decoder: a function (or module) of the embeddings of u and of v, [pairs, width] each,
             that returns the link's score; their inner product, a logit, by default.
         method: the explainer, `GraphSVX()` by default.
@@ -78,12 +83,26 @@ def explain(
     """
     seed = checked(seed, Seed, "seed")
     method = checked(_DEFAULT if method is None else method, MethodSetting, "method")
+    options: dict[str, Any] = {
+        "node": node, "nodes": nodes, "graph": graph, "edge": edge, "decoder": decoder,
+        "target": target, "targets": targets, "output": output, "scale": scale,
+        "class_names": class_names, "memory": memory,
+    }  # fmt: skip
     with exclusive():
-        query = build_query(
-            model, data, node=node, nodes=nodes, graph=graph, edge=edge, decoder=decoder,
-            target=target, targets=targets, output=output, scale=scale, class_names=class_names,
-            memory=memory,
-        )  # fmt: skip
+        query: Query
+        if is_typed(model, data):
+            if not getattr(method, "explains_typed_graphs", False):
+                raise UnsupportedError(
+                    f"{type(method).__name__} explains graphs without types only; use GraphSVX()"
+                )
+            query = build_typed_query(model, data, relation=relation, **options)
+        elif relation is not None:
+            raise InputError(
+                "relation= needs a graph with edge types: HeteroData, or Data with edge_type and a "
+                "model that takes it"
+            )
+        else:
+            query = build_query(model, data, **options)
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
             found = method(query, seed)
     if not isinstance(found, Explanation):
@@ -92,7 +111,7 @@ def explain(
 
 
 _OPTIONS = frozenset(inspect.signature(explain).parameters) - {
-    "model", "data", "node", "nodes", "edge", "graph",
+    "model", "data", "node", "nodes", "edge", "graph", "relation",
 }  # fmt: skip
 """Arguments of `explain` that `explain_many` passes on."""
 

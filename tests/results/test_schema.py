@@ -29,6 +29,7 @@ from graphsvx.results.details import (
 )
 from graphsvx.results.explanation import Credit, FieldRecord
 from graphsvx.results.interactions import Interactions
+from graphsvx.results.typed import GraphTypes
 from graphsvx.runs import arrow_schema
 from tests.results.examples import explanations
 
@@ -197,6 +198,12 @@ records = {
     "reference": ids | words | tuples(finite),
     "groups": st.builds(
         Groups, members, members, st.dictionaries(words, tuples(st.tuples(ids, ids)))
+    ),
+    "types": st.builds(
+        GraphTypes, st.booleans(), tuples(words), tuples(ids), tuples(ids),
+        tuples(st.tuples(words, words, words)), tuples(ids), tuples(words),
+        *[st.lists(ids, max_size=3).map(lambda v: torch.tensor(v, dtype=torch.int64))] * 4,
+        optional(ids),
     ),
     "selection": st.builds(Selection, ids, ids, optional(finite), numbers),
     "balance": st.builds(Balance, finite, finite, numbers),

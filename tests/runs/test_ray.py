@@ -125,14 +125,14 @@ def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
     model, data = world()
     job = Job(model, data, "node", {"method": Moody(), "seed": 3})
     packed = cluster_engine._packed(job)
-    by_end = graph._index_by_end
+    by_end = graph.index_by_end
 
     def only_of_parts(ends, nodes):
         assert nodes < data.num_nodes, "the whole graph is indexed again"
         return by_end(ends, nodes)
 
     monkeypatch.setattr(graph, "_make_index", None)
-    monkeypatch.setattr(graph, "_index_by_end", only_of_parts)
+    monkeypatch.setattr(graph, "index_by_end", only_of_parts)
     monkeypatch.setattr(graph, "_make_statistics", None)
     assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 

@@ -105,17 +105,14 @@ def check_graph(data: Any) -> Graph:
             "data must have an edge_index of shape [2, edges]; it has none "
             "(an adj_t is turned into one by torch_geometric.utils.to_edge_index)"
         )
-    _check_edge_index(edge_index)
+    check_edge_index(edge_index)
     with exclusive():  # large tensors are read
         index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
         cached = _INDEXES.get(edge_index)
         if cached is None or cached[0] != index_key:
             cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
         index = cached[1]
-        cached = _STATISTICS.get(x)
-        if cached is None or cached[0] != x_stamp:
-            cached = _STATISTICS[x] = (x_stamp, _make_statistics(x))
-        statistics = cached[1]
+        statistics = statistics_of(x, x_stamp)
     edges = edge_index.shape[1]
     weight = _edge_values(data, "edge_weight", edges)
     if weight is not None and weight.dim() != 1:
@@ -126,6 +123,15 @@ def check_graph(data: Any) -> Graph:
     attr = _edge_values(data, "edge_attr", edges)
     stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
     return Graph(x, edge_index, weight, attr, y, index, statistics, stamps)
+
+
+def statistics_of(x: Tensor, x_stamp: Stamp | None = None) -> Statistics:
+    """Mean and deviation of every column, cached as long as the tensor holds the same content."""
+    x_stamp = x_stamp or stamp(x)
+    cached = _STATISTICS.get(x)
+    if cached is None or cached[0] != x_stamp:
+        cached = _STATISTICS[x] = (x_stamp, _make_statistics(x))
+    return cached[1]
 
 
 def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> None:
@@ -153,19 +159,20 @@ def _features(x: Any) -> Tensor:
     return x
 
 
-def _check_edge_index(edge_index: Any) -> None:
+def check_edge_index(edge_index: Any, where: str = "data") -> None:
+    """Raise an InputError unless this is a dense [2, edges] tensor of integers."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError(
-            "data.edge_index must be a dense tensor of shape [2, edges], "
+            f"{where}.edge_index must be a dense tensor of shape [2, edges], "
             f"got {type(edge_index).__name__}"
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise InputError(
-            f"data.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
+            f"{where}.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
         )
     if edge_index.dtype != torch.long:
         raise InputError(
-            f"data.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
+            f"{where}.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
         )
 
 
@@ -175,10 +182,11 @@ def _make_index(edge_index: Tensor, nodes: int) -> Index:
             f"data.edge_index must name nodes from 0 to {nodes - 1}, "
             f"got {int(edge_index.min())} to {int(edge_index.max())}"
         )
-    return _index_by_end(edge_index[1], nodes)
+    return index_by_end(edge_index[1], nodes)
 
 
-def _index_by_end(ends: Tensor, nodes: int) -> Index:
+def index_by_end(ends: Tensor, nodes: int) -> Index:
+    """Edges grouped by one of their ends."""
     array = ends.cpu().numpy()
     order = np.argsort(array, kind="stable")
     if len(order) < 2**31:  # half the memory, which counts for millions of edges
@@ -206,7 +214,7 @@ def subgraph(graph: Graph, nodes: Ids) -> Graph:
         edge_weight=None if graph.edge_weight is None else graph.edge_weight[edges],
         edge_attr=None if graph.edge_attr is None else graph.edge_attr[edges],
         y=None,
-        index=_index_by_end(edge_index[1], len(nodes)),
+        index=index_by_end(edge_index[1], len(nodes)),
         statistics=graph.statistics,
     )
 
@@ -225,7 +233,7 @@ def out_edges(graph: Graph) -> Index:
     if cached is None or cached[0] != key:
         cached = _OUT_EDGES[graph.edge_index] = (
             key,
-            _index_by_end(graph.edge_index[0], graph.num_nodes),
+            index_by_end(graph.edge_index[0], graph.num_nodes),
         )
     return cached[1]
 

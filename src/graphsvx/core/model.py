@@ -197,7 +197,7 @@ def check_model(
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
     output, scale = checked(output, Output, "output"), checked(scale, Scale, "scale")
-    parameters = _parameters(model.forward if isinstance(model, nn.Module) else model)
+    parameters = signature_of(model)
     available = {
         "edge_weight": graph.edge_weight is not None,
         "edge_attr": graph.edge_attr is not None,
@@ -226,6 +226,11 @@ def check_model(
             f"{list(parameters)}"
         )
     return Model(model, takes, output, scale)
+
+
+def signature_of(model: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Parameters of a model's forward, by name; empty where Python cannot tell."""
+    return _parameters(model.forward if isinstance(model, nn.Module) else model)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids
+from graphsvx.core.arrays import Ids, run_starts
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph
+from graphsvx.core.graph import Graph, Statistics
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
 
@@ -81,6 +81,18 @@ class Players:
         """E."""
         return int(self.edge_owner.max(initial=-1)) + 1
 
+    @cached_property
+    def edges_by_layer(self) -> tuple[tuple[Ids, Ids], ...]:
+        """Edge members and owners in parts in which no edge is twice: one, but for meta-paths."""
+        order = np.argsort(self.edge_members, kind="stable")
+        starts = np.flatnonzero(run_starts(self.edge_members[order]))
+        counts = np.diff(np.append(starts, len(order)))
+        if counts.max(initial=0) <= 1:
+            return ((self.edge_members, self.edge_owner),)
+        layer = np.arange(len(order)) - np.repeat(starts, counts)
+        parts = [order[layer == number] for number in range(int(layer.max()) + 1)]
+        return tuple((self.edge_members[part], self.edge_owner[part]) for part in parts)
+
 
 def ungrouped_players(features: Ids, nodes: Ids) -> Players:
     """Players without groups: each feature and each node is one player."""
@@ -118,11 +130,15 @@ def find_players(
         # Columns named by the user are players whatever their values are.
         named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in feature_groups])
         columns = np.union1d(columns, named)
-        feature_owner, names["features"] = _owners(columns, feature_groups, "feature")
-        columns, feature_owner = _by_owner(columns, feature_owner)
+        feature_owner, names["features"] = grouped_owners(
+            columns, feature_groups, [f"feature {column}" for column in columns.tolist()]
+        )
+        columns, feature_owner = sorted_by_owner(columns, feature_owner)
     if groups and sides in ("both", "nodes"):
-        node_owner, names["nodes"] = _owners(field.ids[nodes], groups, "node")
-        nodes, node_owner = _by_owner(nodes, node_owner)
+        node_owner, names["nodes"] = grouped_owners(
+            field.ids[nodes], groups, [f"node {node}" for node in field.ids[nodes].tolist()]
+        )
+        nodes, node_owner = sorted_by_owner(nodes, node_owner)
     return Players(columns, feature_owner, nodes, node_owner, names=names)
 
 
@@ -176,7 +192,14 @@ def choose_features(
     0: a value that only the reference has counts too).
     """
     at = torch.from_numpy(nodes).to(graph.x.device)
-    rows = graph.x.index_select(0, at).double().cpu().numpy()
+    return standing_out(graph.x.index_select(0, at), graph.statistics, choice, reference)
+
+
+def standing_out(
+    x: Tensor, statistics: Statistics, choice: FeatureChoice, reference: Tensor | None = None
+) -> Ids:
+    """Columns of `x` in which a row differs from the reference, as in `choose_features`."""
+    rows = x.double().cpu().numpy()
     other = None if reference is None else reference.cpu().numpy()
     if choice == "all":
         return np.arange(rows.shape[1])
@@ -185,8 +208,8 @@ def choose_features(
         if other is not None:
             differs |= other != 0
     elif isinstance(choice, (int, float)) and not isinstance(choice, bool) and choice >= 0:
-        std = graph.statistics.std.cpu().numpy()
-        centre = graph.statistics.mean.cpu().numpy() if other is None else other
+        std = statistics.std.cpu().numpy()
+        centre = statistics.mean.cpu().numpy() if other is None else other
         # A constant column must stay inside its own mean, whatever the last bit of the sum says.
         slack = 1e-7 * np.abs(centre)
         differs = (np.abs(rows - centre) > choice * std + slack).any(0)
@@ -237,8 +260,9 @@ GroupsSetting = Annotated[Groups, Converted(freeze_groups)]
 
 
 def _member(member: Any, label: str) -> Any:
-    if isinstance(member, (tuple, list)) and len(member) == 2:
-        return (_member(member[0], label), _member(member[1], label))
+    if isinstance(member, (tuple, list)) and len(member) in (2, 3):
+        # Of typed graphs, members and their ends begin with the name of a type.
+        return tuple(part if isinstance(part, str) else _member(part, label) for part in member)
     return as_int(member, f"each member of group {label!r}")
 
 
@@ -257,7 +281,7 @@ def check_groups(groups: Groups, count: int, what: str) -> None:
                 )
 
 
-def _owners(ids: Ids, groups: Groups, what: str) -> tuple[Ids, tuple[str, ...]]:
+def grouped_owners(ids: Ids, groups: Groups, labels: list[str]) -> tuple[Ids, tuple[str, ...]]:
     """The player of each id: its group, or a player of its own; empty groups are dropped."""
     owner = np.full(len(ids), -1)
     names: list[str] = []
@@ -268,11 +292,11 @@ def _owners(ids: Ids, groups: Groups, what: str) -> tuple[Ids, tuple[str, ...]]:
             names.append(label)
     alone = np.flatnonzero(owner < 0)
     owner[alone] = len(names) + np.arange(len(alone))
-    names += [f"{what} {member}" for member in ids[alone].tolist()]
+    names += [labels[at] for at in alone.tolist()]
     return owner, tuple(names)
 
 
-def _by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
+def sorted_by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
     """Members sorted by their owner (stable)."""
     order = np.argsort(owner, kind="stable")
     return members[order], owner[order]
@@ -316,6 +340,10 @@ def edge_positions(
                 )
             positions.append(np.asarray([member]))
             continue
+        if len(member) != 2 or not all(isinstance(end, int) for end in member):
+            raise InputError(
+                f"group {label!r} must name edges as positions or pairs of nodes, got {member}"
+            )
         ends = [member] if directions == "apart" else [member, member[::-1]]
         matching = _none()
         for u, v in ends:

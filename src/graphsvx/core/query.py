@@ -94,30 +94,16 @@ def build_query(
 ) -> Query:
     """Validate all arguments and build the query."""
     about = graphs.check_graph(data)
-    graph = checked(graph, bool, "graph")
-    given = {"node": node is not None, "nodes": nodes is not None, "graph": graph,
-             "edge": edge is not None}  # fmt: skip
-    kinds = [name for name, is_so in given.items() if is_so]
-    if len(kinds) != 1:
-        got = " and ".join(kinds) or "none of them"
-        raise InputError(
-            f"say what to explain by one of node=, nodes=, edge= or graph=True, got {got}"
-        )
+    kind = question_kind(node, nodes, graph, edge, decoder)
     parts = getattr(data, "batch", None)
     if graph and isinstance(parts, Tensor) and parts.numel() and int(parts.max()) > 0:
         raise InputError(
             f"graph=True explains one graph, got a batch of {int(parts.max()) + 1}; "
             "use explain_many(model, batch.to_data_list())"
         )
-    if decoder is not None and edge is None:
-        raise InputError("decoder= scores a link; say which one with edge=(u, v)")
     all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
     memory = checked(memory, Bytes, "memory")
     names = checked(class_names, tuple[str, ...] | None, "class_names")
-    kind: Kind = "graph" if graph else "edge" if edge is not None else (
-        "node" if node is not None else "nodes")  # fmt: skip
-    if decoder is not None and not callable(decoder):
-        raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
     called = models.check_model(
         model,
         about,
@@ -141,6 +127,27 @@ def build_query(
         memory=memory,
         decoder=decoder,
     )
+
+
+def question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -> Kind:
+    """Which of node=, nodes=, edge= and graph=True was given; an InputError unless it is one."""
+    given: dict[Kind, bool] = {
+        "node": node is not None,
+        "nodes": nodes is not None,
+        "graph": checked(graph, bool, "graph"),
+        "edge": edge is not None,
+    }
+    kinds = [name for name, is_so in given.items() if is_so]
+    if len(kinds) != 1:
+        got = " and ".join(kinds) or "none of them"
+        raise InputError(
+            f"say what to explain by one of node=, nodes=, edge= or graph=True, got {got}"
+        )
+    if decoder is not None and edge is None:
+        raise InputError("decoder= scores a link; say which one with edge=(u, v)")
+    if decoder is not None and not callable(decoder):
+        raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
+    return kinds[0]
 
 
 def inner_product(source: Tensor, target: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ def resolve_reference(graph: Graph, reference: Reference) -> Tensor:
             )
         return x[reference].double()
     if isinstance(reference, str):
-        return _representative(graph, int(reference.partition(":")[2]))
+        return class_mean(x, graph.y, int(reference.partition(":")[2]))
     if len(reference) != graph.num_features:
         raise InputError(
             f"reference must have one value for each of the {graph.num_features} features, "
@@ -73,15 +73,16 @@ def resolve_reference(graph: Graph, reference: Reference) -> Tensor:
     return torch.tensor(reference, dtype=torch.float64, device=x.device)
 
 
-def _representative(graph: Graph, label: int) -> Tensor:
-    if graph.y is None or graph.y.is_floating_point():
+def class_mean(x: Tensor, y: Tensor | None, label: int) -> Tensor:
+    """Mean features of the nodes of a class, float64."""
+    if y is None or y.is_floating_point():
         raise InputError(
             f'reference="class:{label}" needs the class of every node; set data.y, '
             f"or give the vector itself"
         )
-    members = graph.x[graph.y == label]
+    members = x[y == label]
     if not len(members):
-        known = sorted(set(graph.y.tolist()))
+        known = sorted(set(y.tolist()))
         raise InputError(
             f'reference="class:{label}" names a class without nodes; data.y has {known[:10]}'
         )

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from graphsvx.datasets.truth import GraphTruth, NodeTruth, Truth
 from graphsvx.errors import DataError
 
-Task = Literal["node", "graph"]
+Task = Literal["node", "graph", "link"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,25 +58,27 @@ class DataSet:
 
     name, seed: `datasets.load(name, seed)` gives the same tensors bit for bit.
     graphs: one graph for node sets, many for graph sets; each with `x`, `edge_index` and `y`.
-    task: "node" or "graph": what is classified.
+    task: "node", "graph" or "link": what is classified.
     class_names, feature_names: in the order of the labels and of the columns of `x`.
     split: 80/10/10, stratified by class.
     truth: ground truth explanations, None where they are unknown.
     noise: feature columns and nodes that were added as noise, None in a clean set.
+    node_type: the node type that is classified, where the graph has types.
     """
 
     name: str
     seed: int
-    graphs: tuple[Data, ...]
+    graphs: tuple[Data | HeteroData, ...]
     task: Task
     class_names: tuple[str, ...]
     split: Split
     feature_names: tuple[str, ...] | None = None
     truth: Truth | None = None
     noise: Noise | None = None
+    node_type: str | None = None
 
     @property
-    def graph(self) -> Data:
+    def graph(self) -> Any:
         """The only graph; an error if there are several."""
         if len(self.graphs) != 1:
             raise DataError(
@@ -86,8 +88,10 @@ class DataSet:
 
     @property
     def features(self) -> int:
-        """Number of feature columns."""
-        return int(self.graphs[0].x.shape[1])
+        """Number of feature columns, those of the classified nodes where the graph has types."""
+        graph: Any = self.graphs[0] if self.node_type is None else self.graphs[0][self.node_type]
+        x = getattr(graph, "x", None)
+        return 0 if x is None else int(x.shape[1])
 
     @property
     def classes(self) -> int:
@@ -97,8 +101,11 @@ class DataSet:
     @cached_property
     def labels(self) -> Tensor:
         """The class of every node (node sets; -1 for noisy nodes) or of every graph."""
+        if self.task == "link":
+            return torch.ones(self.graph.triples.shape[1], dtype=torch.long)
         if self.task == "node":
-            labels: Tensor = self.graph.y
+            graph = self.graph if self.node_type is None else self.graph[self.node_type]
+            labels: Tensor = graph.y
             return labels
         return torch.cat([graph.y for graph in self.graphs])
 
@@ -121,11 +128,22 @@ class DataSet:
         """SHA-256 over features, edges, labels and split: ties a checkpoint to its data."""
         digest = hashlib.sha256()
         for graph in self.graphs:
-            for tensor in (graph.x, graph.edge_index, graph.y):
+            for tensor in _tensors(graph):
                 _update(digest, tensor)
         for index in self.split.parts().values():
             _update(digest, index)
         return digest.hexdigest()
+
+
+def _tensors(graph: Data | HeteroData) -> list[Tensor]:
+    """Features, edges and labels, in a fixed order."""
+    if isinstance(graph, HeteroData):
+        stores = [graph[name] for name in (*graph.node_types, *graph.edge_types)]
+        return [store[key] for store in stores for key in ("x", "edge_index", "y") if key in store]
+    keys = (
+        ("edge_index", "edge_type", "triples") if "triples" in graph else ("x", "edge_index", "y")
+    )
+    return [graph[key] for key in keys]
 
 
 def _update(digest: hashlib._Hash, tensor: Tensor) -> None:

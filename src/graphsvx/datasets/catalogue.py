@@ -57,6 +57,9 @@ CATALOGUE: dict[str, Listed] = {
         Statistics(4326, 2, 91393, 13, 194450), "alkane and carbonyl", "Molecules"
     ),
     "crippen": Listed(Statistics(1127, 1, 28914, 13, 58704), "atom contributions", "Molecules"),
+    "acm": Listed(Statistics(1, 3, 11246, 1902, 34852), folder="ACM"),
+    "fb15k-237": Listed(Statistics(1, 2, 14541, 0, 544230), folder="FB15k-237"),
+    "typed-motifs": Listed(Statistics(1, 2, 664, 4, 8480), "relation"),
     "amazon-photo": Listed(Statistics(1, 8, 7650, 745, 238162), folder="Amazon-Photo"),
     "cora": Listed(Statistics(1, 7, 2708, 1433, 10556), folder="Cora"),
     "citeseer": Listed(Statistics(1, 6, 3327, 3703, 9104), folder="CiteSeer"),
@@ -99,7 +102,12 @@ def data_files(name: str) -> tuple[str, ...]:
         return ()
     if folder == "Molecules":
         return (f"{folder}/{name}.csv",)
+    if folder in _TYPED:
+        return tuple(f"{folder}/{file}" for file in _TYPED[folder])
     return tuple(f"{folder}/raw/{file}" for file in raw_files(folder))
+
+
+_TYPED = {"ACM": ("acm.npz",), "FB15k-237": ("triples.npz", "entities.txt", "relations.txt")}
 
 
 def raw_files(folder: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from graphsvx.datasets import molecules, real, synthetic
+from graphsvx.datasets import molecules, real, synthetic, typed
 from graphsvx.datasets.base import DataSet
 from graphsvx.datasets.catalogue import Statistics, checked_name
 from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
@@ -31,6 +31,9 @@ LOADERS: dict[str, Loader] = {
     "ba-2motifs": _synthetic(synthetic.ba_2motifs),
     "mutag": real.mutag,
     "amazon-photo": real.amazon_photo,
+    "acm": typed.acm,
+    "fb15k-237": typed.fb15k_237,
+    "typed-motifs": _synthetic(typed.typed_motifs),
 }
 for _name in molecules.CLASS_NAMES:
     LOADERS[_name] = partial(molecules.molecules, _name)
@@ -64,5 +67,5 @@ def statistics(dataset: DataSet) -> Statistics:
         classes=dataset.classes,
         nodes=sum(int(graph.num_nodes) for graph in dataset.graphs),
         features=dataset.features,
-        edges=sum(int(graph.edge_index.shape[1]) for graph in dataset.graphs),
+        edges=sum(int(graph.num_edges) for graph in dataset.graphs),
     )

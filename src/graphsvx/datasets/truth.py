@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from graphsvx.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class TypedTruth:
+    """Ground truth of a typed set: the relation and the nodes that decide a node's class."""
+
+    relation: tuple[str, str, str]
+    nodes: Mapping[int, tuple[tuple[str, int], ...]]
+    """For each classified node, the nodes (type, id) that decide."""
+    kind: str = "relation"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +127,7 @@ class GraphTruth:
         return graph
 
 
-Truth = NodeTruth | GraphTruth
+Truth = NodeTruth | GraphTruth | TypedTruth
 
 
 def edges_inside(edge_index: Tensor, motif_of: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ evaluator is used, and the certificate records it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, message_passing_depth
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query
+from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.batches import BatchEvaluator, Shortcuts
 from graphsvx.engine.checks import (
     batch_equals_single_calls,
@@ -102,6 +103,9 @@ class Evaluator:
     (`games.lookup_game`); None: no such model."""
     decline: Callable[[str], None] = _ignore
     """Called with the reason why look-ups of embeddings cannot be used, before a ModelError."""
+    agrees: Callable[[Field, Perturbations, Tensor, Tensor], bool] | None = None
+    """Whether outputs of perturbed graphs are those of plain calls, given all outputs of the game
+    for the scale of rounding errors; None: as for graphs without types."""
 
     def matches_expected(self, full: Tensor | None) -> bool:
         """Whether the output of the full coalition equals `expected_output`."""
@@ -129,8 +133,17 @@ def run_verified(
 
     `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
     """
+    return run_first(_evaluators(query, hops, seed), run, holds)
+
+
+def run_first(
+    evaluators: Iterable[Evaluator],
+    run: Callable[[Evaluator], Result],
+    holds: Callable[[Evaluator, Result], bool],
+) -> Result:
+    """`run(evaluator)` with the first evaluator for which `holds(evaluator, result)` is true."""
     failure: ModelError | None = None
-    for evaluator in _evaluators(query, hops, seed):
+    for evaluator in evaluators:
         try:
             result = run(evaluator)
         except ModelError as error:
@@ -144,6 +157,11 @@ def run_verified(
 
 def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
     """All evaluators, fastest first."""
+    if isinstance(query, TypedQuery):
+        from graphsvx.engine.typed import evaluators  # noqa: PLC0415  (it imports this module)
+
+        yield from evaluators(query, hops, seed)
+        return
     cached = cached_evaluator(query)
     if cached is not None:
         yield cached
@@ -271,7 +289,7 @@ def _field_evaluators(
 
 def _shortcut_candidates(model: Model, depth: int) -> list[tuple[Shortcuts, str | None]]:
     """Combinations of shortcuts, fastest first."""
-    if not _reads_degrees(model):
+    if not reads_degrees(model):
         return [(Shortcuts(depth, depth), None)]
     return [
         (Shortcuts(depth + 1, depth, degrees_only=True), None),
@@ -455,7 +473,7 @@ def _undirected_evaluators(
                  local=False, replays=replays)  # fmt: skip
 
 
-def _reads_degrees(model: Model) -> bool:
+def reads_degrees(model: Model) -> bool:
     """Whether messages may depend on degrees: then edges one hop further out count."""
     kernels = [kernel_of(layer) for layer in _message_layers(model)]
     return not kernels or any(kernel is None or kernel.reads_degrees for kernel in kernels)
@@ -531,5 +549,5 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
         return None, "the model's structure is unknown" if structure is None else structure.reason
     if profile.depth is None or not _reads_in_edges_only(query.model):
         return None, "its rounds of message passing are not known"
-    degrees = _reads_degrees(query.model)
+    degrees = reads_degrees(query.model)
     return Lookup(query.model, query.graph, field, profile.depth, degrees), ""

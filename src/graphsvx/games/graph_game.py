@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 import numpy as np
@@ -392,4 +392,4 @@ def feature_setup(setup: GameSetup, evaluator: Evaluator) -> GameSetup:
     none = np.zeros(0, dtype=np.int64)
     all_players = setup.players
     players = type(all_players)(all_players.feature_members, all_players.feature_owner, none, none)
-    return GameSetup(setup.graph, left, players, setup.reference, setup.feature_nodes)
+    return replace(setup, field=left, players=players)

@@ -31,6 +31,9 @@ class CutEdges(Checked):
         field, players = setup.field, setup.players
         count = len(features_on)
         cut = np.zeros((count, len(field.edges)), dtype=bool)
-        cut[:, players.edge_members] = ~nodes_on[:, players.edge_owner]
+        cut[:, players.edge_members] = True
+        # An edge of several players (meta-paths) is there as long as one of them is on.
+        for members, owner in players.edges_by_layer:
+            cut[:, members] &= ~nodes_on[:, owner]
         on = np.broadcast_to(np.ones(1, dtype=bool), (count, field.size))
         return Perturbations(on, None, setup.feature_table, removed_edges=cut)

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explanation as PyGExplanation
+from torch_geometric.explain import HeteroExplanation
 from torch_geometric.explain.algorithm import ExplainerAlgorithm
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 from torch_geometric.utils import subgraph
@@ -16,12 +17,20 @@ from torch_geometric.utils import subgraph
 from graphsvx.api import explain
 from graphsvx.core.model import Scale
 from graphsvx.errors import UnsupportedError
+from graphsvx.integrations.pyg_hetero import (
+    CreditedHeteroExplanation,
+    explained_type,
+    hetero_data,
+    set_edge_credit,
+    set_node_credit,
+)
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import DefaultPlayers, Edges, SubgraphFeatures
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
 from graphsvx.results.many import Explanations
+from graphsvx.results.typed import types_of
 
 LEAST = 0.9
 """Smallest value of a mask where the credit is positive; the largest is 1."""
@@ -31,7 +40,7 @@ LEAST = 0.9
 class _Question:
     """One output of the model: the graph that it is about, and the arguments of `explain`."""
 
-    data: Data
+    data: Data | HeteroData
     arguments: dict[str, Any]
     nodes: Tensor
     """Ids of the nodes of `data` in the graph that was given."""
@@ -80,10 +89,17 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     Several outputs (`index` with several entries, or None for all) are explained one by one, and
     credit is their average; `explanation.graphsvx` is then the list of records. Graphs of a batch
     are explained one by one.
+
+    Dictionaries by type (`explainer(data.x_dict, data.edge_index_dict)`) give a
+    `HeteroExplanation` with masks and credit by type; `node_type` says which type the model's
+    outputs are about, where their number does not tell.
     """
 
-    def __init__(self, method: Method | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, method: Method | None = None, seed: int = 0, node_type: str | None = None
+    ) -> None:
         super().__init__()
+        self.node_type = node_type
         self.method = method if method is not None else GraphSVX()
         self.seed = seed
 
@@ -105,10 +121,14 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         target: Tensor,
         index: int | Tensor | None = None,
         **kwargs: Any,
-    ) -> PyGExplanation:
+    ) -> PyGExplanation | HeteroExplanation:
         """Explain the outputs at `index` (all if None) for their target classes."""
+        if isinstance(x, dict) and isinstance(edge_index, dict):
+            return self._hetero(model, hetero_data(x, edge_index, kwargs), target, index)
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
-            raise UnsupportedError("GraphSVXAlgorithm explains homogeneous graphs only")
+            raise UnsupportedError(
+                "GraphSVXAlgorithm needs x and edge_index as tensors, or both as dictionaries"
+            )
         questions = self._questions(x, edge_index, target, index, kwargs)
         nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
         converted, records = CreditedExplanation(), []
@@ -132,6 +152,45 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 total[one.edges] += edge_credit(explanation, one.data.edge_index)
             converted.edge_credit = (total / len(questions)).float()
             converted.edge_mask = mask(converted.edge_credit)
+        converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
+        return converted
+
+    def _hetero(
+        self, model: torch.nn.Module, data: HeteroData, target: Tensor, index: int | Tensor | None
+    ) -> HeteroExplanation:
+        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
+        level = self.model_config.task_level
+        if level == ModelTaskLevel.edge:
+            raise UnsupportedError(
+                "links of typed graphs are explained by graphsvx.explain(model, data, edge=(u, v))"
+            )
+        arguments: list[dict[str, Any]] = [{"graph": True, "target": self._target(target, 0)}]
+        if level == ModelTaskLevel.node:
+            node_type = self.node_type or explained_type(data, len(target))
+            arguments = [
+                {"node": (node_type, i), "target": self._target(target, i)}
+                for i in _positions(index, len(target))
+            ]
+        everything = torch.zeros(0, dtype=torch.long)  # the graph is explained as a whole
+        questions = [_Question(data, given, everything, everything) for given in arguments]
+        converted = CreditedHeteroExplanation()
+        records: list[Explanation] = []
+        if nodes is not None:
+            method = self._node_method()
+            explained = [self._explain(model, one, method) for one in questions]
+            records += explained
+            set_node_credit(converted, explained, nodes)
+            _set_masks(converted, "node")
+            if nodes == MaskType.object and index is not None:
+                for explanation in explained:
+                    for kind, i in map(types_of(explanation).node, explanation.centres):
+                        converted[kind].node_mask[i] = 1.0
+        if edges is not None:
+            method = self._edge_method()
+            explained = [self._explain(model, one, method) for one in questions]
+            records += explained
+            set_edge_credit(converted, explained)
+            _set_masks(converted, "edge")
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
@@ -238,6 +297,15 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 part = explanation.to_captum(one.data)[0][0].double()
             total[one.nodes] += part
         return (total / len(questions)).float()
+
+
+def _set_masks(converted: HeteroExplanation, side: str) -> None:
+    """Masks of all types on one scale."""
+    credit = converted.collect(f"{side}_credit")
+    every = mask(torch.cat([part.reshape(-1) for part in credit.values()]))
+    sizes = [part.numel() for part in credit.values()]
+    for (name, part), values in zip(credit.items(), torch.split(every, sizes), strict=True):
+        converted[name][f"{side}_mask"] = values.reshape(part.shape).clone()
 
 
 def mask(credit: Tensor) -> Tensor:

@@ -16,9 +16,11 @@ from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.player_kinds import (
     Edges,
     Features,
+    MetaPaths,
     Nodes,
     NodesAndFeatures,
     PlayerKind,
+    Relations,
     SubgraphFeatures,
 )
 from graphsvx.methods.random import Random
@@ -41,6 +43,7 @@ __all__ = [
     "GraphSVX",
     "Greedy",
     "IntegratedGradients",
+    "MetaPaths",
     "Method",
     "Nodes",
     "NodesAndFeatures",
@@ -49,6 +52,7 @@ __all__ = [
     "PlayerKind",
     "Properties",
     "Random",
+    "Relations",
     "Saliency",
     "SubgraphFeatures",
 ]

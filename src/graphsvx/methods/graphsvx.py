@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
+from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.evaluator import Evaluator, run_verified
 from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
@@ -41,8 +42,10 @@ from graphsvx.methods.player_kinds import (
     Edges,
     Features,
     KindName,
+    MetaPaths,
     Nodes,
     PlayerKind,
+    Relations,
     SubgraphFeatures,
 )
 from graphsvx.methods.replay import replays_agree
@@ -55,6 +58,8 @@ from graphsvx.methods.rounds import (
     Rounds,
     calls_needed,
 )
+from graphsvx.methods.typed_record import with_types
+from graphsvx.methods.typed_setup import check_typed_players, typed_setup
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Block, Checked, Range, changed_fields, checked, shown
@@ -125,6 +130,7 @@ class FlatSettings(TypedDict, total=False):
     reference: Any
     balance: float | None
     directions: Directions
+    node_types: tuple[str, ...] | None
     monte_carlo: int
     indirect: Literal[False, "mean", "target"]
     erase: bool
@@ -138,6 +144,7 @@ _MISPLACED = {
     "reference": "is what switched-off features become, but no feature is switched off",
     "balance": 'weighs nodes against features, so both must play; use players="both"',
     "directions": 'is about edges as players; use players="edges"',
+    "node_types": "chooses nodes by their type, but no node plays",
     "monte_carlo": 'draws the mean of players="subgraph_features"',
 }
 RENAMED = {  # earlier names of settings, and what they are called now
@@ -159,6 +166,8 @@ class GraphSVX(Checked):
 
     Each game is exact where its distinct perturbed graphs fit the budget.
     """
+
+    explains_typed_graphs: ClassVar[bool] = True
 
     players: PlayerKind = DefaultPlayers()  # noqa: RUF009  (a frozen record, as all parts)
     """Who gets credit; everything else stays as it is."""
@@ -207,7 +216,8 @@ class GraphSVX(Checked):
     def _check_parts(self, players: PlayerKind) -> None:
         """Raise InputError for parts that do not go together."""
         generator = self.generator
-        if generator is not None and self.cuts_edges != isinstance(players, Edges):
+        edges_play = isinstance(players, (Edges, Relations, MetaPaths))
+        if generator is not None and self.cuts_edges != edges_play:
             raise InputError(
                 f'{generator!r} switches edges off, so edges must play; use players="edges"'
                 if self.cuts_edges
@@ -273,7 +283,10 @@ class GraphSVX(Checked):
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
         kind = self._kind(query)
-        kind.check_names(query.graph)
+        if isinstance(query, TypedQuery):
+            check_typed_players(kind, self.generator, query.typed_graph)
+        else:
+            kind.check_names(query.graph)
 
         def run(evaluator: Evaluator) -> _Run:
             start = time.monotonic()
@@ -291,14 +304,15 @@ class GraphSVX(Checked):
             played, fits = rounds.play(played, fits)
             return _Run(evaluator, setup, played, fits, outputs, target, goal)
 
-        explanation = self._explanation(
-            query,
-            run_verified(
-                query, kind.hops, seed, run,
-                holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
-            ),
-            seed,
+        verified = run_verified(
+            query, kind.hops, seed, run,
+            holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
         )  # fmt: skip
+        explanation = self._explanation(query, verified, seed)
+        if isinstance(query, TypedQuery):
+            apart = getattr(kind, "directions", "together") == "apart"
+            field, players = verified.evaluator.field, verified.setup.players
+            explanation = with_types(explanation, query, field, players, apart)
         return kind.finish(explanation)
 
     def _goal(self) -> Goal | None:
@@ -335,8 +349,12 @@ class GraphSVX(Checked):
     def _play(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
-        setup = kind.setup(query, evaluator, seed)
         chosen = kind.generator if self.generator is None else self.generator
+        setup = (
+            typed_setup(kind, chosen, query, evaluator)
+            if isinstance(query, TypedQuery)
+            else kind.setup(query, evaluator, seed)
+        )
         generator = chosen.prepare(setup, derive_rng(seed, "paths"))
         games = self._games(query, evaluator, setup, generator)
         budget = self.budget

@@ -22,6 +22,7 @@ from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting
+from graphsvx.core.typed_players import MetaPathsSetting, NodeTypes
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
@@ -29,7 +30,7 @@ from graphsvx.methods import build_explanation
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Checked, Range
 
-KindName = Literal["both", "nodes", "features", "subgraph_features", "edges"]
+KindName = Literal["both", "nodes", "features", "subgraph_features", "edges", "relations"]
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,12 @@ class Nodes(PlayerKind):
     """{name: nodes} that switch on and off together."""
     reference: ReferenceSetting = None
     """What the features of a switched-off node become, with a generator that replaces them."""
+    node_types: NodeTypes = None
+    """Typed graphs: the types whose nodes play; None: all."""
 
     def check_names(self, graph: Graph) -> None:
         """Groups name nodes of the graph."""
+        _check_no_types(self.node_types)
         choosing.check_groups(self.groups, graph.num_nodes, "node")
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
@@ -168,6 +172,8 @@ class NodesAndFeatures(_WithFeatures):
     """{name: nodes} that switch on and off together."""
     balance: Annotated[float | None, Range(0, 1)] = None
     """Social: alpha, the share of prediction - base that node credit is rescaled to."""
+    node_types: NodeTypes = None
+    """Typed graphs: the types whose nodes play; None: all."""
 
     def for_query(self, query: Query) -> PlayerKind:
         """Nodes and features of an explained node; a graph has one or the other."""
@@ -181,6 +187,7 @@ class NodesAndFeatures(_WithFeatures):
     def check_names(self, graph: Graph) -> None:
         """Groups name nodes and features of the graph."""
         super().check_names(graph)
+        _check_no_types(self.node_types)
         choosing.check_groups(self.groups, graph.num_nodes, "node")
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
@@ -200,23 +207,67 @@ class DefaultPlayers(_WithFeatures):
 
     groups: GroupsSetting = ()
     """{name: nodes} that switch on and off together."""
+    node_types: NodeTypes = None
+    """Typed graphs: the types whose nodes play; None: all."""
 
     def for_query(self, query: Query) -> PlayerKind:
         """`Nodes` for a graph, `NodesAndFeatures` for everything else."""
         if query.kind != "graph":
             return NodesAndFeatures(
-                self.hops, self.features, self.feature_groups, self.reference, self.groups
-            )
+                self.hops, self.features, self.feature_groups, self.reference, self.groups,
+                node_types=self.node_types,
+            )  # fmt: skip
         if self.feature_groups:
             raise InputError(
                 "feature_groups= is about features, but by default the nodes of a graph play; "
                 'use players="features"'
             )
-        return Nodes(self.hops, self.groups, self.reference)
+        return Nodes(self.hops, self.groups, self.reference, self.node_types)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
         """The players of the kind that plays for this query."""
         return self.for_query(query).setup(query, evaluator, seed)
+
+
+@dataclass(frozen=True)
+class _OfTypedGraphs(PlayerKind):
+    """Kinds that exist on typed graphs only; `methods.typed_setup` finds their players."""
+
+    generator: ClassVar[Generator] = CutEdges()
+
+    def check_names(self, graph: Graph) -> None:  # noqa: ARG002  (wrong for every graph)
+        """Raise InputError: the graph has no types."""
+        raise InputError(
+            f"{type(self).__name__}() needs a graph with edge types: HeteroData, or Data with "
+            f"edge_type and a model that takes it"
+        )
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (as above)
+        """Raise InputError: the graph has no types."""
+        self.check_names(query.graph)
+        raise AssertionError
+
+
+@dataclass(frozen=True)
+class Relations(_OfTypedGraphs):
+    """All edges of a type within `hops` rounds are one player."""
+
+    directions: Directions = "together"
+    """An edge type and its reverse type (`rev_writes` of `writes`) as one player, or "apart"."""
+
+
+@dataclass(frozen=True)
+class MetaPaths(_OfTypedGraphs):
+    """A player for each meta-path, with the edges of its instances.
+
+        MetaPaths(paths={"co-authors": [("paper", "to", "author"), ("author", "to", "paper")]})
+
+    Each path is a list of edge types from its far end to the explained node. An edge on several of
+    them is there as long as one of them is; edges on none stay.
+    """
+
+    paths: MetaPathsSetting = ()
+    """{name: edge types}."""
 
 
 KINDS: dict[str, type[PlayerKind]] = {
@@ -225,8 +276,16 @@ KINDS: dict[str, type[PlayerKind]] = {
     "features": Features,
     "subgraph_features": SubgraphFeatures,
     "edges": Edges,
+    "relations": Relations,
 }
 """Kinds by name, for `players=` and command lines."""
+
+
+def _check_no_types(node_types: NodeTypes) -> None:
+    if node_types is not None:
+        raise InputError(
+            f"node_types= needs a graph with node types (HeteroData), got {node_types}"
+        )
 
 
 def _feature_setup(

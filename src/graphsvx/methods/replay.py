@@ -45,6 +45,9 @@ def coalitions_agree(game: PlayableGame, coalitions: Bools, rng: np.random.Gener
 
 def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     field, perturbations = game.perturbed(coalitions)
+    if game.evaluator.agrees is not None:
+        raw = game.raw(game.states(coalitions))
+        return game.evaluator.agrees(field, perturbations, raw, game.played())
     reference_graph = reference_graph_for(game.query, field, rng)
     whole = game.query.kind == "graph"
     alone = evaluate_one_by_one(

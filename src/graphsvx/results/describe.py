@@ -101,11 +101,13 @@ def _what_it_says(explanation: Explanation) -> str:
 def _about(explanation: Explanation) -> str:
     match explanation.kind:
         case "node":
-            return f"For node {explanation.centres[0]}" if explanation.centres else "For this node"
+            if not explanation.centres:
+                return "For this node"
+            return f"For {explanation.node_label(explanation.centres[0])}"
         case "nodes":
             return f"For {len(explanation.centres)} nodes together"
         case "edge":
-            return f"For the edge {'–'.join(map(str, explanation.centres))}"
+            return f"For the {explanation.link_label}"
         case "graph":
             return "For this graph"
         case "model":

@@ -15,10 +15,12 @@ from torch import Tensor
 from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError, TargetError
+from graphsvx.results import typed
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
 from graphsvx.results.interactions import Interactions, Together
 from graphsvx.results.schema import Array, ArrayOf, Column
+from graphsvx.results.typed import EdgeType, GraphTypes
 from graphsvx.utils.constraints import Range, as_int, checked
 from graphsvx.utils.printable import one_line
 
@@ -175,6 +177,8 @@ class Explanation:
     """What switched-off features became, where it was not the mean."""
     groups: Groups | None = None
     """Members of named players."""
+    types: GraphTypes | None = None
+    """Node and edge types of a typed graph; ids number the nodes of all types through."""
     selection: Selection | None = None
     """Set if a Lasso chose few players."""
     balance: Balance | None = None
@@ -268,22 +272,41 @@ class Explanation:
         return torch.cat([self.feature_errors, self.node_errors, self.edge_errors])
 
     @property
-    def nodes(self) -> dict[int, float]:
-        """Credit by node id."""
+    def nodes(self) -> dict[Any, Any]:
+        """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
+        if self.types is not None and not self.types.flat:
+            return typed.nodes_by_type(self)
         return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
 
     @property
-    def features(self) -> dict[int, float]:
-        """Credit by feature column."""
+    def features(self) -> dict[Any, Any]:
+        """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
+        if self.types is not None and not self.types.flat:
+            return typed.features_by_type(self)
         return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
 
     @property
-    def edges(self) -> dict[tuple[int, int], float]:
-        """Credit by edge (source, destination)."""
+    def edges(self) -> dict[Any, Any]:
+        """Credit by edge (source, target); with edge types, by type: a `RelationCredit` each."""
+        if self.types is not None:
+            return typed.edges_by_relation(self)
+        return self.credit_by_ends()
+
+    def by_type(self) -> dict[str, float]:
+        """Credit of all nodes of each node type; of their features where no nodes play."""
+        return typed.by_type(self)
+
+    def by_relation(self) -> dict[EdgeType, float]:
+        """Credit of all edges of each edge type; a type and its reverse count as the first."""
+        return typed.by_relation(self)
+
+    def credit_by_ends(self) -> dict[tuple[int, int], float]:
+        """Credit by the two ends of an edge; that of several edges between them is added up."""
+        credit: dict[tuple[int, int], float] = {}
         ends = self.edge_ids.reshape(2, -1).t().tolist()
-        return {
-            (u, v): value for (u, v), value in zip(ends, self.edge_values.tolist(), strict=True)
-        }
+        for (u, v), value in zip(ends, self.edge_values.tolist(), strict=True):
+            credit[(u, v)] = credit.get((u, v), 0.0) + value
+        return credit
 
     def top_nodes(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
         """The `k` nodes with the most credit (by signed or absolute value), best first."""
@@ -404,16 +427,40 @@ class Explanation:
     def title(self) -> str:
         """What is explained, in a few words."""
         what = {
-            "node": f"node {self.centres[0]}" if self.centres else "node",
-            "nodes": f"{len(self.centres)} nodes",
+            "node": self.node_label(self.centres[0]) if self.centres else "node",
+            "nodes": f"{len(self.centres)} {self._node_word}",
             "graph": "graph",
-            "edge": f"edge {self.centres}",
+            "edge": f"edge {self.centres}" if self.types is None else self.link_label,
             "model": "model",
         }[self.kind]
         name = self.class_name(self.target)
         if self.rather_than is not None:
             name += f" rather than {self.class_name(self.rather_than)}"
         return f"{what}: {name}"
+
+    def node_label(self, node: int) -> str:
+        """A node of the receptive field in words: its name, or its type and id."""
+        if self.types is None:
+            return f"node {node}"
+        at = (self.field.ids == node).nonzero()
+        return one_line(self.types.labels[int(at[0, 0])]) if len(at) else f"node {node}"
+
+    @property
+    def _node_word(self) -> str:
+        if self.types is None or self.types.flat or not self.centres:
+            return "nodes"
+        return f"{self.types.node(self.centres[0])[0]} nodes"
+
+    @property
+    def link_label(self) -> str:
+        """An explained link in words."""
+        if self.types is None:
+            return f"edge {'–'.join(map(str, self.centres))}"
+        relation = (
+            "" if self.types.relation is None else self.types.edge_types[self.types.relation][1]
+        )
+        arrow = f" –{relation}→ " if relation else " → "
+        return f"link {arrow.join(map(self.node_label, self.centres))}"
 
     # --- the ways out ------------------------------------------------------------------
 
@@ -524,7 +571,10 @@ class Explanation:
         return text
 
     def __repr__(self) -> str:
-        nodes = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_nodes(3, "absolute"))
+        nodes = ", ".join(
+            f"{r.id if self.types is None else self.node_label(r.id)}: {r.value:+.3f}"
+            for r in self.top_nodes(3, "absolute")
+        )
         features = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_features(3, "absolute"))
         edges = ", ".join(
             f"{r.id[0]}–{r.id[1]}: {r.value:+.3f}" for r in self.top_edges(3, "absolute")

@@ -89,8 +89,9 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
     graph = nx.DiGraph(
         base=explanation.base, prediction=explanation.prediction, target=explanation.target
     )
-    credit = explanation.nodes
-    errors = dict(zip(explanation.node_ids.tolist(), explanation.node_errors.tolist(), strict=True))
+    ids = explanation.node_ids.tolist()
+    credit = dict(zip(ids, explanation.node_values.tolist(), strict=True))
+    errors = dict(zip(ids, explanation.node_errors.tolist(), strict=True))
     for position, (node, hops) in enumerate(
         zip(field.ids.tolist(), field.hops.tolist(), strict=True)
     ):
@@ -100,7 +101,11 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
             "hops": hops,
             "explained": node in explanation.centres,
         }
-        if field.classes is not None:
+        if explanation.types is not None:
+            about["name"] = explanation.types.labels[position]
+        if explanation.types is not None and not explanation.types.flat:
+            about["type"], about["id"] = explanation.types.node(node)
+        elif field.classes is not None:
             about["label"] = int(field.classes[position])
         graph.add_node(node, **about)
     graph.add_edges_from(field.edge_index.t().tolist())
@@ -119,6 +124,10 @@ def to_pyg(explanation: Explanation, data: Any = None) -> Any:
     """
     from torch_geometric.explain import Explanation as PyGExplanation  # noqa: PLC0415  (slow)
 
+    if explanation.types is not None and not explanation.types.flat:
+        from graphsvx.results.typed_export import to_hetero  # noqa: PLC0415  (typed graphs only)
+
+        return to_hetero(explanation, explanation.types)
     field = explanation.field
     edge_index = field.edge_index if data is None else _edge_index(data)
     converted = PyGExplanation(

@@ -30,6 +30,8 @@ class Dot:
     plays: bool
     centre: bool
     count: int = 1
+    shape: int = 0
+    """Position of the node's type in a typed graph: types have different shapes."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,15 @@ class GraphDrawing:
 def drawing_of(explanation: Explanation) -> GraphDrawing:
     """The receptive field of an explanation, with the credit of its target output."""
     field = explanation.field
-    values = explanation.nodes
+    ids_of_players = explanation.node_ids.tolist()
+    values = dict(zip(ids_of_players, explanation.node_values.tolist(), strict=True))
     errors = dict(zip(values, explanation.node_errors.tolist(), strict=True))
+    types = explanation.types
     lines = map(one_line, explanation.node_credit.names or ())
     names = dict(zip(values, lines, strict=False))
+    if types is not None:
+        labels = map(one_line, types.labels)
+        names = {**dict(zip(explanation.field.ids.tolist(), labels, strict=True)), **names}
     ids, hops = field.ids.tolist(), field.hops.tolist()
     classes = [None] * len(ids) if field.classes is None else field.classes.tolist()
     dots = tuple(
@@ -84,6 +91,7 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
             error=errors.get(node, 0.0),
             plays=node in values,
             centre=node in explanation.centres,
+            shape=0 if types is None or types.flat else types.type_of(node),
         )
         for node, hop, category in zip(ids, hops, classes, strict=True)
     )
@@ -97,7 +105,7 @@ def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Line, ..
         if u in position and v in position and u != v
     }
     credit: dict[tuple[int, int], float] = {}
-    for (u, v), value in explanation.edges.items():
+    for (u, v), value in _edge_credit(explanation):
         if u in position and v in position and u != v:
             pair = _ordered(position[u], position[v])
             credit[pair] = credit.get(pair, 0.0) + value
@@ -113,6 +121,20 @@ def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Line, ..
         )
         for a, b in pairs
     )
+
+
+def _edge_credit(explanation: Explanation) -> list[tuple[tuple[int, int], float]]:
+    """Credit to draw on edges; each edge of a relation or meta-path shows that of its player."""
+    if explanation.types is None or explanation.groups is None or not explanation.groups.edges:
+        return list(explanation.credit_by_ends().items())
+    credit = dict(
+        zip(explanation.edge_credit.names or (), explanation.edge_values.tolist(), strict=True)
+    )
+    return [
+        (_ordered(*ends), credit[name])
+        for name, members in explanation.groups.edges.items()
+        for ends in {_ordered(*ends) for ends in members}
+    ]
 
 
 def _ordered(a: int, b: int) -> tuple[int, int]:

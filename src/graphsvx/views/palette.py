@@ -26,6 +26,15 @@ CLASSES = (
 """Okabe and Ito's colours for classes; those most similar to the credit's red and blue last."""
 
 
+SHAPES = ("o", "s", "^", "D", "v", "p", "h", "8")
+"""Matplotlib's markers of node types."""
+
+
+def shape_of(node_type: int) -> str:
+    """The marker of a node type; the list starts again after eight."""
+    return SHAPES[node_type % len(SHAPES)]
+
+
 def of_class(category: int) -> str:
     """The colour of a class; the list starts again after eight."""
     return CLASSES[category % len(CLASSES)]

@@ -34,7 +34,7 @@ class Card(Checked):
     dataset: str
     data_seed: Seed
     fingerprint: str
-    task: Literal["node", "graph"]
+    task: Literal["node", "graph", "link"]
     features: Width
     classes: Width
     seed: Seed

@@ -109,6 +109,14 @@ const graphView = (() => {
       { id: 'arrow', viewBox: '0 0 8 8', refX: 16, refY: 4, markerWidth: 6, markerHeight: 6, orient: 'auto' },
       draw('path', { d: 'M0,0 L8,4 L0,8 z', fill: 'context-stroke' })));
 
+  // A circle, or the shape of the node's type in a typed graph, of about the same area.
+  const shapeOf = (dot, name, radius) => {
+    const corners = dot.count > 1 ? null : CORNERS[dot.shape % CORNERS.length];
+    if (!corners) return draw('circle', { class: name, r: radius });
+    const points = cornersOf(corners, radius).map((point) => point.map((value) => value.toFixed(2)).join(','));
+    return draw('polygon', { class: name, points: points.join(' ') });
+  };
+
   const dotElement = (dot, i, scale, unit, many) => {
     const credit = graph.credit[row][i];
     const share = scale ? Math.min(1, Math.abs(credit) / scale) : 0;
@@ -116,16 +124,16 @@ const graphView = (() => {
     const crowd = many > 60;
     const radius = dot.count > 1 ? unit * 1.25
       : unit * (dot.centre ? (crowd ? 2 : 1.15) : (crowd ? 0.6 + 1.5 * Math.sqrt(share) : 0.65 + 0.6 * Math.sqrt(share)));
-    const base = draw('circle', { class: 'base', r: radius });
+    const base = shapeOf(dot, 'base', radius);
     if (coloured) base.style.fill = graph.classes[dot.class].colour;
-    const parts = [draw('circle', { class: 'halo', r: radius + 7 }), base];
+    const parts = [shapeOf(dot, 'halo', radius + 7), base];
     if (dot.plays && share > 0) {
-      const ring = draw('circle', { class: `credit ${side(credit)}${coloured ? '' : ' filled'}`, r: radius });
+      const ring = shapeOf(dot, `credit ${side(credit)}${coloured ? '' : ' filled'}`, radius);
       ring.style.strokeWidth = `${0.5 + 0.42 * unit * share}px`;
       ring.style.opacity = coloured ? 0.3 + 0.7 * share : share;
       parts.push(ring);
     }
-    if (dot.centre) parts.push(draw('circle', { class: 'mark', r: radius + 4 }));
+    if (dot.centre) parts.push(shapeOf(dot, 'mark', radius + 4));
     const name = dot.label.length > 16 ? dot.label.slice(0, 15) + '\u2026' : dot.label;
     const onNode = dot.plays && share > 0.55 ? 'on-node strong' : 'on-node';
     const fits = name.length * 6.2 < 2 * radius;

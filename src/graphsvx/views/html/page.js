@@ -29,7 +29,7 @@ const drawDetails = (index) => {
   const facts = [];
   if (dot.plays && dot.count === 1) facts.push(fact('Standard error', errorText(graph.error[row][index])));
   if (dot.plays && whole) facts.push(fact('Of the nodes\u2019 absolute credit', percent(Math.abs(credit) / whole)));
-  if (dot.class !== null) facts.push(fact('Class', graph.classes[dot.class].name));
+  if (dot.class !== null) facts.push(fact(record.typed ? 'Type' : 'Class', graph.classes[dot.class].name));
   if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
   const parts = [
     make('h3', { text: dot.count > 1 ? `${dot.count} more nodes together` : graphView.nodeName(dot) }),
@@ -84,9 +84,14 @@ const drawLegend = () => {
   const entry = (mark, text) => make('span', {}, mark, document.createTextNode(text));
   const parts = [];
   if (graph.dots.some((dot) => dot.centre)) parts.push(entry(make('i', { class: 'swatch ring' }), 'explained'));
-  Object.values(graph.classes).forEach((kind) => {
+  Object.entries(graph.classes).forEach(([number, kind]) => {
     const mark = make('i', { class: 'swatch' });
     mark.style.background = kind.colour;
+    const corners = record.typed ? CORNERS[Number(number) % CORNERS.length] : null;
+    if (corners) {
+      mark.style.borderRadius = '0';
+      mark.style.clipPath = `polygon(${cornersOf(corners, 36).map(([x, y]) => `${50 + x}% ${50 + y}%`).join(', ')})`;
+    }
     parts.push(entry(mark, kind.name));
   });
   if (document.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar' }), 'important part'));

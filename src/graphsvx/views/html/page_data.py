@@ -52,6 +52,7 @@ def page_data(
     views = [explanation.for_target(output) for output in explanation.outputs]
     return {
         "kind": explanation.kind,
+        "typed": explanation.types is not None and not explanation.types.flat,
         "method": explanation.method,
         "meaning": explanation.meaning,
         "scale": scale_of(explanation),
@@ -103,6 +104,7 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
                 "plays": dot.plays,
                 "centre": dot.centre,
                 "count": dot.count,
+                "shape": dot.shape,
                 "x": round(float(where[i, 0]), 3),
                 "y": round(float(where[i, 1]), 3),
                 **({"features": _largest(x, dot.id, named)} if x is not None else {}),
@@ -127,15 +129,18 @@ def _strongest(every: list[GraphDrawing]) -> GraphDrawing:
 
 
 def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
-    classes = explanation.field.classes
+    classes, types = explanation.field.classes, explanation.types
     if classes is None:
         return {}
     outputs = explanation.kind in ("node", "nodes")
+
+    def name(category: int) -> str:
+        if types is not None:
+            return one_line(types.node_types[category])
+        return explanation.class_name(category) if outputs else f"type {category}"
+
     return {
-        str(category): {
-            "name": explanation.class_name(category) if outputs else f"type {category}",
-            "colour": palette.of_class(category),
-        }
+        str(category): {"name": name(category), "colour": palette.of_class(category)}
         for category in sorted(set(classes.tolist()))
     }
 

@@ -61,7 +61,7 @@ const tableCard = (record, table, row, scale, onPick) => {
     Math.abs(credit ?? 0) + 1.96 * (table.error[row][i] ?? 0)));
   const withClass = table.rows.some((player) => player.class !== undefined && player.class !== null);
   const columns = [{ key: 'name', title: HEADINGS[table.kind].slice(0, -1), text: true }];
-  if (withClass) columns.push({ key: 'class', title: 'Class' });
+  if (withClass) columns.push({ key: 'class', title: record.typed ? 'Type' : 'Class' });
   if (table.kind === 'node' && record.kind === 'node') columns.push({ key: 'hop', title: 'Hops' });
   columns.push({ key: 'credit', title: 'Credit' });
   if (estimated) columns.push({ key: 'error', title: '\u00b1 s.e.' });

@@ -23,6 +23,18 @@ const fill = (element, options, children) => {
   return element;
 };
 
+// Shapes of node types: a circle (null), or corners and the angle of the first one.
+const CORNERS = [null, [4, 45], [3, -90], [4, 0], [3, 90], [5, -90], [6, 0], [8, 22.5]];
+
+const cornersOf = ([count, turn], radius) => {
+  // As large as a circle of this radius.
+  const reach = radius * Math.sqrt((2 * Math.PI) / (count * Math.sin((2 * Math.PI) / count)));
+  return Array.from({ length: count }, (_, k) => {
+    const angle = ((turn + (360 * k) / count) * Math.PI) / 180;
+    return [reach * Math.cos(angle), reach * Math.sin(angle)];
+  });
+};
+
 const minus = (text) => text.replace('-', '\u2212');
 
 // A number as people read it: four decimals, or two digits where that would show only zeros.

@@ -246,18 +246,23 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
         else:
             rings.append(palette.PALE if drawing.faded(i) else "#6B7280")
             widths.append(0.6)
-    marked = [i for i, dot in enumerate(dots) if dot.centre]
     # The explained node has a second ring, separated by a white gap.
     wide = min(4.4, max(2.2, 0.4 * drawing.radius))
-    for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
+    for shape in sorted({dot.shape for dot in dots}):
+        same = [i for i, dot in enumerate(dots) if dot.shape == shape]
+        marked = [i for i in same if dots[i].centre]
+        marker = palette.shape_of(shape)
+        for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
+            ax.scatter(
+                where[marked, 0], where[marked, 1],
+                s=[(2 * (sizes[i] + size)) ** 2 for i in marked], c=colour, linewidths=0, zorder=2,
+                gid="explained" if size == wide else "gap", marker=marker,
+            )  # fmt: skip
         ax.scatter(
-            where[marked, 0], where[marked, 1], s=[(2 * (sizes[i] + size)) ** 2 for i in marked],
-            c=colour, linewidths=0, zorder=2, gid="explained" if size == wide else "gap",
+            where[same, 0], where[same, 1], s=[(2 * sizes[i]) ** 2 for i in same],
+            c=[fills[i] for i in same], edgecolors=[rings[i] for i in same],
+            linewidths=[widths[i] for i in same], zorder=3, gid="nodes", marker=marker,
         )  # fmt: skip
-    ax.scatter(
-        where[:, 0], where[:, 1], s=[(2 * size) ** 2 for size in sizes], c=fills,
-        edgecolors=rings, linewidths=widths, zorder=3, gid="nodes",
-    )  # fmt: skip
 
 
 def _write_labels(ax: Axes, drawing: PlacedDrawing, node_labels: bool) -> None:
@@ -333,8 +338,10 @@ def _draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> 
         )  # fmt: skip
     if drawing.atoms is None:
         for category in sorted({dot.category for dot in dots if dot.category is not None}):
+            typed = explanation.types is not None and not explanation.types.flat
             mark(
-                class_label(explanation, category), marker="o", markersize=6.5,
+                class_label(explanation, category),
+                marker=palette.shape_of(category if typed else 0), markersize=6.5,
                 markerfacecolor=palette.mixed(palette.of_class(category), "#FFFFFF", 0.15),
                 markeredgecolor="#6B7280", markeredgewidth=0.6,
             )  # fmt: skip
@@ -364,7 +371,10 @@ def _draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> 
 
 
 def class_label(explanation: Explanation, category: int) -> str:
-    """Legend entry of a node class; `class_names` apply only if the model classifies nodes."""
+    """Legend entry of a node class or node type; `class_names` are those of classified nodes."""
+    types = explanation.types
+    if types is not None and not types.flat:
+        return canvas.short(types.node_types[category], 24)
     if explanation.kind in ("node", "nodes"):
         return canvas.short(explanation.class_name(category), 24)
     return f"type {category}"

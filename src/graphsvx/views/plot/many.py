@@ -255,6 +255,6 @@ def _parts(explanation: Explanation, motif: set[int]) -> dict[str, float]:
         "other nodes": math.fsum(
             value for node, value in explanation.nodes.items() if node not in motif
         ),
-        "features": math.fsum(explanation.features.values()),
-        "edges": math.fsum(explanation.edges.values()),
+        "features": math.fsum(explanation.feature_values.tolist()),
+        "edges": math.fsum(explanation.edge_values.tolist()),
     }

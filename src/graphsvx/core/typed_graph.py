@@ -1,0 +1,401 @@
+"""Typed graphs: PyG's HeteroData, or Data with `edge_type`, as one graph over all node types.
+
+The nodes of all types are numbered one type after the other, and so are the edges. Fields, players,
+perturbations, masks and estimators work on these numbers as on those of any graph; the features
+stay in the user's tensors, one for each type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+from torch_geometric.data import Data, HeteroData, TemporalData
+
+from graphsvx.core import graph as graphs
+from graphsvx.core.arrays import Ids
+from graphsvx.core.graph import Graph, Statistics
+from graphsvx.core.model import signature_of
+from graphsvx.core.stamps import Stamp, stamp
+from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.utils.constraints import as_int, shown
+from graphsvx.utils.exclusive import exclusive
+
+EdgeType = tuple[str, str, str]
+"""(node type of the source, relation, node type of the target)."""
+
+FLAT = "node"
+"""The node type of Data with `edge_type`, which has no node types of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class TypedGraph(Graph):
+    """A graph with node and edge types; `edge_index` numbers the nodes of all types through.
+
+    `x` has no columns: features are in `features`, one tensor for each node type.
+    """
+
+    flat: bool = False
+    """Data with `edge_type`: the model takes one x, edge_index and edge_type."""
+    node_types: tuple[str, ...] = ()
+    edge_types: tuple[EdgeType, ...] = ()
+    node_starts: Ids = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """Number of the first node of each type, and the number of all nodes."""
+    edge_starts: Ids = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """The same for edges; of a flat graph 0 only, whose edges are in any order."""
+    edge_type: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Position in `edge_types` of each edge's type."""
+    features: Mapping[str, Tensor] = field(default_factory=dict)
+    """`x` of each node type that has one."""
+    node_values: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    """Other attributes with a row for each node: name, then node type."""
+    edge_values: Mapping[str, Mapping[EdgeType, Tensor]] = field(default_factory=dict)
+    """Attributes with a row for each edge: name, then edge type."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the nodes of a type, where the data has them (`data["author"].names`)."""
+
+    @property
+    def num_features(self) -> int:
+        """Columns of all node types together, in the order of `blocks`."""
+        return sum(block.stop - block.start for block in self.blocks.values())
+
+    @cached_property
+    def node_type(self) -> Ids:
+        """Position in `node_types` of each node's type."""
+        return np.repeat(np.arange(len(self.node_types)), np.diff(self.node_starts))
+
+    @cached_property
+    def blocks(self) -> dict[str, slice]:
+        """The columns of each type's features among those of all types."""
+        blocks, start = {}, 0
+        for name in self.node_types:
+            width = self.width(name)
+            blocks[name] = slice(start, start + width)
+            start += width
+        return blocks
+
+    def width(self, node_type: str) -> int:
+        """Number of feature columns that can play: those of a floating matrix x."""
+        x = self.features.get(node_type)
+        return x.shape[1] if x is not None and x.is_floating_point() and x.dim() == 2 else 0
+
+    def type_id(self, node_type: str) -> int:
+        """Position of a node type."""
+        if node_type not in self.node_types:
+            raise InputError(f"the node types are {list(self.node_types)}, got {node_type!r}")
+        return self.node_types.index(node_type)
+
+    def number(self, node_type: str, node: int) -> int:
+        """The number of a node among those of all types."""
+        at = self.type_id(node_type)
+        count = int(self.node_starts[at + 1] - self.node_starts[at])
+        if not 0 <= node < count:
+            raise InputError(
+                f"node of type {node_type!r} must be from 0 to {count - 1}, got {node}"
+            )
+        return int(self.node_starts[at]) + node
+
+    def local(self, numbers: Ids) -> Ids:
+        """The ids of nodes within their types."""
+        return numbers - self.node_starts[self.node_type[numbers]]
+
+    def label(self, number: int) -> str:
+        """A node in words: its name, or its type and id."""
+        node_type = self.node_types[self.node_type[number]]
+        at = number - int(self.node_starts[self.node_type[number]])
+        if node_type in self.names:
+            return self.names[node_type][at]
+        return f"{node_type} {at}"
+
+    def edge_type_id(self, name: Any) -> int:
+        """Position of an edge type: a triple, or its relation where only one type has it."""
+        given = tuple(name) if isinstance(name, (tuple, list)) else name
+        if given in self.edge_types:
+            return self.edge_types.index(given)
+        matching = [at for at, (_, relation, _) in enumerate(self.edge_types) if relation == given]
+        if len(matching) == 1:
+            return matching[0]
+        problem = "which several edge types have" if matching else "which no edge type is"
+        listed = ", ".join(map(str, self.edge_types[:8]))
+        more = ", ..." if len(self.edge_types) > 8 else ""
+        raise InputError(f"got {shown(name)}, {problem}; the edge types are {listed}{more}")
+
+    @cached_property
+    def relation_of(self) -> Ids:
+        """For each edge type, the first of itself and its reverse type.
+
+        Types are each other's reverse if their edges are the same, turned round; `rev_writes` is
+        also that of `writes`.
+        """
+        relation = np.arange(len(self.edge_types))
+        ends = self.edge_index.cpu().numpy()
+        order = np.argsort(self.edge_type, kind="stable")
+        starts = np.searchsorted(self.edge_type[order], np.arange(len(self.edge_types) + 1))
+        waiting: dict[Any, list[int]] = {}
+        for at, (source, name, target) in enumerate(self.edge_types):
+            other = (target, name.removeprefix("rev_"), source)
+            if name.startswith("rev_") and other in self.edge_types:
+                relation[at] = self.edge_types.index(other)
+                continue
+            mine = ends[:, order[starts[at] : starts[at + 1]]]
+            forth, back = (
+                np.sort(first * self.num_nodes + second).tobytes()
+                for first, second in (mine, mine[::-1])
+            )
+            turned = waiting.get(back, [])
+            if turned and forth != back and mine.size:
+                relation[at] = turned.pop(0)
+            else:
+                waiting.setdefault(forth, []).append(at)
+        return np.minimum(relation, np.arange(len(relation)))
+
+
+# By the first edge_index: data objects cannot be keys.
+_CHECKED: Any = WeakTensorKeyDictionary()
+
+
+def is_typed(model: Callable[..., Any], data: Any) -> bool:
+    """Whether this is a question about a typed graph: HeteroData, or a model of `edge_type`."""
+    if isinstance(data, TemporalData):
+        raise UnsupportedError(
+            "a stream of events (TemporalData) is not explained: its models keep a memory of what "
+            "they have seen, so that no event can be left out alone; make a Data or HeteroData of "
+            "the events up to one moment and explain a model of that"
+        )
+    if isinstance(data, HeteroData):
+        return True
+    typed_edges = isinstance(getattr(data, "edge_type", None), Tensor)
+    return typed_edges and callable(model) and "edge_type" in signature_of(model)
+
+
+def check_typed_graph(data: Any) -> TypedGraph:
+    """Check HeteroData (or Data with `edge_type`) and number its nodes and edges through.
+
+    Cached as long as the data object lives and its tensors hold the same content.
+    """
+    parts = _parts(data)
+    if not parts.edges:
+        raise InputError("the graph has no edge types; set data[source, relation, target]")
+    for edge_type, store in parts.edges.items():
+        _check_edge_index(store.get("edge_index"), edge_type, parts)
+    key = next(iter(parts.edges.values()))["edge_index"]
+    with exclusive():
+        stamps = tuple(
+            (name, kind, id(value), stamp(value)) for name, kind, value in _tensors(parts)
+        )
+        seen = (stamps, tuple(parts.counts.items()))
+        cached = _CHECKED.get(key)
+        if cached is None or cached[0] != seen:
+            cached = _CHECKED[key] = (seen, _build(parts, tuple(one[3] for one in stamps)))
+    graph: TypedGraph = cached[1]
+    return graph
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The attributes of a typed graph by node and edge type."""
+
+    flat: bool
+    counts: dict[str, int]
+    nodes: dict[str, dict[str, Any]]
+    edges: dict[EdgeType, dict[str, Any]]
+
+
+def _parts(data: Any) -> _Parts:
+    if isinstance(data, HeteroData):
+        counts = {}
+        for name in data.node_types:
+            count = data[name].num_nodes
+            if count is None:
+                raise InputError(f"data[{name!r}] must have x or num_nodes, got neither")
+            counts[name] = int(count)
+        return _Parts(
+            False,
+            counts,
+            {name: dict(data[name].items()) for name in data.node_types},
+            {name: dict(data[name].items()) for name in data.edge_types},
+        )
+    values = dict(data.items()) if isinstance(data, Data) else dict(vars(data))
+    count = int(data.num_nodes)
+    edges = values["edge_index"].shape[1]
+    per_edge = {"edge_index", "edge_type", "edge_attr", "edge_weight"} | {
+        name
+        for name, value in values.items()
+        if isinstance(value, Tensor) and value.dim() and value.shape[0] == edges != count
+    }
+    return _Parts(
+        True,
+        {FLAT: count},
+        {FLAT: {name: value for name, value in values.items() if name not in per_edge}},
+        {(FLAT, "", FLAT): {name: values[name] for name in per_edge if name in values}},
+    )
+
+
+def _tensors(parts: _Parts) -> list[tuple[Any, str, Tensor]]:
+    stores = [*parts.nodes.items(), *parts.edges.items()]
+    return [
+        (kind, name, value)
+        for kind, store in stores
+        for name, value in store.items()
+        if isinstance(value, Tensor)
+    ]
+
+
+def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
+    node_types = tuple(parts.counts)
+    if not sum(parts.counts.values()):
+        raise InputError("the graph is empty: no node type has nodes")
+    starts = np.concatenate([[0], np.cumsum(list(parts.counts.values()))]).astype(np.int64)
+    first = dict(zip(node_types, starts.tolist(), strict=False))
+    ends: list[Tensor] = []
+    for (source, _, target), store in parts.edges.items():
+        edge_index = store["edge_index"]
+        shift = torch.tensor([[first[source]], [first[target]]])
+        ends.append(edge_index + shift.to(edge_index.device))
+    device = ends[0].device
+    edge_index = torch.cat(ends, 1)
+    x = torch.zeros(int(starts[-1]), 0, device=device)
+    features = _features(parts)
+    edge_types, edge_type, edge_starts = _edge_types(parts)
+    return TypedGraph(
+        x=x,
+        edge_index=edge_index,
+        edge_weight=None,
+        edge_attr=None,
+        y=None,
+        index=graphs.index_by_end(edge_index[1], int(starts[-1])),
+        statistics=_statistics(features, node_types),
+        stamps=stamps,
+        flat=parts.flat,
+        node_types=node_types,
+        edge_types=edge_types,
+        node_starts=starts,
+        edge_starts=edge_starts,
+        edge_type=edge_type,
+        features=features,
+        node_values=_values_by_name(parts.nodes, parts.counts, {"x"}),
+        edge_values=_values_by_name(
+            parts.edges,
+            {name: store["edge_index"].shape[1] for name, store in parts.edges.items()},
+            {"edge_index"},
+        ),
+        names=_names(parts),
+    )
+
+
+def _check_edge_index(edge_index: Any, edge_type: EdgeType, parts: _Parts) -> None:
+    where = "data" if parts.flat else f"data[{edge_type}]"
+    if edge_index is None:
+        raise InputError(f"{where} must have an edge_index of shape [2, edges], it has none")
+    graphs.check_edge_index(edge_index, where)
+    for end, node_type in ((0, edge_type[0]), (1, edge_type[2])):
+        count = parts.counts.get(node_type)
+        if count is None:
+            raise InputError(
+                f"{where} names the node type {node_type!r}; the data has {list(parts.counts)}"
+            )
+        ids = edge_index[end]
+        if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= count):
+            raise InputError(
+                f"{where}.edge_index[{end}] must name nodes of type {node_type!r} from 0 to "
+                f"{count - 1}, got {int(ids.min())} to {int(ids.max())}"
+            )
+
+
+def _edge_types(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids, Ids]:
+    """The edge types, the position of each edge's type, and the first edge of each."""
+    if not parts.flat:
+        counts = [store["edge_index"].shape[1] for store in parts.edges.values()]
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return tuple(parts.edges), np.repeat(np.arange(len(counts)), counts), starts
+    (store,) = parts.edges.values()
+    kinds = store["edge_type"]
+    if kinds.dim() != 1 or len(kinds) != store["edge_index"].shape[1] or kinds.is_floating_point():
+        raise InputError(
+            f"data.edge_type must be one integer for each of the {store['edge_index'].shape[1]} "
+            f"edges, got {kinds.dtype} of shape {list(kinds.shape)}"
+        )
+    edge_type = kinds.cpu().numpy().astype(np.int64)
+    if len(edge_type) and edge_type.min() < 0:
+        raise InputError(f"data.edge_type must be 0 or more, got {edge_type.min()}")
+    (nodes,) = parts.nodes.values()
+    count = int(edge_type.max(initial=-1)) + 1
+    given = nodes.get("relation_names")
+    labels = [str(r) for r in range(count)]
+    if isinstance(given, (list, tuple)) and len(given) >= count:
+        labels = [str(name) for name in given]
+    return tuple((FLAT, label, FLAT) for label in labels), edge_type, np.zeros(1, dtype=np.int64)
+
+
+def _features(parts: _Parts) -> dict[str, Tensor]:
+    features = {}
+    for name, store in parts.nodes.items():
+        x = store.get("x")
+        if x is None:
+            continue
+        where = "data.x" if parts.flat else f"data[{name!r}].x"
+        if not isinstance(x, Tensor) or x.layout != torch.strided or x.dim() == 0:
+            raise InputError(
+                f"{where} must be a dense tensor with a row for each node, got {type(x).__name__}"
+            )
+        if x.shape[0] != parts.counts[name]:
+            raise InputError(
+                f"{where} must have a row for each of the {parts.counts[name]} nodes, "
+                f"got {x.shape[0]}"
+            )
+        features[name] = x
+    return features
+
+
+def _statistics(features: dict[str, Tensor], node_types: tuple[str, ...]) -> Statistics:
+    """Mean and deviation of every feature over the nodes of its type, types one after another."""
+    parts = [
+        graphs.statistics_of(features[name])
+        for name in node_types
+        if name in features and features[name].is_floating_point() and features[name].dim() == 2
+    ]
+    none = torch.zeros(0, dtype=torch.float64)
+    return Statistics(
+        torch.cat([none, *(part.mean.cpu() for part in parts)]),
+        torch.cat([none, *(part.std.cpu() for part in parts)]),
+    )
+
+
+def _values_by_name(
+    stores: Mapping[Any, dict[str, Any]], counts: Mapping[Any, int], leave: set[str]
+) -> dict[str, dict[Any, Tensor]]:
+    """Attributes that have a row for each node (edge) of their type."""
+    values: dict[str, dict[Any, Tensor]] = {}
+    for kind, store in stores.items():
+        for name, value in store.items():
+            rows = isinstance(value, Tensor) and value.dim() and value.shape[0] == counts[kind]
+            if rows and name not in leave:
+                values.setdefault(name, {})[kind] = value
+    return values
+
+
+def _names(parts: _Parts) -> dict[str, tuple[str, ...]]:
+    names = {}
+    for kind, store in parts.nodes.items():
+        given = store.get("node_names" if parts.flat else "names")
+        if isinstance(given, (list, tuple)) and len(given) == parts.counts[kind]:
+            names[kind] = tuple(map(str, given))
+    return names
+
+
+def node_number(graph: TypedGraph, node: Any, what: str = "node") -> int:
+    """The number of a node given as (type, id); of a flat graph, as its id."""
+    if graph.flat and not isinstance(node, (tuple, list)):
+        return graph.number(FLAT, as_int(node, what))
+    if not (isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)):
+        raise InputError(
+            f'{what} must be a node type and an id, such as ("{graph.node_types[0]}", 0), '
+            f"got {shown(node)}"
+        )
+    return graph.number(node[0], as_int(node[1], what))

@@ -1,0 +1,219 @@
+"""Models of typed graphs: how they are called, with dictionaries by type or with `edge_type`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from graphsvx.core.model import Model, Output, Scale, must_be_real, signature_of
+from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
+from graphsvx.errors import InputError, ModelError
+from graphsvx.utils.constraints import checked
+
+
+@dataclass(frozen=True, eq=False)
+class TypedInput:
+    """A typed graph as its model gets it: the user's, perturbed, or a batch of copies."""
+
+    x: Mapping[str, Tensor]
+    edge_index: Mapping[EdgeType, Tensor]
+    """Rows of the two ends within their node types, for each edge type ("" if flat)."""
+    node_rows: Mapping[str, Tensor]
+    """Id within its type of each node."""
+    edge_rows: Mapping[EdgeType, Tensor]
+    """Position of each edge in the user's edge_index of its type."""
+    batch: Mapping[str, Tensor] | None = None
+    """Graphs: the graph of each node."""
+    graphs: int = 1
+    pairs: Tensor | None = None
+    """Links: rows of the two ends, [2, pairs]."""
+    relation: int | None = None
+    """Links of a relational model: the relation that is scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class TypedModel(Model):
+    """A model of (x_dict, edge_index_dict), or of (x, edge_index, edge_type)."""
+
+    flat: bool = False
+    arguments: tuple[str, ...] = ()
+    """Arguments in the order in which they are passed; those in `takes` go by name."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Parameters with a row for each node of a type without features: parameter to node type."""
+
+    def run(self, graph: TypedGraph, given: TypedInput, rows_of_tables: bool = False) -> Any:
+        """The model's raw output: a tensor, or one for each node type.
+
+        `rows_of_tables`: parameters with a row for each node of a type are cut to the rows of the
+        nodes that are there.
+        """
+        gather = _flat_values if self.flat else _dictionaries
+        values = gather(graph, given, self.takes)
+        try:
+            positional = tuple(values[name] for name in self.arguments)
+            named = {name: values[name] for name in self.takes}
+            if rows_of_tables and isinstance(self.call, nn.Module):
+                own = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
+                cut = {name: own[name][given.node_rows[at]] for name, at in self.tables.items()}
+                return functional_call(self.call, cut, positional, named)
+            return self.call(*positional, **named)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as error:
+            counts = {name: len(rows) for name, rows in given.node_rows.items()}
+            raise ModelError(
+                f"the model failed on a graph with {counts} nodes: {type(error).__name__}: {error}"
+            ) from error
+
+
+def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
+    """The outputs of the nodes of one type, [nodes, outputs]."""
+    if isinstance(out, Mapping):
+        if node_type not in out:
+            raise ModelError(
+                f"the model returns outputs for the node types {sorted(map(str, out))}, "
+                f"not for {node_type!r}"
+            )
+        out = out[node_type]
+    if not isinstance(out, Tensor):
+        raise ModelError(
+            f"the model must return a tensor, or one for each node type, got {type(out).__name__}"
+        )
+    must_be_real(out)
+    if out.dim() == 1 and out.shape[0] == rows:
+        out = out[:, None]
+    if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
+        raise ModelError(
+            f"the model must return a tensor of shape [{rows}, outputs] for the {rows} nodes of "
+            f"type {node_type!r}, got {list(out.shape)}"
+        )
+    return out
+
+
+def check_typed_model(
+    model: Callable[..., Any],
+    graph: TypedGraph,
+    output: Output,
+    scale: Scale,
+    *,
+    whole_graphs: bool,
+    links: bool,
+    relation: bool,
+) -> TypedModel:
+    """Validate the model, and read from its signature which parts of the graph it takes."""
+    if not callable(model):
+        raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
+    output, scale = checked(output, Output, "output"), checked(scale, Scale, "scale")
+    parameters = signature_of(model)
+    available = _available(graph, whole_graphs, links, relation)
+    first = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    usual = ("x", "edge_index", "edge_type") if graph.flat else ("x_dict", "edge_index_dict")
+    # The first arguments may have any name; of a flat graph those with known names are taken so.
+    positional: tuple[str, ...] = usual[:2]
+    if graph.flat and first and first[0] in ("edge_index", "edge_type"):
+        positional = ()
+    rest = first[len(positional) :] + [
+        name for name, parameter in parameters.items() if parameter.kind == parameter.KEYWORD_ONLY
+    ]
+    for name in rest:
+        if parameters[name].default is parameters[name].empty and name not in available:
+            raise InputError(
+                f"the model needs {name!r}, which the data does not give; it gives "
+                f"{sorted(available)}"
+            )
+    takes = frozenset(name for name in rest if name in available)
+    if whole_graphs and not takes & {"batch", "batch_dict"}:
+        raise InputError(
+            "explaining a graph needs a model that takes "
+            f"{'batch' if graph.flat else 'batch_dict'}, got one of {list(parameters)}"
+        )
+    return TypedModel(
+        model, takes, output, scale, graph.flat, tuple(positional), _tables(model, graph)
+    )
+
+
+def _available(graph: TypedGraph, whole_graphs: bool, links: bool, relation: bool) -> set[str]:
+    names = {*graph.node_values, *graph.edge_values}
+    if not graph.flat:
+        names = {f"{name}_dict" for name in names} | {"num_nodes_dict"}
+    else:
+        names |= {"edge_index", "edge_type"} | ({"x"} if FLAT in graph.features else set())
+    names -= {"batch", "batch_dict"}
+    if whole_graphs:
+        names.add("batch" if graph.flat else "batch_dict")
+    if links:
+        names.add("edge_label_index")
+    if links and relation:
+        names.add("edge_label_type")
+    return names
+
+
+def _tables(model: Any, graph: TypedGraph) -> dict[str, str]:
+    """Parameters and buffers with as many rows as a node type without features has nodes."""
+    if not isinstance(model, nn.Module):
+        return {}
+    counts = {
+        name: int(graph.node_starts[at + 1] - graph.node_starts[at])
+        for at, name in enumerate(graph.node_types)
+        if name not in graph.features
+    }
+    tables = {}
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        matching = [kind for kind, count in counts.items() if value.dim() and len(value) == count]
+        named = [kind for kind in matching if kind in name]
+        if len(named or matching) == 1:
+            tables[name] = (named or matching)[0]
+    return tables
+
+
+def _dictionaries(graph: TypedGraph, given: TypedInput, wanted: frozenset[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "x_dict": dict(given.x),
+        "edge_index_dict": dict(given.edge_index),
+        "num_nodes_dict": {name: len(rows) for name, rows in given.node_rows.items()},
+    }
+    sides: tuple[tuple[Mapping[str, Mapping[Any, Tensor]], Mapping[Any, Tensor]], ...] = (
+        (graph.node_values, given.node_rows),
+        (graph.edge_values, given.edge_rows),
+    )
+    for stores, rows in sides:
+        for name, by_type in stores.items():
+            if f"{name}_dict" not in wanted:
+                continue
+            parts = {kind: value[rows[kind]] for kind, value in by_type.items()}
+            values.setdefault(f"{name}_dict", {}).update(parts)
+    if given.batch is not None:
+        values["batch_dict"] = dict(given.batch)
+    if given.pairs is not None:
+        values["edge_label_index"] = given.pairs
+    return values
+
+
+def _flat_values(graph: TypedGraph, given: TypedInput, wanted: frozenset[str]) -> dict[str, Any]:
+    (edges,) = given.edge_index.values()
+    (edge_rows,) = given.edge_rows.values()
+    rows = given.node_rows[FLAT]
+    values: dict[str, Any] = {"x": given.x.get(FLAT), "edge_index": edges}
+    for name, by_node in graph.node_values.items():
+        if name in wanted:
+            values[name] = by_node[FLAT][rows]
+    for name, by_edge in graph.edge_values.items():
+        if name in wanted:
+            (value,) = by_edge.values()
+            values[name] = value[edge_rows]
+    if given.batch is not None:
+        values["batch"] = given.batch[FLAT]
+    if given.pairs is not None:
+        values["edge_label_index"] = given.pairs
+        if given.relation is not None:
+            values["edge_label_type"] = torch.full_like(given.pairs[0], given.relation)
+    return values

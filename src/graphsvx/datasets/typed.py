@@ -1,0 +1,173 @@
+"""Typed data sets: ACM, FB15k-237, and a generated one whose deciding relation is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from graphsvx.datasets.base import DataSet, Split, generator, stratified_split
+from graphsvx.datasets.folders import data_dir
+from graphsvx.datasets.truth import TypedTruth
+from graphsvx.errors import DataError
+
+ACM_CLASSES = ("database", "wireless communication", "data mining")
+ACM_WORDS = 1902
+RELATIONS = 237
+"""Relations of FB15k-237; relation r + 237 is r turned round."""
+
+
+def acm(seed: int, root: str | Path | None) -> DataSet:
+    """ACM (HeCo, Wang et al. 2021): papers, their authors and subjects; papers have a class.
+
+    Papers and authors have words, subjects no features. Its split is published (180 papers for
+    training, 1,000 for validation, 1,000 for test), so the seed changes nothing.
+    """
+    file = _arrays(root, "ACM/acm.npz")
+    graph = HeteroData()
+    for name in ("paper", "author"):
+        graph[name].x = _dense(file, name)
+    graph["subject"].num_nodes = int(file["num_subjects"])
+    graph["paper"].y = torch.from_numpy(file["paper_y"])
+    for other in ("author", "subject"):
+        ends = torch.from_numpy(file[f"paper_{other}"].astype(np.int64))
+        graph["paper", "to", other].edge_index = ends
+        graph[other, "to", "paper"].edge_index = ends.flip(0)
+    split = Split(*(torch.from_numpy(file[part]) for part in ("train", "val", "test")))
+    return DataSet(
+        name="acm",
+        seed=seed,
+        graphs=(graph,),
+        task="node",
+        class_names=ACM_CLASSES,
+        split=split,
+        node_type="paper",
+    )
+
+
+def fb15k_237(seed: int, root: str | Path | None) -> DataSet:
+    """FB15k-237 (Toutanova and Chen 2015): facts (head, relation, tail) of a knowledge base.
+
+    The graph holds the facts for training, each in both directions: relation r + 237 is r turned
+    round. `graph.triples` are all facts, [3, facts] (head, relation, tail); the split numbers them.
+    The seed changes nothing.
+    """
+    file = _arrays(root, "FB15k-237/triples.npz")
+    folder = data_dir(root) / "FB15k-237"
+    parts = [torch.from_numpy(file[name].astype(np.int64)) for name in ("train", "valid", "test")]
+    head, relation, tail = parts[0].t()
+    entities, relations = (_lines(folder / f"{name}.txt") for name in ("entities", "relations"))
+    graph = Data(
+        edge_index=torch.stack([torch.cat([head, tail]), torch.cat([tail, head])]),
+        edge_type=torch.cat([relation, relation + RELATIONS]),
+        num_nodes=len(entities),
+        triples=torch.cat(parts).t().contiguous(),
+    )
+    graph.node_names = entities
+    graph.relation_names = [*relations, *(f"{name} (inverse)" for name in relations)]
+    ends = np.cumsum([0, *map(len, parts)]).tolist()
+    split = Split(*(torch.arange(*ends[i : i + 2]) for i in range(3)))
+    return DataSet(
+        name="fb15k-237",
+        seed=seed,
+        graphs=(graph,),
+        task="link",
+        class_names=("no link", "link"),
+        split=split,
+    )
+
+
+def _arrays(root: str | Path | None, name: str) -> dict[str, NDArray[np.generic]]:
+    path = data_dir(root) / name
+    if not path.is_file():
+        raise DataError(
+            f"there is no file {path}; put it there, or point GRAPHSVX_DATA to a folder that has "
+            f"{name} (docs/datasets.md says where it is from)"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
+
+
+def _dense(file: dict[str, NDArray[np.generic]], name: str) -> Tensor:
+    """Rows of a matrix that is stored by its entries (CSR)."""
+    indptr, indices = (file[f"{name}_x_{part}"].astype(np.int64) for part in ("indptr", "indices"))
+    rows, columns = (int(size) for size in file[f"{name}_x_shape"])
+    x = torch.zeros(rows, columns)
+    row = np.repeat(np.arange(rows), np.diff(indptr))
+    values = file[f"{name}_x_data"].astype(np.float32)
+    x[torch.from_numpy(row), torch.from_numpy(indices)] = torch.from_numpy(values)
+    return x
+
+
+# --- a generated set with known truth --------------------------------------------------------
+
+USERS, ITEMS, TAGS, FEATURES = 400, 240, 24, 4
+_TASTES = 2
+"""Kinds of items: the class of a user is the kind of most items that the user bought."""
+
+
+def typed_motifs(seed: int) -> DataSet:
+    """Users with a class that one relation decides: what they bought, not what they viewed.
+
+    A user buys 3 items of one kind and views 6 of any kind; friends are drawn at random and items
+    have tags that say nothing. The class of a user is the kind of the bought items, which is one
+    of the items' features; all other features are noise. The truth of a user are the items bought
+    (nodes), the edges to them, and the relation "buys".
+    """
+    rng = generator(seed, "typed-motifs", "graph")
+
+    def integers(high: int, *shape: int) -> Tensor:
+        return torch.randint(high, shape, generator=rng)
+
+    kind = torch.arange(ITEMS) % _TASTES
+    label = torch.arange(USERS) % _TASTES
+    by_kind = [(kind == k).nonzero()[:, 0] for k in range(_TASTES)]
+    bought = torch.stack([
+        by_kind[int(k)][torch.randperm(len(by_kind[int(k)]), generator=rng)[:3]] for k in label
+    ])  # fmt: skip
+    viewed = torch.stack([torch.randperm(ITEMS, generator=rng)[:6] for _ in range(USERS)])
+    users = torch.arange(USERS)
+    graph = HeteroData()
+    graph["user"].x = torch.randn(USERS, FEATURES, generator=rng)
+    graph["user"].y = label
+    x = torch.randn(ITEMS, FEATURES, generator=rng)
+    x[:, 0] = 2.0 * kind - 1
+    graph["item"].x = x
+    graph["tag"].x = torch.randn(TAGS, FEATURES, generator=rng)
+
+    def both_ways(name: str, source: Tensor, target: Tensor, ends: tuple[str, str]) -> None:
+        graph[ends[0], name, ends[1]].edge_index = torch.stack([source, target])
+        graph[ends[1], f"rev_{name}", ends[0]].edge_index = torch.stack([target, source])
+
+    both_ways("buys", users.repeat_interleave(3), bought.reshape(-1), ("user", "item"))
+    both_ways("views", users.repeat_interleave(6), viewed.reshape(-1), ("user", "item"))
+    both_ways("has", torch.arange(ITEMS), integers(TAGS, ITEMS), ("item", "tag"))
+    friends = torch.stack([users, (users + 1 + integers(USERS - 1, USERS)) % USERS])
+    graph["user", "knows", "user"].edge_index = torch.cat([friends, friends.flip(0)], 1)
+    return DataSet(
+        name="typed-motifs",
+        seed=seed,
+        graphs=(graph,),
+        task="node",
+        class_names=("kind 0", "kind 1"),
+        split=stratified_split(label, generator(seed, "typed-motifs", "split")),
+        node_type="user",
+        truth=TypedTruth(
+            relation=("user", "buys", "item"),
+            nodes={int(u): tuple(("item", int(i)) for i in bought[u]) for u in users},
+        ),
+    )

@@ -1,0 +1,486 @@
+"""Evaluation of typed graphs: the typed receptive field in batches of disjoint copies.
+
+The same promise as for graphs without types (`engine.evaluator`): values are those of one plain
+call a coalition on the whole graph. A batch is a shortcut; it is compared with plain calls on the
+whole graph before and after the games, and where it differs every coalition is a plain call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from graphsvx.core import field as fields
+from graphsvx.core.arrays import Bools, Ids, as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
+from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
+from graphsvx.core.typed_model import TypedInput, TypedModel, rows_of
+from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.evaluator import Evaluator, reads_degrees
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.rounding import allclose, tolerances
+from graphsvx.errors import ModelError
+from graphsvx.utils.exclusive import taking_back
+
+# Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
+_BATCH_ITEMS = 1 << 17
+_REPLAYS = (4, 64)
+_REPLAYED_NUMBERS = 1 << 26
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Shortcuts of a batch of copies of the receptive field."""
+
+    shared_rows: bool
+    """Store equal feature rows once."""
+    rows_of_tables: bool
+    """Cut parameters with a row for each node of a type to the nodes of the batch."""
+
+
+def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evaluator]:
+    """Evaluators that pass their checks, fastest first; the last makes plain calls only."""
+    graph, model = query.typed_graph, query.typed_model
+    depth = message_passing_chain(query)
+    depth = hops if depth is None else depth
+    if query.kind == "graph":
+        field, reach = fields.whole_graph(graph), None
+    else:
+        field = fields.in_neighbourhood(graph, query.centres, depth)
+        reach = None if depth is None else depth + 1 if reads_degrees(model) else depth
+    probes = _probes(field, np.random.default_rng(seed))
+    alone = evaluate_plainly(query, field, probes)
+    if not allclose(alone[:1], evaluate_plainly(query, field, probes.take(slice(0, 1)))):
+        raise ModelError(
+            "the model gives another output each time it is called, also in eval mode; "
+            "switch its random layers off (dropout with training=True, sampling) to explain it"
+        )
+    local = query.kind != "graph"
+    for batching in _batchings(model):
+        batches = TypedBatches(query, batching)
+        evaluator = Evaluator(
+            field,
+            depth if local else None,
+            reach,
+            batches,
+            ("field = whole graph", "batch = single calls", "deterministic"),
+            local=local,
+            replays=_replays(graph),
+            agrees=lambda field, perturbations, raw, like: _agrees(
+                query, field, perturbations, raw, like
+            ),
+        )
+        try:
+            batch = batches(field, probes, evaluator.hop_counts(field, probes))
+        except ModelError:
+            continue  # single calls succeed, so the model does not support such a batch
+        if _same(query, field, probes, alone, batch, None):
+            yield evaluator
+    yield _plain_evaluator(query)
+
+
+def _batchings(model: TypedModel) -> list[Batching]:
+    ways = [Batching(True, False), Batching(False, False)]
+    if model.tables:
+        ways += [Batching(True, True), Batching(False, True)]
+    return ways
+
+
+def _plain_evaluator(query: TypedQuery) -> Evaluator:
+    local = query.kind != "graph"
+    field = (
+        fields.undirected_neighbourhood(query.graph, query.centres, None)
+        if local
+        else fields.whole_graph(query.graph)
+    )
+
+    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        return evaluate_plainly(query, field, perturbations)
+
+    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
+    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+
+
+def _replays(graph: TypedGraph) -> int:
+    numbers = sum(x.numel() for x in graph.features.values())
+    numbers += 32 * (graph.num_nodes + graph.num_edges)
+    return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS))
+
+
+def _probes(field: Field, rng: np.random.Generator) -> Perturbations:
+    """The full graph and two random coalitions."""
+    on = np.ones((3, field.size), dtype=bool)
+    for row, share in zip(on[1:], (0.3, 0.6), strict=True):
+        others = rng.permutation(np.arange(field.centres, field.size))
+        row[others[: -(-int(len(others) * share) // 1)]] = False
+    return Perturbations(on, None, torch.zeros(field.size, 0))
+
+
+def _agrees(
+    query: TypedQuery, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor
+) -> bool:
+    alone = evaluate_plainly(query, field, perturbations)
+    return _same(query, field, perturbations, alone, raw.to(alone.device), like)
+
+
+def _same(
+    query: TypedQuery, field: Field, perturbations: Perturbations, alone: Tensor, other: Tensor,
+    like: Tensor | None,
+) -> bool:  # fmt: skip
+    """Whether outputs are those of plain calls, but for rounding.
+
+    Where large terms cancel, features are changed by their last bit to see what rounding does.
+    """
+    if other.shape != alone.shape:
+        return False
+    if allclose(other, alone, like):
+        return True
+    draws = np.random.default_rng(0)
+
+    def nudged(x: Tensor) -> Tensor:
+        if not x.is_floating_point():
+            return x
+        signs = torch.from_numpy(draws.choice([-1.0, 1.0], size=x.shape)).to(x)
+        return x * (1 + torch.finfo(x.dtype).eps * signs)
+
+    graph = query.typed_graph
+    features = {name: nudged(x) for name, x in graph.features.items()}
+    table = nudged(plain(perturbations.feature_table))
+    changed = evaluate_plainly(
+        replace(query, graph=replace(graph, features=features)),
+        field,
+        replace(perturbations, feature_table=table),
+    )
+    noise = 16 * (changed.double() - alone.double()).abs().flatten(0, -2).amax(0)
+    most = tolerances(alone.double().flatten()[:, None].to(alone.dtype)).max()
+    return allclose(other, alone, like, noise.nan_to_num().clamp(max=float(most)))
+
+
+# --- plain calls -----------------------------------------------------------------------------
+
+
+def evaluate_plainly(query: TypedQuery, field: Field, perturbations: Perturbations) -> Tensor:
+    """Raw outputs at the centres by one call a perturbed graph on the whole graph."""
+    perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
+    outputs = [
+        _evaluate_whole(query, field, perturbations.take(slice(k, k + 1)))
+        for k in range(len(perturbations))
+    ]
+    return torch.cat(outputs)
+
+
+def _evaluate_whole(query: TypedQuery, field: Field, perturbation: Perturbations) -> Tensor:
+    graph = query.typed_graph
+    ids = field.ids[: field.size]
+    on = np.ones(graph.num_nodes, dtype=bool)
+    on[ids] = perturbation.active[0]
+    ends = graph.edge_index.cpu().numpy()
+    keeps = on[ends[0]] & on[ends[1]]
+    for change, value in ((perturbation.added_edges, True), (perturbation.removed_edges, False)):
+        if change is not None:
+            keeps[field.edges[change[0]]] = value
+    replaced = np.zeros((2, 0), dtype=np.int64)
+    if perturbation.feature_row is not None:
+        changed = np.flatnonzero(perturbation.feature_row[0] >= field.size)
+        replaced = np.stack([ids[changed], perturbation.feature_row[0][changed]])
+    edges = np.flatnonzero(keeps)
+    rows = _Rows(
+        graph, np.arange(graph.num_nodes), ends[:, edges], edges, replaced,
+        perturbation.feature_table, field.size,
+    )  # fmt: skip
+    return _call(query, rows, query.centres[None], False, False)
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TypedBatches:
+    """Evaluates perturbed receptive fields in batches of disjoint copies."""
+
+    query: TypedQuery
+    batching: Batching
+
+    def __call__(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
+        width = 16 + max((self._width(name) for name in self.query.typed_graph.features), default=0)
+        step = max(1, min(_BATCH_ITEMS, self.query.memory // (16 * width))
+                   // max(1, field.size + len(field.edges)))  # fmt: skip
+        parts = [
+            self._chunk(field, perturbations.take(part), hops[part])
+            for first in range(0, len(perturbations), step)
+            for part in (slice(first, first + step),)
+        ]
+        return torch.cat(parts)
+
+    def _width(self, node_type: str) -> int:
+        x = self.query.typed_graph.features[node_type]
+        return 0 if self.batching.shared_rows else x[0].numel() if len(x) else 0
+
+    def _chunk(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        count, size = len(perturbations), field.size
+        live = hops < UNREACHABLE
+        position = np.cumsum(live.reshape(-1)) - 1
+        flat = np.flatnonzero(live)
+        edges_on = _influential_edges(field, perturbations, live)
+        copy, edge = np.nonzero(edges_on)
+        source, target = field.source[edge], field.target[edge]
+        outside = source >= size
+        ends = np.stack([
+            np.where(outside, len(flat) + source - size, position[np.minimum(copy * size + source,
+                                                                              live.size - 1)]),
+            position[copy * size + target],
+        ])  # fmt: skip
+        node = flat % size
+        ids = np.concatenate([field.ids[node], field.ids[size:]])
+        replaced = np.zeros((2, 0), dtype=np.int64)
+        if perturbations.feature_row is not None:
+            table_row = perturbations.feature_row.reshape(-1)[flat]
+            changed = np.flatnonzero(table_row >= size)
+            replaced = np.stack([changed, table_row[changed]])
+        rows = _Rows(
+            self.query.typed_graph, ids, ends, field.edges[edge], replaced,
+            plain(perturbations.feature_table), size, flat // size, count,
+        )  # fmt: skip
+        centres = position.reshape(live.shape)[:, : field.centres]
+        return _call(
+            self.query, rows, centres, self.batching.shared_rows, self.batching.rows_of_tables
+        )
+
+
+def _influential_edges(field: Field, perturbations: Perturbations, live: Bools) -> Bools:
+    """Edges into live nodes from live ones or the boundary, [graphs, edges]."""
+    edges = perturbations.active_edges(field) & live[:, field.target]
+    inner = field.inner_edges
+    edges[:, inner] &= live[:, field.source[inner]]
+    return edges
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Nodes and edges of a call: numbers of nodes in the typed graph, ends as rows."""
+
+    graph: TypedGraph
+    ids: Ids
+    ends: Ids
+    edges: Ids
+    """Position of each edge among those of the graph."""
+    replaced: Ids
+    """[2, nodes]: rows with other features, and where these are in the table."""
+    table: Tensor
+    """Features of all types side by side (`TypedGraph.blocks`)."""
+    first: int
+    """Rows of the table before this one are those of the field."""
+    copy: Ids | None = None
+    """Batches: the copy that each of the first rows is of; the boundary follows."""
+    copies: int = 1
+
+
+def _call(
+    query: TypedQuery, rows: _Rows, centres: Ids, shared: bool, rows_of_tables: bool
+) -> Tensor:
+    """Outputs at the centres, [copies, centres, outputs], of one call of the model."""
+    graph, model, device = rows.graph, query.typed_model, rows.graph.x.device
+    kinds = graph.node_type[rows.ids]
+    order = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[order], np.arange(len(graph.node_types) + 1))
+    within = np.empty(len(order), dtype=np.int64)
+    within[order] = np.arange(len(order)) - starts[kinds[order]]
+    node_rows, x = {}, {}
+    for at, name in enumerate(graph.node_types):
+        mine = order[starts[at] : starts[at + 1]]
+        local = rows.ids[mine] - graph.node_starts[at]
+        node_rows[name] = as_tensor(local, device)
+        if name in graph.features:
+            x[name] = _features(rows, name, at, local, within, kinds, shared)
+    edge_index, edge_rows = _edges(rows, within)
+    batch = None
+    if query.kind == "graph":
+        copy = np.zeros(len(rows.ids), dtype=np.int64) if rows.copy is None else rows.copy
+        batch = {
+            name: as_tensor(copy[order[starts[at] : starts[at + 1]]], device)
+            for at, name in enumerate(graph.node_types)
+        }
+    pairs = as_tensor(within[centres].T, device) if model.scores_pairs else None
+    given = TypedInput(
+        x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation
+    )
+    out = model.run(graph, given, rows_of_tables)
+    if query.kind == "graph" or model.scores_pairs:
+        return plain(rows_of(out, "graph", rows.copies))[:, None]
+    columns = []
+    for column in centres.T:
+        node_type = graph.node_types[kinds[column[0]]]
+        found = plain(rows_of(out, node_type, len(node_rows[node_type])))
+        columns.append(found.index_select(0, as_tensor(within[column], found.device)))
+    if len({column.shape[1] for column in columns}) > 1:
+        raise ModelError(
+            "the explained nodes must have outputs of one width, got "
+            f"{[column.shape[1] for column in columns]}"
+        )
+    return torch.stack(columns, 1)
+
+
+def _features(
+    rows: _Rows, name: str, at: int, local: Ids, within: Ids, kinds: Ids, shared: bool
+) -> Tensor:
+    """x of the rows of one node type."""
+    graph = rows.graph
+    x = graph.features[name]
+    own = np.flatnonzero(kinds[rows.replaced[0]] == at)
+    block = graph.blocks[name]
+    has_columns = block.stop > block.start and rows.table.shape[1] > 0
+    if rows.copy is None:
+        if not len(own) or not has_columns:
+            return x
+        x = x.clone()
+        where = as_tensor(within[rows.replaced[0][own]], x.device)
+        x[where] = rows.table[as_tensor(rows.replaced[1][own], rows.table.device), block].to(x)
+        return x
+    distinct, index = np.unique(local, return_inverse=True)
+    base = x.index_select(0, as_tensor(distinct, x.device))
+    index = index.reshape(-1)
+    if len(own) and has_columns:
+        table_rows, which = np.unique(rows.replaced[1][own], return_inverse=True)
+        more = rows.table[as_tensor(table_rows, rows.table.device), block].to(x)
+        index[within[rows.replaced[0][own]]] = len(base) + which.reshape(-1)
+        base = torch.cat([base, more])
+    at_rows = as_tensor(index, x.device)
+    if shared and x.is_floating_point() and x.dim() == 2:
+        return SharedRows(base, at_rows)
+    return base.index_select(0, at_rows)
+
+
+def _edges(rows: _Rows, within: Ids) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
+    """Edge indices by type, and the position of each edge among the user's of its type."""
+    graph, device = rows.graph, rows.graph.x.device
+    ends = within[rows.ends]
+    if graph.flat:
+        key = (FLAT, "", FLAT)
+        return {key: as_tensor(ends, device)}, {key: as_tensor(rows.edges, device)}
+    kinds = graph.edge_type[rows.edges]
+    order = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[order], np.arange(len(graph.edge_types) + 1))
+    index, positions = {}, {}
+    for at, name in enumerate(graph.edge_types):
+        mine = order[starts[at] : starts[at + 1]]
+        index[name] = as_tensor(ends[:, mine], device)
+        positions[name] = as_tensor(rows.edges[mine] - graph.edge_starts[at], device)
+    return index, positions
+
+
+# --- depth -----------------------------------------------------------------------------------
+
+
+def message_passing_chain(query: TypedQuery) -> int | None:
+    """The longest chain of message-passing rounds from the input to the outputs.
+
+    Layers of one round for several edge types run side by side, so calls are not counted but
+    followed through torch's record of the computation. Without such a record all calls are
+    counted, which is never too few. None if the model has no layers of PyG.
+    """
+    model = query.typed_model
+    layers = [layer for layer in model.submodules if isinstance(layer, MessagePassing)]
+    if not layers:
+        return None
+    for small, rows_of_tables in ((True, False), (True, True), (False, False)):
+        if rows_of_tables and not model.tables:
+            continue
+        try:
+            return _chain(query, layers, small, rows_of_tables)
+        except ModelError:
+            if not small:
+                raise
+    return None
+
+
+def _chain(
+    query: TypedQuery, layers: list[MessagePassing], small: bool, rows_of_tables: bool
+) -> int | None:
+    graph, model = query.typed_graph, query.typed_model
+    marked: list[Any] = []
+    calls = 0
+
+    def mark(_: Any, __: Any, out: Any) -> None:
+        nonlocal calls
+        calls += 1
+        tensors = out if isinstance(out, tuple) else (out,)
+        marked.extend(t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None)
+
+    hooks: list[Any] = []
+
+    def remove() -> None:
+        for hook in hooks:
+            hook.remove()
+
+    given = _sample(graph, small)
+    pairs = torch.zeros(2, 1, dtype=torch.long, device=graph.x.device)
+    batch = {name: torch.zeros_like(rows) for name, rows in given.node_rows.items()}
+    given = replace(given, batch=batch, pairs=pairs, relation=query.relation)
+    with taking_back(remove), torch.inference_mode(False), torch.enable_grad():
+        hooks += [layer.register_propagate_forward_hook(mark) for layer in layers]
+        # Fresh tensors that record what is computed with them.
+        x = {
+            name: value.clone().requires_grad_() if value.is_floating_point() else value.clone()
+            for name, value in given.x.items()
+        }
+        out = model.run(graph, replace(given, x=x), rows_of_tables)
+        tensors = list(out.values()) if isinstance(out, Mapping) else [out]
+        ends = [t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None]
+        longest = _longest_chain(ends, marked)
+    return longest or calls or None
+
+
+def _sample(graph: TypedGraph, small: bool, each: int = 3) -> TypedInput:
+    """The whole graph, or a few edges of each type."""
+    order = np.argsort(graph.edge_type, kind="stable")
+    edges = np.arange(graph.num_edges)
+    nodes = np.arange(graph.num_nodes)
+    ends = graph.edge_index.cpu().numpy()
+    if small:
+        starts = np.searchsorted(graph.edge_type[order], np.arange(len(graph.edge_types)))
+        few = starts[:, None] + np.arange(each)
+        inside = few < np.append(starts[1:], graph.num_edges)[:, None]
+        edges = np.sort(order[few[inside]])
+        first = graph.node_starts[:-1][np.diff(graph.node_starts) > 0]
+        nodes = np.unique(np.concatenate([first, ends[:, edges].reshape(-1)]))
+    local = np.searchsorted(nodes, ends[:, edges])
+    rows = _Rows(graph, nodes, local, edges, np.zeros((2, 0), dtype=np.int64), graph.x, 0,
+                 np.zeros(len(nodes), dtype=np.int64))  # fmt: skip
+    kinds = graph.node_type[nodes]
+    starts = np.searchsorted(kinds, np.arange(len(graph.node_types) + 1))
+    within = np.arange(len(nodes)) - starts[kinds]
+    device = graph.x.device
+    node_rows, x = {}, {}
+    for at, name in enumerate(graph.node_types):
+        ids = nodes[starts[at] : starts[at + 1]] - graph.node_starts[at]
+        node_rows[name] = as_tensor(ids, device)
+        if name in graph.features:
+            x[name] = graph.features[name][node_rows[name]]
+    edge_index, edge_rows = _edges(rows, within)
+    return TypedInput(x, edge_index, node_rows, edge_rows)
+
+
+def _longest_chain(ends: list[Any], marked: list[Any]) -> int:
+    """The most marked steps on one way through a recorded computation."""
+    is_marked = set(marked)
+    length: dict[Any, int] = {}
+    stack = [(step, False) for step in ends]
+    while stack:
+        step, done = stack.pop()
+        before = [following for following, _ in step.next_functions if following is not None]
+        if done:
+            most = max((length[following] for following in before), default=0)
+            length[step] = most + (step in is_marked)
+        elif step not in length:
+            stack.append((step, True))
+            stack += [(following, False) for following in before if following not in length]
+    return max((length[step] for step in ends), default=0)

@@ -1,0 +1,99 @@
+"""Typed graphs inside `torch_geometric.explain.Explainer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.explain import HeteroExplanation
+from torch_geometric.explain.config import MaskType
+
+from graphsvx.errors import UnsupportedError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.export import feature_credit, node_credit
+from graphsvx.results.many import Explanations
+from graphsvx.results.typed import types_of
+from graphsvx.results.typed_export import edge_mask
+
+
+class CreditedHeteroExplanation(HeteroExplanation):
+    """PyG's explanation with the record(s) of graphsvx that its masks were made from."""
+
+    @property
+    def graphsvx(self) -> Explanation | Explanations:
+        """The record, or the list of records where there are several."""
+        records: Explanation | Explanations = self._graphsvx
+        return records
+
+
+def hetero_data(
+    x_dict: Mapping[Any, Tensor], edge_index_dict: Mapping[Any, Tensor], given: Mapping[str, Any]
+) -> HeteroData:
+    """The dictionaries of a call as one graph; other arguments are named `{attribute}_dict`."""
+    data = HeteroData()
+    for name, x in x_dict.items():
+        data[name].x = x
+    for name, edge_index in edge_index_dict.items():
+        data[name].edge_index = edge_index
+    for name, values in given.items():
+        if name == "batch_dict" or values is None:
+            continue
+        if not name.endswith("_dict") or not isinstance(values, Mapping):
+            raise UnsupportedError(
+                f"GraphSVXAlgorithm passes on dictionaries such as edge_attr_dict, got {name!r}"
+            )
+        for kind, value in values.items():
+            data[kind][name.removesuffix("_dict")] = value
+    return data
+
+
+def explained_type(data: HeteroData, rows: int) -> str:
+    """The node type that the model's output is about: the one with as many nodes."""
+    matching = [name for name in data.node_types if data[name].num_nodes == rows]
+    if len(matching) != 1:
+        raise UnsupportedError(
+            f"GraphSVXAlgorithm finds the explained node type by its number of nodes, but {rows} "
+            f"outputs fit {matching or 'none'} of {list(data.node_types)}; "
+            "say which with GraphSVXAlgorithm(node_type=...)"
+        )
+    return str(matching[0])
+
+
+def set_node_credit(
+    converted: HeteroExplanation, explanations: Sequence[Explanation], kind: MaskType
+) -> None:
+    """Average signed credit of nodes (of their features) by node type, as `node_credit`."""
+    types = types_of(explanations[0])
+    columns = torch.stack([feature_credit(e) for e in explanations]).mean(0).float()
+    nodes = torch.stack([node_credit(e) for e in explanations]).mean(0).float()
+    for at, name in enumerate(types.node_types):
+        first, last = types.node_starts[at : at + 2]
+        own = columns[types.feature_starts[at] : types.feature_starts[at + 1]]
+        converted[name].num_nodes = last - first
+        if kind == MaskType.common_attributes:
+            if len(own):
+                converted[name].node_credit = own[None]
+            continue
+        width = max(1, len(own)) if kind == MaskType.attributes else 1
+        credit = nodes[first:last, None].repeat(1, width) / width
+        for explanation in explanations:
+            for centre in explanation.centres:
+                if first <= centre < last:
+                    share = feature_credit(explanation).float() / len(explanation.centres)
+                    share = share[types.feature_starts[at] : types.feature_starts[at + 1]]
+                    credit[centre - first] += (
+                        share if width == len(share) and width > 1 else share.sum()
+                    ) / len(explanations)
+        converted[name].node_credit = credit
+
+
+def set_edge_credit(converted: HeteroExplanation, explanations: Sequence[Explanation]) -> None:
+    """Average signed credit of edges by edge type, as `edge_credit`."""
+    types = types_of(explanations[0])
+    total = torch.stack([edge_mask(e, types_of(e)) for e in explanations]).mean(0)
+    for at, name in enumerate(types.edge_types):
+        first, last = types.edge_starts[at : at + 2]
+        converted[name].edge_credit = total[first:last]
