@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN, ChebConv, DirGNNConv, GCNConv, GraphConv, MessagePassing
+from torch_geometric.nn import (
+    GCN,
+    ChebConv,
+    DirGNNConv,
+    GCNConv,
+    GraphConv,
+    MessagePassing,
+    MFConv,
+)
 from torch_geometric.utils import degree, to_undirected
 
 from graphsvx import GraphSVX, explain
@@ -144,3 +154,36 @@ def test_copies_with_edges_and_features_as_players(wide: int) -> None:
         assert quick.nodes == pytest.approx(slow.nodes, abs=1e-9)
         assert quick.features == pytest.approx(slow.features, abs=1e-9)
         torch.testing.assert_close(quick.edge_credit.values, slow.edge_credit.values)
+
+
+class Elsewhere(nn.Module):
+    """Divides by a number that another thread computes, where operations cannot be followed."""
+
+    def __init__(self, number) -> None:
+        super().__init__()
+        self.layers, self.number = nn.ModuleList([MFConv(3, 8), MFConv(8, 3)]), number
+
+    def forward(self, x, edge_index):
+        with ThreadPoolExecutor(1) as pool:
+            number = pool.submit(self.number, x, edge_index).result()
+        for layer in self.layers:
+            x = layer(x, edge_index).tanh()
+        return 3 * x / (1 + number)
+
+
+NUMBERS = {
+    "largest degree": lambda x, edges: degree(edges[1], len(x), x.dtype).max(),
+    "share of isolated nodes": lambda x, edges: (degree(edges[1], len(x)) == 0).to(x).mean(),
+    "edges": lambda x, edges: x.new_tensor(edges.shape[1] / 4),
+}
+
+
+@pytest.mark.parametrize("name", list(NUMBERS))
+def test_what_cannot_be_followed_is_noticed_by_its_outputs(name: str) -> None:
+    for seed in (0, 8, 15, 21, 27, 28):  # graphs in which batches hide it from the first checks
+        torch.manual_seed(seed)
+        model = Elsewhere(NUMBERS[name]).double().eval()
+        data = random_graph(seed, nodes=6, chance=0.2)
+        e = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=4000))
+        truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
+        assert e.nodes == pytest.approx(truth, abs=1e-9), e.certificate.line()

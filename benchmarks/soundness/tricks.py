@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -344,6 +345,11 @@ def _integers(change: Callable[[int], float], end: int) -> Trick:
     return _on_features(lambda x, e: x * (1 + change((x.size(0), e.size(1))[end])))
 
 
+def _in_a_thread(compute: Callable[[], Tensor]) -> Tensor:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(compute).result()
+
+
 HIDDEN: dict[str, Trick] = {
     "scripted mean": _on_features(lambda x, e: x - _scripted_mean(x)),
     "scripted degree": _on_features(lambda x, e: x / (1 + _scripted_degree(x, e))),
@@ -365,6 +371,18 @@ HIDDEN: dict[str, Trick] = {
     "einsum": _on_features(lambda x, e: x + torch.einsum("nf->f", x) / 10),
     "matrix product over nodes": _on_features(lambda x, e: x @ (x.t() @ x).tanh()),
     "outside of the trace": _on_features(lambda x, e: x + _unseen_mean(x)),
+    "largest degree in a thread": _on_features(
+        lambda x, e: x / (1 + _in_a_thread(lambda: _degree(e[1], x).max()))
+    ),
+    "isolated nodes in a thread": _on_features(
+        lambda x, e: x * (1 + _in_a_thread(lambda: (_degree(e[1], x) == 0).to(x).mean()))
+    ),
+    "two hops in a thread": _on_features(
+        lambda x, e: x + 0.3 * _in_a_thread(lambda: _neighbours(_neighbours(x, e), e))
+    ),
+    "more than 12 edges by a loop": _integers(lambda n: float(len(range(n)) > 12), 1),
+    "more than 50 nodes by a loop": _integers(lambda n: float(len(range(n)) > 50), 0),
+    "edges as a key": _integers(lambda n: dict.fromkeys(range(0, 200, 3), 0.5).get(n, 0.0), 1),
 }
 
 

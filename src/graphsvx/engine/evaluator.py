@@ -56,7 +56,7 @@ from graphsvx.engine.profile import (
     sample_neighbourhood,
 )
 from graphsvx.engine.rounding import allclose
-from graphsvx.engine.structure import read_structure
+from graphsvx.engine.structure import Structure, read_structure
 from graphsvx.errors import ModelError
 
 Evaluate = Callable[[Field, Perturbations, HopCounts], Tensor]
@@ -166,6 +166,7 @@ def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator
     if cached is not None:
         yield cached
         invalidate(query.model)
+        _distrust_structure(query)
     yield from _checked_evaluators(query, hops, seed)
 
 
@@ -274,6 +275,8 @@ def _field_evaluators(
             (Shortcuts(None), far),
         ]
     for tried, (shortcuts, reason) in enumerate(ways):
+        if reason is not None:
+            replays = _distrust_structure(query)
         field = fields.in_neighbourhood(
             query.graph, query.centres, None if shortcuts.reach is None else depth
         )
@@ -308,18 +311,36 @@ def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) ->
     return full_reference(query.graph, field)
 
 
-def _required_replays(query: Query, profile: ModelProfile) -> int:
-    """Number of coalitions of each game that must be evaluated again by plain calls."""
+def _has_known_structure(query: Query, profile: ModelProfile) -> bool:
     if profile.structure is None:
         try:
             profile.structure = read_structure(query.model, _sample(query.graph), is_known)
         except ModelError:  # too small a graph for the model
-            return _REPLAYS_UNKNOWN[1]
+            return False
+    return profile.structure.known
+
+
+def _distrust_structure(query: Query) -> int:
+    """Treat the structure as unknown, as a shortcut failed that a known one allows.
+
+    Returns the number of coalitions of each game that must be evaluated again.
+    """
+    profile = profile_for(query.model, query.graph)
+    profile.structure = Structure(False, "a batch gave other outputs than plain calls")
+    return _replays_of_unknown(query.graph)
+
+
+def _required_replays(query: Query, profile: ModelProfile) -> int:
+    """Number of coalitions of each game that must be evaluated again by plain calls."""
+    if not _has_known_structure(query, profile):
+        return _replays_of_unknown(query.graph)
     profile.explained += 1
-    if profile.structure.known:
-        now = profile.explained
-        return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
-    graph = query.graph
+    now = profile.explained
+    return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
+
+
+def _replays_of_unknown(graph: Graph) -> int:
+    """As many coalitions as take about as long as `_REPLAYED_NUMBERS` numbers."""
     numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
     return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
 
@@ -339,9 +360,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         profile.in_edges_only = _reads_in_edges_only(query.model)
     if depth is None or not profile.in_edges_only:
         return None
-    replays = _required_replays(query, profile)
-    if profile.structure is None or not profile.structure.known:
-        profile.explained -= 1  # counted by the careful way
+    if not _has_known_structure(query, profile):
         return None
     if not profile.checked:
         _check_model(query, profile, depth)
@@ -372,7 +391,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         _CHECKS,
         expected_output=expected,
         outputs=profile.full_output,
-        replays=replays,
+        replays=_required_replays(query, profile),
     )
 
 
@@ -390,6 +409,7 @@ def _check_model(query: Query, profile: ModelProfile, depth: int) -> None:
                     profile.is_undirected = graphs.is_undirected(source, target, graph.num_nodes)
                 profile.shortcuts = shortcuts
                 return
+        _distrust_structure(query)
     except ModelError:
         return  # too small for the model, or its own fault: the careful way will tell
 
@@ -522,6 +542,8 @@ def _whole_graph_evaluators(
         (Shortcuts(None, keep_all_nodes=True), None),
         (Shortcuts(None, shared_rows=False, keep_all_nodes=True), copied),
     ):
+        if reason is not None:
+            replays = _distrust_structure(query)
         if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
             fast = _batched(query, shortcuts, ModelLayers.of(query.model.submodules))
             batched = Evaluator(
