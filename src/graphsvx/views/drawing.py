@@ -177,20 +177,21 @@ class Grouping:
 
 
 def find_groups(drawing: GraphDrawing, most: int, bubbles: int = 6) -> Grouping:
-    """Choose at most `most` dots to draw individually; the others join the nearest bubble.
+    """Choose at most `most` dots to draw individually; the others are grouped by branch and ring.
 
     Drawn individually are the explained dots, those with the most credit, and those on the
-    shortest paths between them.
+    shortest paths between them. A bubble holds the others of one branch (nearest to the same
+    single dot) at one distance from the explained dots.
     """
     if most < 1:
         raise InputError(f"max_nodes must be at least 1, got {most}")
     if len(drawing.dots) <= most:
         return Grouping(tuple(range(len(drawing.dots))), ())
     single = _single_dots(drawing, most)
-    members: dict[int, list[int]] = {}
+    members: dict[tuple[int, int], list[int]] = {}
     for merged, anchor in _anchors(drawing, single, bubbles).items():
-        members.setdefault(anchor, []).append(merged)
-    groups = tuple((anchor, tuple(group)) for anchor, group in sorted(members.items()))
+        members.setdefault((anchor, drawing.dots[merged].hop), []).append(merged)
+    groups = tuple((anchor, tuple(group)) for (anchor, _), group in sorted(members.items()))
     return Grouping(tuple(sorted(single)), groups)
 
 

@@ -68,8 +68,9 @@ def luminance(colour: str) -> float:
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever is easier to read on `colour`."""
-    return "#FFFFFF" if luminance(colour) < 0.24 else INK
+    """Black or white, whichever has the larger contrast (WCAG) on `colour`."""
+    level = luminance(colour) + 0.05
+    return "#FFFFFF" if 1.05 / level > level / (luminance(INK) + 0.05) else INK
 
 
 def _parts(colour: str) -> tuple[int, int, int]:

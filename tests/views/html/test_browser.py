@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from graphsvx.utils.printable import one_line
-from graphsvx.views import html
+from graphsvx.views import html, palette
 from tests import records
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -187,7 +189,7 @@ def test_several_explanations_are_chosen_from_a_list(browser, tmp_path):
     for index, e in enumerate(explanations):
         pick.select_by_index(index)
         assert browser.text("#said") == e.title
-        assert len(browser.all(".dot")) == len(e.field.ids)
+        assert len(browser.all(".dot")) == min(46, len(e.field.ids))  # 30 and groups
         assert len(browser.all('[data-table="feature"] tbody tr')) == len(e.features)
     assert browser.complaints() == []
 
@@ -325,12 +327,94 @@ def test_the_notebook_s_frame_works_without_storage(browser, tmp_path):
     assert browser.complaints() == []
 
 
-def test_three_hundred_nodes_are_all_there(browser, tmp_path):
+def test_three_hundred_nodes_are_thirty_and_groups(browser, tmp_path):
     e = records.crowd()
     browser.open(written(tmp_path, e))
-    assert len(browser.all(".dot")) == 300
+    dots = browser.run(
+        "return JSON.parse(document.getElementById('data').textContent).explanations[0].graph.dots"
+    )
+    assert sum(dot["count"] for dot in dots) == len(e.field.ids) == 300
+    assert sum(dot["count"] == 1 for dot in dots) <= 36
+    assert len(browser.all(".dot")) == len(dots)
+    best = [player.id for player in e.top_nodes(10, "absolute")]
+    assert set(best) <= {dot["id"] for dot in dots}
     shown_labels = browser.run(
         """return [...document.querySelectorAll('.dot text')]
             .filter(t => getComputedStyle(t).display !== 'none').length"""
     )
-    assert 5 <= shown_labels <= 20
+    assert 5 <= shown_labels <= 30
+
+
+def test_a_page_of_many_explanations_has_a_search_box(browser, tmp_path):
+    explanations = [replace(records.house(), centres=(400 + i,)) for i in range(40)]
+    browser.open(written(tmp_path, *explanations))
+    WebDriverWait(browser.driver, 20).until(lambda _: browser.text("#said"))
+    pick = Select(browser.one("#which"))
+    assert len(pick.options) == 40
+    browser.one("#find").send_keys("417")
+    assert browser.text("#said") == explanations[17].title
+    assert len(Select(browser.one("#which")).options) == 1
+    browser.one("#find").send_keys("xyz")
+    assert "nothing found" in browser.text("#which")
+    browser.one("#find").clear()
+    browser.one("#find").send_keys("node")
+    assert len(Select(browser.one("#which")).options) == 40
+    assert browser.complaints() == []
+
+
+def test_the_frame_of_a_notebook_is_as_tall_as_its_page_and_has_one_title(browser, tmp_path):
+    e = records.house()
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!DOCTYPE html><body>{e._repr_html_()}</body>", encoding="utf-8")
+    browser.open(page)
+    frame = browser.one("iframe")
+
+    def inner() -> float:
+        browser.driver.switch_to.frame(frame)
+        try:
+            return browser.run("return document.body.getBoundingClientRect().height")
+        finally:
+            browser.driver.switch_to.default_content()
+
+    WebDriverWait(browser.driver, 20).until(lambda _: abs(frame.rect["height"] - inner()) <= 2)
+    assert frame.rect["height"] > 760
+    browser.driver.switch_to.frame(frame)
+    try:
+        titles = [part for part in browser.all("h1, h2") if part.is_displayed()]
+        assert [part.text for part in titles].count(e.title) == 1
+        assert not browser.one("h1").is_displayed()
+        assert browser.run("return document.documentElement.scrollHeight <= window.innerHeight + 2")
+    finally:
+        browser.driver.switch_to.default_content()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("make", [records.house, records.crowd, records.molecule])
+def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
+    browser.open(written(tmp_path, make()))
+    if dark != (browser.run("return document.documentElement.dataset.theme") == "dark"):
+        browser.one("#theme").click()
+    colours = browser.run(
+        """return [...document.querySelectorAll('.dot')].flatMap((dot) => {
+            const text = dot.querySelector('text.inside, text.on-node');
+            if (!text) return [];
+            const over = dot.querySelector('.credit.filled');
+            const read = (element) => getComputedStyle(element);
+            return [[read(text).fill, read(dot.querySelector('.base')).fill,
+                     over ? read(over).fill : null, over ? Number(read(over).opacity) : 0]];
+        })"""
+    )
+    assert colours
+
+    def parts(colour):
+        return [float(part) for part in re.findall(r"[\d.]+", colour)[:3]]
+
+    for ink, base, over, share in colours:
+        under = parts(base)
+        if over is not None:
+            under = [b + (o - b) * share for b, o in zip(under, parts(over), strict=True)]
+        levels = sorted(
+            palette.luminance("#" + "".join(f"{round(part):02X}" for part in colour)) + 0.05
+            for colour in (parts(ink), under)
+        )
+        assert levels[1] / levels[0] >= 3.5

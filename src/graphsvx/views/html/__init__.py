@@ -7,6 +7,7 @@ import hashlib
 import html as markup
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -16,10 +17,12 @@ from graphsvx.errors import InputError
 from graphsvx.results.describe import describe
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import atomic_write
-from graphsvx.views.html.page_data import page_data
+from graphsvx.views.html.page_data import FEW_ROWS, Plan, page_data, plan_of
 
 __all__ = ["notebook", "render", "write"]
 
+MANY = 24
+"""Pages of more explanations are compressed and have shorter tables."""
 SCRIPTS = ("tools.js", "graph.js", "tables.js", "page.js")
 
 
@@ -28,20 +31,30 @@ def render(
     title: str = "Why the model said that",
     *,
     data: Any = None,
+    embedded: bool = False,
 ) -> str:
-    """The HTML report of one explanation, or of several with a list to select from.
+    """The HTML report of one explanation, or of several with a list and a search box.
 
     With `data` (the explained graph, with its features `x`) a click on a node also shows its
     largest features. Data is embedded as JSON without `<`, so it is never interpreted as markup or
     code, and the content security policy allows only this page's script and style (by hash) and no
-    network connections.
+    network connections. The data of many explanations is compressed. `embedded`: for a frame
+    in a notebook, without a heading of its own.
     """
     listed = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if not listed:
         raise InputError("a report needs at least one explanation, got none")
     style = _part("page.css")
-    script = "(() => {\n'use strict';\n" + "\n".join(_part(name) for name in SCRIPTS) + "})();\n"
-    records = [page_data(explanation, data) for explanation in listed]
+    scripts = "\n".join(_part(name) for name in SCRIPTS)
+    script = "(async () => {\n'use strict';\n" + scripts + "})();\n"
+    if len(listed) > MANY:
+        records = [
+            page_data(explanation, data, _quick_plan(explanation), FEW_ROWS)
+            for explanation in listed
+        ]
+    else:
+        records = [page_data(explanation, data) for explanation in listed]
+    text = _safe_json({"title": title, "explanations": records})
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
@@ -51,8 +64,10 @@ def render(
         "policy": markup.escape(policy, quote=True),
         "style": style,
         "script": script,
-        "data": _safe_json({"title": title, "explanations": records}),
-        "plain": "".join(_without_script(explanation) for explanation in listed),
+        "body": "embedded" if embedded else "page",
+        "type": "text/plain" if len(listed) > MANY else "application/json",
+        "data": _compressed(text) if len(listed) > MANY else text,
+        "plain": "".join(_without_script(explanation) for explanation in listed[:MANY]),
     }
     # A single pass, so that placeholders inside inserted text are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], _part("page.html"))
@@ -71,13 +86,41 @@ def write(
         part.write_text(text, encoding="utf-8")
 
 
-def notebook(explanation: Explanation, height: int = 760) -> str:
-    """The report in a sandboxed iframe for notebooks, which isolates its style and script."""
-    page = markup.escape(render(explanation, explanation.title), quote=True)
+def notebook(explanations: Explanation | Sequence[Explanation], height: int = 760) -> str:
+    """The report in a sandboxed iframe for notebooks, which isolates its style and script.
+
+    The page tells its height to the notebook, whose frame then fits; where notebooks run no
+    scripts, the frame has `height` pixels and scrolls.
+    """
+    page = render(explanations, embedded=True)
+    name = "graphsvx-" + hashlib.sha256(page.encode("utf-8")).hexdigest()[:16]
     return (
-        f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Explanation" '
-        f'width="100%" height="{height}" style="border:0"></iframe>'
+        f'<iframe class="{name}" srcdoc="{markup.escape(page, quote=True)}" '
+        f'sandbox="allow-scripts" title="Explanation" width="100%" height="{height}" '
+        f'style="border:0"></iframe>'
+        f"<script>{FIT.replace('NAME', name)}</script>"
     )
+
+
+FIT = """
+window.addEventListener('message', (event) => {
+  const tall = event.data && event.data.graphsvxHeight;
+  if (!Number.isFinite(tall)) return;
+  document.querySelectorAll('iframe.NAME').forEach((frame) => {
+    if (frame.contentWindow === event.source) frame.style.height = Math.min(tall, 6000) + 'px';
+  });
+});
+"""
+"""Script of the notebook: the frame becomes as tall as its page says."""
+
+
+def _quick_plan(explanation: Explanation) -> Plan | None:
+    return plan_of(explanation, starts=1) if len(explanation.field.ids) else None
+
+
+def _compressed(text: str) -> str:
+    """Text as base64 of its zlib compression, which browsers can undo themselves."""
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 
 def _part(name: str) -> str:

@@ -48,6 +48,7 @@ const graphView = (() => {
     move();
     apply();
     threshold(cut);
+    readable();
   };
 
   const scaleOf = () => {
@@ -135,9 +136,8 @@ const graphView = (() => {
     }
     if (dot.centre) parts.push(shapeOf(dot, 'mark', radius + 4));
     const name = dot.label.length > 16 ? dot.label.slice(0, 15) + '\u2026' : dot.label;
-    const onNode = dot.plays && share > 0.55 ? 'on-node strong' : 'on-node';
     const fits = name.length * 6.2 < 2 * radius;
-    const text = draw('text', { text: name, class: fits ? (coloured ? 'inside' : onNode) : 'outside' });
+    const text = draw('text', { text: name, class: fits ? (coloured ? 'inside' : 'on-node') : 'outside' });
     text.style.fontSize = fits ? `${Math.min(13, (2.6 * radius) / Math.max(2, name.length))}px` : '11px';
     if (!fits) text.setAttribute('y', radius + (dot.centre ? 17 : 13));
     parts.push(text);
@@ -150,6 +150,34 @@ const graphView = (() => {
         pointerdown: (event) => grab(event, i), keydown: (event) => keys(event, i),
       },
     }, ...parts);
+  };
+
+  // Black or white, whichever has the larger contrast on what a label is written on.
+  const inkOn = (rgb) => {
+    const [red, green, blue] = rgb.map((part) => {
+      const share = part / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    const level = 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+    return 1.05 / level > level / 0.0675 ? '#ffffff' : '#1f2430';
+  };
+
+  const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+
+  const readable = () => {
+    (dots ?? []).forEach((element) => {
+      const text = element.querySelector('text.inside, text.on-node');
+      if (!text) return;
+      let under = channels(getComputedStyle(element.querySelector('.base')).fill);
+      const over = element.querySelector('.credit.filled');
+      if (over) {
+        const style = getComputedStyle(over);
+        const share = Number(style.opacity);
+        const colour = channels(style.fill);
+        under = under.map((part, i) => part + (colour[i] - part) * share);
+      }
+      text.style.fill = inkOn(under);
+    });
   };
 
   const describeDot = (dot, i) => {
@@ -298,5 +326,5 @@ const graphView = (() => {
   byId('zoom-out').addEventListener('click', () => zoom(1 / 1.4));
   byId('zoom-fit').addEventListener('click', fit);
 
-  return { show, select, threshold, nodeName, selected: () => chosen, first: () => ranked()[0] };
+  return { show, select, threshold, nodeName, readable, selected: () => chosen, first: () => ranked()[0] };
 })();

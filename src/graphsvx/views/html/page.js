@@ -1,6 +1,13 @@
 // The page: which explanation, which output, which threshold, which theme.
 
-const page = JSON.parse(byId('data').textContent);
+// The data of many explanations is compressed (zlib, base64).
+const unpacked = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Response(stream).text();
+};
+const data = byId('data');
+const page = JSON.parse(data.type === 'text/plain' ? await unpacked(data.textContent) : data.textContent);
 let record = page.explanations[0];
 let row = record.chosen;
 
@@ -151,9 +158,25 @@ const choose = (index) => {
   if (record.graph) graphView.select(graphView.first());
 };
 
-byId('pick').hidden = page.explanations.length < 2;
-options(byId('which'), page.explanations.map((one, i) => `${i + 1}. ${one.outputs[one.chosen].title}`), 0);
+const several = page.explanations.length > 1;
+byId('pick').hidden = !several;
+byId('search').hidden = !several;
+const titles = page.explanations.map((one, i) => `${i + 1}. ${one.outputs[one.chosen].title}`);
+options(byId('which'), titles, 0);
 byId('which').addEventListener('change', (event) => choose(Number(event.target.value)));
+// Every word that is typed must be in the title; the first match is shown.
+byId('find').addEventListener('input', (event) => {
+  const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = titles.map((title, i) => i).filter((i) => {
+    const parts = titles[i].toLowerCase().split(/[^\p{L}\p{N}]+/u);
+    return words.every((word) => parts.some((part) => part.startsWith(word)));
+  });
+  const shown = page.explanations.indexOf(record);
+  byId('which').replaceChildren(...found.map((i) => make('option', { text: titles[i], value: i })));
+  if (!found.length) byId('which').replaceChildren(make('option', { text: 'nothing found', disabled: true }));
+  else if (found.includes(shown)) byId('which').value = String(shown);
+  else choose(found[0]);
+});
 byId('output').addEventListener('change', (event) => { row = Number(event.target.value); drawOutput(); });
 byId('threshold').addEventListener('input', applyThreshold);
 
@@ -163,6 +186,7 @@ const setTheme = (dark) => {
   document.documentElement.dataset.theme = dark ? 'dark' : 'light';
   byId('theme').textContent = dark ? 'Light' : 'Dark';
   byId('theme').setAttribute('aria-pressed', String(dark));
+  graphView.readable();
 };
 const system = window.matchMedia('(prefers-color-scheme: dark)');
 const wish = stored((storage) => storage.getItem('graphsvx-theme'));
@@ -177,3 +201,10 @@ byId('theme').addEventListener('click', () => {
 });
 
 choose(0);
+
+// In a notebook, tell the frame how tall the page is.
+if (window.parent !== window) {
+  const tell = () => window.parent.postMessage({ graphsvxHeight: Math.ceil(document.body.getBoundingClientRect().height) }, '*');
+  new ResizeObserver(tell).observe(document.body);
+  tell();
+}

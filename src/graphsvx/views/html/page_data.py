@@ -17,9 +17,12 @@ from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import GraphDrawing, Grouping
 
-MOST_DOTS = 400
+MOST_DOTS = 30
+"""Nodes that are drawn individually; the others are grouped by branch and distance."""
 MOST_ROWS = 400
 """Maximum number of players in a table; the others are summed in a last row."""
+FEW_ROWS = 60
+"""The same on a page of many explanations."""
 MOST_FEATURES = 6
 
 
@@ -35,19 +38,22 @@ def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan:
     """The layout of an explanation's graph, for all its outputs."""
     every = _drawings(explanation)
     strongest = _strongest(every)
-    grouping = drawings.find_groups(strongest, MOST_DOTS, bubbles=12)
+    grouping = drawings.find_groups(strongest, MOST_DOTS)
     first = drawings.with_groups(every[explanation.outputs.index(explanation.target)], grouping)
     bold = drawings.important(drawings.with_groups(strongest, grouping))
     return Plan(grouping, layout.places(first, "force", 0, None, bold, starts))
 
 
 def page_data(
-    explanation: Explanation, data: Any = None, plan: Plan | None = None
+    explanation: Explanation,
+    data: Any = None,
+    plan: Plan | None = None,
+    most_rows: int = MOST_ROWS,
 ) -> dict[str, Any]:
     """Dictionary of an explanation with all its outputs; the keys are read by the script.
 
     `plan`: the layout of an earlier explanation of the same prediction, so that nodes stay where
-    they are.
+    they are. `most_rows`: players in a table; the others are summed in a last row.
     """
     views = [explanation.for_target(output) for output in explanation.outputs]
     return {
@@ -59,7 +65,7 @@ def page_data(
         "chosen": explanation.outputs.index(explanation.target),
         "outputs": [_output(view) for view in views],
         "graph": _graph(explanation, data, plan),
-        "tables": _tables(explanation),
+        "tables": _tables(explanation, most_rows),
         "certificate": _certificate(explanation),
     }
 
@@ -171,7 +177,7 @@ def _largest(x: Tensor, node: int, named: dict[int, str]) -> list[list[Any]]:
     ]
 
 
-def _tables(explanation: Explanation) -> list[dict[str, Any]]:
+def _tables(explanation: Explanation, most_rows: int) -> list[dict[str, Any]]:
     field = explanation.field
     hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     classes = {} if field.classes is None else dict(zip(hops, field.classes.tolist(), strict=True))
@@ -182,15 +188,15 @@ def _tables(explanation: Explanation) -> list[dict[str, Any]]:
         ("edge", explanation.edge_credit),
     ):
         if credit.players:
-            tables.append(_table(kind, credit, hops, classes))
+            tables.append(_table(kind, credit, hops, classes, most_rows))
     return tables
 
 
 def _table(
-    kind: str, credit: Credit, hops: dict[int, int], classes: dict[int, int]
+    kind: str, credit: Credit, hops: dict[int, int], classes: dict[int, int], most_rows: int
 ) -> dict[str, Any]:
     order = credit.values.abs().amax(0).argsort(descending=True, stable=True)
-    shown, rest = order[:MOST_ROWS], order[MOST_ROWS:]
+    shown, rest = order[:most_rows], order[most_rows:]
     ids = credit.ids.reshape(2, -1).t().tolist() if kind == "edge" else credit.ids.tolist()
     rows = []
     for i in shown.tolist():

@@ -58,8 +58,9 @@ def figure(explanation: Explanation, *, rows: int = 10, **options: Any) -> Figur
     graph_ax, bars_ax = fig.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
     graph(explanation, graph_ax, **options)
     bars(explanation, bars_ax, top=rows, title=False)
-    # The extent of the graph's axes is known only after a first layout; saving does a second.
-    fig.draw_without_rendering()
+    # The extent of the graph's axes is known only after a first layout, and settles in a second.
+    for _ in range(2):
+        fig.draw_without_rendering()
     return fig
 
 

@@ -77,7 +77,7 @@ def graph(
     layout: placing.Layout | None = None,
     seed: int = 0,
     top: int | None = None,
-    max_nodes: int = 40,
+    max_nodes: int = 30,
     labels: bool = True,
     legend: bool = True,
     colorbar: bool = True,
