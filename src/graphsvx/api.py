@@ -19,6 +19,7 @@ from graphsvx.core.query import Decoder, Query, build_query, node_list
 from graphsvx.core.typed_graph import is_typed
 from graphsvx.core.typed_query import TypedNode, build_typed_query
 from graphsvx.errors import GraphSVXError, InputError, ModelError, UnsupportedError
+from graphsvx.methods.answers import Question
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
@@ -107,6 +108,8 @@ def explain(
             found = method(query, seed)
     if not isinstance(found, Explanation):
         raise InputError(f"method must return an Explanation, got {type(found).__name__}")
+    if isinstance(method, GraphSVX):
+        return found.with_question(Question(query, method, seed))
     return found
 
 
@@ -142,7 +145,7 @@ class _Job:
             if not self.whole_graphs:
                 return explain(self.model, self.data, node=which, **self.options)
             explanation = explain(self.model, self.data[which], graph=True, **self.options)
-            return replace(explanation, graph_index=which)
+            return replace(explanation, graph_index=which).with_question(explanation.question)
         except GraphSVXError as error:
             return Failure(which, error)
 

@@ -63,6 +63,11 @@ class LookupGame:
         """Embeddings that were computed, in whole graphs."""
         return -(-self._states_evaluated // max(1, self.setup.field.size))
 
+    @property
+    def looked_up(self) -> int:
+        """Number of coalitions that have been looked up."""
+        return int(self._evaluated.sum())
+
     def coalitions_for(self, budget: int) -> list[int]:
         """Numbers of coalitions to try, fewer and fewer, for a budget of model calls."""
         self._budget = budget

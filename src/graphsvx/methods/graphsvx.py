@@ -349,6 +349,15 @@ class GraphSVX(Checked):
     def _play(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
+        setup, games = self._setup_games(query, evaluator, kind, seed)
+        budget = self.budget
+        return setup, play_all(
+            games, self.mask, self.estimator, self._first_calls(), budget.feature_share, seed
+        )
+
+    def _setup_games(
+        self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
+    ) -> tuple[GameSetup, list[PlayableGame]]:
         chosen = kind.generator if self.generator is None else self.generator
         setup = (
             typed_setup(kind, chosen, query, evaluator)
@@ -356,11 +365,15 @@ class GraphSVX(Checked):
             else kind.setup(query, evaluator, seed)
         )
         generator = chosen.prepare(setup, derive_rng(seed, "paths"))
-        games = self._games(query, evaluator, setup, generator)
-        budget = self.budget
-        return setup, play_all(
-            games, self.mask, self.estimator, self._first_calls(), budget.feature_share, seed
-        )
+        return setup, self._games(query, evaluator, setup, generator)
+
+    def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
+        """The games of a query, not evaluated; that of nodes (or edges) comes last."""
+        return self._setup_games(query, evaluator, self._kind(query), seed)[1]
+
+    def hops(self, query: Query) -> int | None:
+        """How far away from the explained node players are; None: as far as the model looks."""
+        return self._kind(query).hops
 
     def _games(
         self, query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator

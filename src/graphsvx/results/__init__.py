@@ -1,5 +1,6 @@
 """Explanations: the record, its certificate, summaries and serialization."""
 
+from graphsvx.results.answers import PlayerSet
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.results.interactions import Interactions, Together
@@ -7,5 +8,5 @@ from graphsvx.results.many import Explanations
 
 __all__ = [
     "Certificate", "Credit", "Explanation", "Explanations", "GameReport", "Interactions",
-    "Together",
+    "PlayerSet", "Together",
 ]  # fmt: skip

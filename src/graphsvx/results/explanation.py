@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError, TargetError
 from graphsvx.results import typed
+from graphsvx.results.answers import PlayerSet
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
 from graphsvx.results.interactions import Interactions, Together
@@ -60,6 +62,10 @@ def _view(name: str) -> Callable[..., Any]:
     if name not in _VIEWS:
         importlib.import_module("graphsvx.views")
     return _VIEWS[name]
+
+
+# Not a field: the model is not saved, copied or sent to other processes.
+_QUESTIONS: WeakKeyDictionary[Explanation, Any] = WeakKeyDictionary()
 
 
 class Ranked(NamedTuple):
@@ -197,6 +203,8 @@ class Explanation:
     """XGNN: a graph that the model gives the class."""
     interactions: Interactions | None = None
     """Set by `order=2` or 3: what sets of players add together."""
+    answers: tuple[PlayerSet, ...] = ()
+    """Sets of players that were asked for with the explanation (`--sufficient`, `--flip`)."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """JSON-like values of a user's own method; the library neither writes nor reads any."""
 
@@ -372,6 +380,42 @@ class Explanation:
                 names += [f"{kind} {i}" for i in credit.ids.tolist()]
         return names
 
+    # --- answers in sets ----------------------------------------------------------------
+
+    def sufficient(self, share: float | Literal["class"] = 0.9, budget: int = 10_000) -> PlayerSet:
+        """The smallest set of players that alone keeps a share of the score, or the class.
+
+        A share of the probability; on other scales of the way from base to prediction. Smaller
+        sets are all tried; beyond `budget` model calls the search is greedy and says so. Where
+        features and nodes play, the set is one of nodes.
+        """
+        return self._asked().sufficient(self, share, budget)
+
+    def flip(self, budget: int = 10_000) -> PlayerSet:
+        """The smallest set of players whose removal changes the predicted class."""
+        return self._asked().flip(self, budget)
+
+    def with_question(self, question: Any) -> Explanation:
+        """This explanation with what `sufficient` and `flip` ask; it is not saved."""
+        if question is not None:
+            _QUESTIONS[self] = question
+        return self
+
+    @property
+    def question(self) -> Any:
+        """What `sufficient` and `flip` ask; None if the model is not at hand."""
+        return _QUESTIONS.get(self)
+
+    def _asked(self) -> Any:
+        question = self.question
+        if question is None:
+            raise InputError(
+                "sets of players are tried on the model, which this explanation does not have: it "
+                "was loaded, came from another process, or is not GraphSVX's; use explain(model, "
+                "data, ...) again"
+            )
+        return question
+
     # --- other outputs ---------------------------------------------------------------
 
     def for_target(self, target: int) -> Explanation:
@@ -382,7 +426,7 @@ class Explanation:
                 f"output {target} was not explained, only {list(self.outputs)}; "
                 f'explain with targets="all" to have every output'
             )
-        return replace(self, target=target)
+        return replace(self, target=target).with_question(self.question)
 
     def contrast(self, a: int, b: int) -> Explanation:
         """Why `a` rather than `b`: credit for `a` minus credit for `b`.

@@ -143,7 +143,7 @@ def _row(explanation: Explanation) -> dict[str, Any]:
     row = {name: compute(explanation) for name, (_, compute) in _COMPUTED.items()}
     chosen = explanation.outputs.index(explanation.target)
     for leaf in _LEAVES:
-        value = reduce(getattr, leaf.path, explanation)
+        value: Any = reduce(getattr, leaf.path, explanation)
         ends = leaf.ends()
         if not isinstance(value, Tensor):
             row[leaf.name] = value

@@ -1,0 +1,310 @@
+"""Search for the smallest sets of players that keep a prediction, or change it.
+
+Sets are tried by size, so that the first one found is a smallest one; where connected sets decide
+(`Game.player_edges`), only these are tried. Beyond the budget the search goes on greedily and the
+answer says up to which size it is a proof. Every answer is a plain call of the model on the whole
+graph; if that disagrees with the evaluator, the search is repeated with a slower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, islice
+from math import comb
+from typing import Annotated, Literal
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.model import evaluation_mode, modules
+from graphsvx.core.query import Query
+from graphsvx.core.row_ids import RowIds
+from graphsvx.engine.evaluator import Evaluator, run_verified
+from graphsvx.engine.plain import evaluate_one_by_one, full_reference
+from graphsvx.errors import InputError
+from graphsvx.games.lookup_game import LOOK_UPS, LookupGame
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.pipeline import PlayableGame
+from graphsvx.results.answers import PlayerSet
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import MOST, Range, checked
+from graphsvx.utils.exclusive import exclusive
+
+Share = Annotated[float, Range(0, 1)]
+_Budget = Annotated[int, Range(2, MOST)]
+_BLOCK = 1 << 12  # coalitions that are evaluated together
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What an explanation was asked, to ask the same model about sets of its players."""
+
+    query: Query
+    method: GraphSVX
+    seed: int
+
+    def sufficient(
+        self, explanation: Explanation, share: float | Literal["class"], budget: int
+    ) -> PlayerSet:
+        """The smallest set of players that keeps the score (or the class) by itself."""
+        if share != "class":
+            share = checked(share, Share, "share")
+        target = explanation.target
+        prediction, base = explanation.prediction, explanation.base
+        if share == "class":
+            self._require_classes()
+            return self._smallest(explanation, budget, "sufficient", _class_margin(target, 1),
+                                  explanation.class_name(target))  # fmt: skip
+        least = share * prediction
+        if self.query.model.scale != "probability":
+            least = base + share * (prediction - base)
+        sign = 1.0 if prediction >= base or self.query.model.scale == "probability" else -1.0
+        slack = 1e-9 * max(abs(prediction), abs(base))
+
+        def margin(scores: Floats) -> Floats:
+            return sign * (scores[:, target] - least) + slack
+
+        bound = "at least" if sign > 0 else "at most"
+        return self._smallest(explanation, budget, "sufficient", margin, f"{bound} {least:.4g}")
+
+    def flip(self, explanation: Explanation, budget: int) -> PlayerSet:
+        """The smallest set of players whose removal changes the predicted class."""
+        self._require_classes()
+        target = explanation.target
+        return self._smallest(explanation, budget, "flip", _class_margin(target, -1),
+                              f"not {explanation.class_name(target)}")  # fmt: skip
+
+    def _require_classes(self) -> None:
+        if self.query.model.scale == "value":
+            raise InputError('a model with scale="value" has no classes; use sufficient(0.9)')
+
+    def _smallest(
+        self, explanation: Explanation, budget: int, question: Literal["sufficient", "flip"],
+        margin: Callable[[Floats], Floats], wanted: str,
+    ) -> PlayerSet:  # fmt: skip
+        budget = checked(budget, _Budget, "budget")
+        first = len(explanation.player_names)
+
+        def run(evaluator: Evaluator) -> tuple[_Found, PlayableGame]:
+            game = self.method.games(self.query, evaluator, self.seed)[-1]
+            game.coalitions_for(budget)
+            search = _Search(game, question == "flip", margin, budget)
+            return search.smallest(), game
+
+        def holds(evaluator: Evaluator, result: tuple[_Found, PlayableGame]) -> bool:  # noqa: ARG001  (a check's arguments)
+            found, game = result
+            if not found.found:
+                return True
+            return bool(margin(_plain_scores(self.query, game, found.coalition).numpy())[0] > 0)
+
+        with (
+            exclusive(),
+            evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
+        ):
+            found, game = run_verified(
+                self.query, self.method.hops(self.query), self.seed, run, holds
+            )
+            scores = _plain_scores(self.query, game, found.coalition)[0]
+        chosen = ~found.coalition if question == "flip" else found.coalition
+        members = np.flatnonzero(chosen)
+        # The game of nodes comes last, after that of features.
+        positions = tuple((members + first - game.players).tolist()) if found.found else ()
+        names = explanation.player_names
+        return PlayerSet(
+            question=question,
+            players=tuple(names[position] for position in positions),
+            positions=positions,
+            found=found.found,
+            score=float(scores[explanation.target]),
+            predicted=int(scores.argmax()),
+            wanted=wanted,
+            none_below=found.none_below,
+            calls=game.calls,
+        )
+
+
+def _class_margin(target: int, sign: int) -> Callable[[Floats], Floats]:
+    """How far the target is ahead of all other outputs (sign 1), or behind one (sign -1)."""
+
+    def margin(scores: Floats) -> Floats:
+        others = np.delete(scores, target, axis=1).max(1)
+        return sign * (scores[:, target] - others)
+
+    return margin
+
+
+def _plain_scores(query: Query, game: PlayableGame, coalition: Bools) -> Tensor:
+    """Scores of one coalition from a plain call on the whole graph, [1, outputs]."""
+    field, perturbation = game.perturbed(coalition[None])
+    out = evaluate_one_by_one(
+        query.model, query.graph, field, full_reference(query.graph, field), perturbation,
+        query.kind == "graph",
+    )  # fmt: skip
+    return query.scores(out).cpu()
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    coalition: Bools
+    found: bool
+    none_below: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Sets by size: switched on alone, or switched off alone."""
+
+    game: PlayableGame
+    off: bool
+    margin: Callable[[Floats], Floats]
+    budget: int
+
+    def smallest(self) -> _Found:
+        """A smallest set with a positive margin, or the best that a greedy search finds."""
+        players, edges = self.game.players, self.game.player_edges()
+        sets = np.zeros((1, players), dtype=bool)
+        for size in range(players + 1):
+            best, score = self._best(sets)
+            if score > 0:
+                return _Found(self._coalition(best), True, size)
+            larger = self._larger(sets, size + 1, edges)
+            if larger is None:
+                return self._greedy(size + 1)
+            if not len(larger):
+                break
+            sets = larger
+        return _Found(np.ones(players, dtype=bool), False, players + 1)
+
+    def _coalition(self, chosen: Bools) -> Bools:
+        return ~chosen if self.off else chosen
+
+    def _best(self, sets: Bools) -> tuple[Bools, float]:
+        """The set with the largest margin; the first of equal ones."""
+        margins = self._margins(sets)
+        best = int(margins.argmax())
+        return sets[best], float(margins[best])
+
+    def _margins(self, sets: Bools) -> Floats:
+        parts = [
+            self.margin(self.game.values(self.game.states(self._coalition(part))).numpy())
+            for part in _blocks(sets)
+        ]
+        return np.concatenate(parts)
+
+    def _left(self) -> int:
+        """Sets that the budget still allows."""
+        if isinstance(self.game, LookupGame):
+            return self.budget * LOOK_UPS - self.game.looked_up
+        return self.budget - self.game.calls
+
+    def _larger(self, sets: Bools, size: int, edges: Bools | None) -> Bools | None:
+        """Sets of the next size; None if the budget does not allow them."""
+        return self._all_of_size(size) if edges is None else self._extended(sets, edges)
+
+    def _all_of_size(self, size: int) -> Bools | None:
+        """All sets of a size; None if the budget does not allow them."""
+        players = self.game.players
+        count = comb(players, size)
+        if count > self._left():
+            return None
+        sets = np.zeros((count, players), dtype=bool)
+        members = np.array([*combinations(range(players), size)], dtype=np.int64)
+        if size <= players:
+            np.put_along_axis(sets, members.reshape(count, size), True, axis=1)
+        return sets
+
+    def _extended(self, sets: Bools, edges: Bools) -> Bools | None:
+        """Sets with one player more that can differ from all smaller ones.
+
+        On: a neighbour of the set. Off: a player that is still reached, if all others of the set
+        are still next to what is reached.
+        """
+        reached, beside = _reach(self._coalition(sets), edges, self.game.reach)
+        row, player = np.nonzero(reached & ~sets if self.off else beside)
+        if len(row) > 8 * max(1, self._left()):
+            return None
+        larger = sets[row]
+        larger[np.arange(len(row)), player] = True
+        _, new = RowIds().add(larger)
+        larger = larger[new]
+        if self.off and len(larger):
+            _, beside = _reach(~larger, edges, self.game.reach)
+            larger = larger[(beside | ~larger).all(1)]
+        return larger if len(larger) <= self._left() else None
+
+    def _greedy(self, none_below: int) -> _Found:
+        """Grow by the best margin; then drop one, or swap two for one, while it still holds."""
+        players = self.game.players
+        chosen = np.zeros(players, dtype=bool)
+        while not self._holds(chosen):
+            if chosen.all():
+                return _Found(np.ones(players, dtype=bool), False, none_below)
+            chosen, _ = self._best(_with_one_more(chosen))
+        better = True
+        while better:
+            better = False
+            for candidates in (_with_one_less(chosen), _two_for_one(chosen)):
+                if len(candidates):
+                    best, score = self._best(candidates)
+                    if score > 0:
+                        chosen, better = best, True
+                        break
+        return _Found(self._coalition(chosen), True, none_below)
+
+    def _holds(self, chosen: Bools) -> bool:
+        return float(self._margins(chosen[None])[0]) > 0
+
+
+def _blocks(sets: Bools) -> Iterator[Bools]:
+    for first in range(0, len(sets), _BLOCK):
+        yield sets[first : first + _BLOCK]
+
+
+def _with_one_more(chosen: Bools) -> Bools:
+    others = np.flatnonzero(~chosen)
+    sets = np.repeat(chosen[None], len(others), 0)
+    sets[np.arange(len(others)), others] = True
+    return sets
+
+
+def _with_one_less(chosen: Bools) -> Bools:
+    members = np.flatnonzero(chosen)
+    sets = np.repeat(chosen[None], len(members), 0)
+    sets[np.arange(len(members)), members] = False
+    return sets
+
+
+def _two_for_one(chosen: Bools, most: int = 2000) -> Bools:
+    swaps = (
+        (pair, new)
+        for pair in combinations(np.flatnonzero(chosen).tolist(), 2)
+        for new in np.flatnonzero(~chosen).tolist()
+    )
+    sets = []
+    for pair, new in islice(swaps, most):
+        swapped = chosen.copy()
+        swapped[list(pair)] = False
+        swapped[new] = True
+        sets.append(swapped)
+    return np.array(sets, dtype=bool).reshape(-1, len(chosen))
+
+
+def _reach(on: Bools, edges: Bools, reach: int | None) -> tuple[Bools, Bools]:
+    """Players that reach the explained node through players that are on, [sets, M].
+
+    And those that are off and send to the explained node, or to a player that is reached soon
+    enough for its sender to matter.
+    """
+    among = edges[:-1].astype(np.float32)
+    sends = np.repeat(edges[-1:], len(on), 0)
+    reached, beside = np.zeros_like(on), np.zeros_like(on)
+    for _ in range(edges.shape[1] if reach is None else reach):
+        beside |= sends & ~on
+        new = sends & on & ~reached
+        reached |= new
+        if not new.any():
+            break
+        sends = new.astype(np.float32) @ among > 0
+    return reached, beside
