@@ -105,12 +105,12 @@ def explain(
         else:
             query = build_query(model, data, **options)
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
-            found = method(query, seed)
-    if not isinstance(found, Explanation):
-        raise InputError(f"method must return an Explanation, got {type(found).__name__}")
+            explanation = method(query, seed)
+    if not isinstance(explanation, Explanation):
+        raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
     if isinstance(method, GraphSVX):
-        return found.with_question(Question(query, method, seed))
-    return found
+        return explanation.with_question(Question(query, method, seed))
+    return explanation
 
 
 _OPTIONS = frozenset(inspect.signature(explain).parameters) - {

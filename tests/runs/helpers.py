@@ -73,10 +73,10 @@ def world() -> tuple[Any, Any]:
     return random_model("gcn", 3), random_graph(5, nodes=NODES, chance=0.05)
 
 
-def start(out: Path, workers: int = 2, engine: Any = None, **changes: Any) -> runs.Run:
+def start(out: Path, workers: int = 2, backend: Any = None, **changes: Any) -> runs.Run:
     model, data = world()
     options: dict[str, Any] = {"method": Moody(), "part": PART, "seed": 3, **changes}
-    return runs.start(model, data, out=out, backend=engine or runs.Local(workers), **options)
+    return runs.start(model, data, out=out, backend=backend or runs.Local(workers), **options)
 
 
 def names(out: Path) -> list[str]:

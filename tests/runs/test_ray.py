@@ -79,7 +79,7 @@ def test_two_machines_and_one_is_lost(tmp_path, ray, cluster, reference, monkeyp
 
     thread = threading.Thread(target=lose_one, daemon=True)
     thread.start()
-    run = start(out, engine=runs.Ray(address=cluster.address), method=Slow())
+    run = start(out, backend=runs.Ray(address=cluster.address), method=Slow())
     thread.join(10)
     # Both were there, and the run was in the middle.
     assert seen[0][0] == 2
@@ -96,7 +96,7 @@ def test_a_run_started_with_processes_can_be_finished_on_ray(
     start(out)
     for name in names(out)[2:]:
         (out / "parts" / name).unlink()
-    run = start(out, engine=runs.Ray(address=cluster.address))
+    run = start(out, backend=runs.Ray(address=cluster.address))
     assert run.status().state == "finished"
     assert names(out) == names(reference.folder)
 
@@ -115,7 +115,7 @@ class Deadly:
 
 def test_a_query_that_kills_its_worker(tmp_path, ray, cluster, reference, monkeypatch) -> None:
     monkeypatch.setattr(progress, "TRIES", 2)  # each costs the start of a process
-    run = start(tmp_path / "run", engine=runs.Ray(address=cluster.address), method=Deadly(),
+    run = start(tmp_path / "run", backend=runs.Ray(address=cluster.address), method=Deadly(),
                 nodes=range(9, 13))  # fmt: skip
     assert list(run.failures()) == [11]
     assert serialize.same(run[12], reference[12])
@@ -146,7 +146,7 @@ def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> N
 
     monkeypatch.setattr(ray, "init", nobody)
     with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
-        start(tmp_path / "run", engine=runs.Ray(address="auto"), method=Moody())
+        start(tmp_path / "run", backend=runs.Ray(address="auto"), method=Moody())
 
 
 def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
@@ -156,5 +156,5 @@ def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
         begun = time.monotonic()
         for given in (address, f"ray://{address}"):
             with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
-                start(tmp_path / "run", engine=runs.Ray(address=given), method=Moody())
+                start(tmp_path / "run", backend=runs.Ray(address=given), method=Moody())
     assert time.monotonic() - begun < 20

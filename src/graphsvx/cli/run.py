@@ -35,7 +35,7 @@ Examples:
 
     graphsvx run ba-2motifs --graphs test --out runs/motifs
 
-    graphsvx run cora --nodes all --out runs/cora --engine ray --address auto
+    graphsvx run cora --nodes all --out runs/cora --backend ray --address auto
 
     graphsvx run ba-shapes --edges "400,401; 402,403" --out runs/links
 
@@ -87,7 +87,7 @@ def run(
     scale: options.Scale = "probability",
     seed: options.Seed = 0,
     model_seed: options.ModelSeed = 0,
-    engine: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
+    backend: Annotated[str, typer.Option(help="Where workers run: local or ray.")] = "local",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many; by default one for each core.")
     ] = None,
@@ -126,7 +126,7 @@ def run(
         from graphsvx import runs
         from graphsvx.cli import loading
 
-    backend = _engine(engine, workers, address)
+    chosen_backend = _backend(backend, workers, address)
     loaded = loading.load(dataset, model_choice, as_graphs=graphs is not None)
     explainer = method_choice.build()
     given = {"nodes": nodes, "graphs": graphs, "edges": edges, "groups": groups}
@@ -140,7 +140,7 @@ def run(
                 **queries,
                 out=out,
                 method=explainer,
-                backend=backend,
+                backend=chosen_backend,
                 seed=seed,
                 retry_failed=retry_failed,
                 part=part,
@@ -187,15 +187,15 @@ def _lines(text: str) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def _engine(name: str, workers: int | None, address: str | None) -> runs.Backend:
+def _backend(name: str, workers: int | None, address: str | None) -> runs.Backend:
     from graphsvx import runs
 
     if name == "ray":
         return runs.Ray(address=address, workers=workers)
     if name != "local":
-        raise InputError(f"--engine must be local or ray, got {name!r}")
+        raise InputError(f"--backend must be local or ray, got {name!r}")
     if address is not None:
-        raise InputError("--address is a Ray cluster's; add --engine ray")
+        raise InputError("--address is a Ray cluster's; add --backend ray")
     return runs.Local(workers)
 
 
@@ -217,14 +217,14 @@ def _chosen(words: str, dataset: str, seed: int, about: Graphs) -> Any:
 
 def _numbers(words: str, count: int) -> list[int]:
     """Numbers and ranges such as 3,7,10-20, each below `count`."""
-    found: list[int] = []
-    for one in words.split(","):
-        first, dash, last = one.strip().partition("-")
+    ids: list[int] = []
+    for part in words.split(","):
+        first, dash, last = part.strip().partition("-")
         numbers = range(_number(first), _number(last if dash else first) + 1)
         if numbers and numbers[-1] >= count:  # before a list of them is made
-            raise InputError(f"numbers go from 0 to {count - 1}, got {one.strip()}")
-        found += numbers
-    return found
+            raise InputError(f"numbers go from 0 to {count - 1}, got {part.strip()}")
+        ids += numbers
+    return ids
 
 
 def _of_class(wanted: int, dataset: str, seed: int, about: Graphs) -> Tensor:

@@ -183,15 +183,22 @@ def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -
         np.linspace(0, len(perturbations) - 1, evaluator.replays + 1).astype(np.int64)
     )
     reference_graph = reference_graph_for(query, field, np.random.default_rng(0))
-    whole = query.kind == "graph"
+    graph_level = query.kind == "graph"
     sample = perturbations.take(chosen)
-    alone = evaluate_one_by_one(query.model, query.graph, field, reference_graph, sample, whole)
+    alone = evaluate_one_by_one(
+        query.model, query.graph, field, reference_graph, sample, graph_level
+    )
     if equals_plain_calls(
         query, field, reference_graph, sample, alone, out[arrays.as_tensor(chosen, out.device)], out
     ):
         return out
     return evaluate_one_by_one(
-        query.model, query.graph, field, full_reference(query.graph, field), perturbations, whole
+        query.model,
+        query.graph,
+        field,
+        full_reference(query.graph, field),
+        perturbations,
+        graph_level,
     )
 
 

@@ -133,7 +133,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
         converted, records = CreditedExplanation(), []
         if nodes is not None:
-            explanations = [self._explain(model, one, self._node_method()) for one in questions]
+            explanations = [
+                self._explain(model, question, self._node_method()) for question in questions
+            ]
             records += explanations
             credit = self._node_credit(questions, explanations, x)
             converted.node_credit, converted.node_mask = credit, mask(credit)
@@ -145,11 +147,13 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                     [feature_credit(e) for e in explanations]
                 ).mean(0).float()  # fmt: skip
         if edges is not None:
-            explanations = [self._explain(model, one, self._edge_method()) for one in questions]
+            explanations = [
+                self._explain(model, question, self._edge_method()) for question in questions
+            ]
             records += explanations
             total = torch.zeros(edge_index.shape[1], dtype=torch.float64)
-            for one, explanation in zip(questions, explanations, strict=True):
-                total[one.edges] += edge_credit(explanation, one.data.edge_index)
+            for question, explanation in zip(questions, explanations, strict=True):
+                total[question.edges] += edge_credit(explanation, question.data.edge_index)
             converted.edge_credit = (total / len(questions)).float()
             converted.edge_mask = mask(converted.edge_credit)
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
@@ -248,14 +252,14 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             return None
         return int(target.reshape(-1)[position])
 
-    def _explain(self, model: torch.nn.Module, one: _Question, method: Method) -> Explanation:
+    def _explain(self, model: torch.nn.Module, question: _Question, method: Method) -> Explanation:
         returns = self.model_config.return_type
         regression = self.model_config.mode == ModelMode.regression
         scale: Scale = "value" if regression else "probability"
         output: Any = "raw" if returns is None else returns.value
         return explain(
-            model, one.data, method=method, seed=self.seed, output=output, scale=scale,
-            **one.arguments,
+            model, question.data, method=method, seed=self.seed, output=output, scale=scale,
+            **question.arguments,
         )  # fmt: skip
 
     def _node_method(self) -> Method:
@@ -286,7 +290,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             return torch.stack([feature_credit(e) for e in explanations]).mean(0)[None].float()
         width = 1 if kind == MaskType.object else x.shape[1]
         total = torch.zeros(x.shape[0], width, dtype=torch.float64)
-        for one, explanation in zip(questions, explanations, strict=True):
+        for question, explanation in zip(questions, explanations, strict=True):
             if kind == MaskType.object:
                 part = node_credit(explanation)[:, None]
                 own = feature_credit(explanation).sum()
@@ -294,8 +298,8 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 if centres:
                     part[centres] += own / len(centres)
             else:
-                part = explanation.to_captum(one.data)[0][0].double()
-            total[one.nodes] += part
+                part = explanation.to_captum(question.data)[0][0].double()
+            total[question.nodes] += part
         return (total / len(questions)).float()
 
 

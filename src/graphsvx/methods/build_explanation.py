@@ -124,17 +124,17 @@ def interactions(
     for game, fit in zip(played, fits, strict=True):
         players = game.game.players
         if players:
-            found = estimators.interactions(
+            by_size = estimators.interactions(
                 *game.estimator_rows(outputs), index=index, order=order,
                 credit=fit.values.t().numpy(), errors=fit.errors.t().numpy(),
             )  # fmt: skip
-            for part in found:
+            for part in by_size:
                 sets = np.full((len(part.members), order), -1)
                 sets[:, : part.members.shape[1]] = part.members + first
                 members.append(sets)
                 values.append(part.values)
                 errors.append(part.errors)
-            left_out += players - len(np.unique(found[-1].members)) if players > order else 0
+            left_out += players - len(np.unique(by_size[-1].members)) if players > order else 0
         first += players
     none, no_sets = np.zeros((0, len(outputs))), np.zeros((0, order), dtype=np.int64)
     return Interactions(

@@ -49,9 +49,9 @@ def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Ge
         raw = game.raw(game.states(coalitions))
         return game.evaluator.agrees(field, perturbations, raw, game.played())
     reference_graph = reference_graph_for(game.query, field, rng)
-    whole = game.query.kind == "graph"
+    graph_level = game.query.kind == "graph"
     alone = evaluate_one_by_one(
-        game.query.model, game.query.graph, field, reference_graph, perturbations, whole
+        game.query.model, game.query.graph, field, reference_graph, perturbations, graph_level
     )
     raw = game.raw(game.states(coalitions))
     return equals_plain_calls(

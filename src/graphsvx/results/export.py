@@ -353,7 +353,7 @@ def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
         )
     order = int(values.max_order)
     sets = [members for members in values.interaction_lookup if members]
-    found = torch.tensor([[float(values[members]) for members in sets]], dtype=torch.float64)
+    interactions = torch.tensor([[float(values[members]) for members in sets]], dtype=torch.float64)
     rows = [list(members) + [-1] * (order - len(members)) for members in sets]
     single = explanation if len(explanation.outputs) == 1 else _single_output(explanation)
     return replace(
@@ -362,8 +362,8 @@ def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
             index=str(values.index),
             order=order,
             members=torch.tensor(rows, dtype=torch.long).reshape(-1, order).t().contiguous(),
-            values=found,
-            errors=torch.full_like(found, torch.nan if values.estimated else 0.0),
+            values=interactions,
+            errors=torch.full_like(interactions, torch.nan if values.estimated else 0.0),
         ),
     )
 

@@ -1,11 +1,11 @@
 """Global views: many explanations summed up, by feature, by node, by role or by class.
 
-found = list(explain_many(model, data, nodes))
-features = summary.features(found)
+explanations = list(explain_many(model, data, nodes))
+features = summary.features(explanations)
 features.top(5)                      # the features that matter most on the whole
 features.matrix                      # [explanations, features]: ready for a beeswarm
-summary.nodes(found, by=roles)       # how much credit goes to each role
-summary.by_class(found)              # a summary for each explained class
+summary.nodes(explanations, by=roles)       # how much credit goes to each role
+summary.by_class(explanations)              # a summary for each explained class
 """
 
 from __future__ import annotations

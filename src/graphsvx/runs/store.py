@@ -89,10 +89,10 @@ class RunFolder:
             return self.manifest.is_file()
 
     def must_be_free(self) -> None:
-        """A folder with anything else in it is somebody's."""
+        """Raise DataError if the folder holds files of something else."""
         with _using(self.path):
-            there = list(self.path.iterdir()) if self.path.is_dir() else []
-        strange = sorted(one.name for one in there)
+            present = list(self.path.iterdir()) if self.path.is_dir() else []
+        strange = sorted(path.name for path in present)
         ours = {"run.json", "queries.parquet", "parts", "pieces", "progress.json", "lock"}
         strange = [name for name in strange if name not in ours and not name.startswith(".part-")]
         if self.path.exists() and not self.path.is_dir():
@@ -139,19 +139,19 @@ class RunFolder:
         return record
 
     def write_queries(self, queries: Ids) -> None:
-        """Keep what is asked."""
+        """Store the ids of the queries."""
         _write(self.path / "queries.parquet", _parquet(pa.table({"query": pa.array(queries)})))
 
     def read_queries(self) -> Ids:
-        """What is asked, in order."""
+        """Ids of the queries, in order."""
         path = self.path / "queries.parquet"
         try:
-            asked = pq.ParquetFile(path).read(["query"])["query"]
+            queries = pq.ParquetFile(path).read(["query"])["query"]
         except (OSError, pa.ArrowException, KeyError) as error:
             raise DataError(f"{path} cannot be read: {first_line(error)}") from error
-        if asked.type != pa.int64() or asked.null_count:
+        if queries.type != pa.int64() or queries.null_count:
             raise DataError(f"{path} is damaged: it does not hold numbers")
-        return np.asarray(asked.to_numpy())
+        return np.asarray(queries.to_numpy())
 
     def files(self, block: int | None = None) -> list[StoredFile]:
         """All files with rows, or those of one block; finished blocks first."""

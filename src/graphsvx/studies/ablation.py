@@ -47,8 +47,8 @@ FEATURE_METHODS = {
 def dropped_features(trained: Trained, node: int) -> list[int]:
     """Columns in which the node lies inside mu +- lambda sigma."""
     graph = graphs.check_graph(trained.dataset.graph)
-    kept = players.choose_features(graph, torch.tensor([node]).numpy(), LAMBDA)
-    return sorted(set(range(graph.num_features)) - set(kept.tolist()))
+    players_columns = players.choose_features(graph, torch.tensor([node]).numpy(), LAMBDA)
+    return sorted(set(range(graph.num_features)) - set(players_columns.tolist()))
 
 
 def left_out(answer: Answer) -> dict[str, float]:

@@ -85,8 +85,8 @@ def _check_graph(generator: Generator, query: Query, seed: int) -> None:
     _check_form(generator, batch, setup, len(second))
     edges, features = batch.active_edges(field), _features(batch)
     own = setup.feature_table
-    whole = edges[-1].all() and torch.equal(features[-1], own)
-    require(whole, generator, "the coalition of all players gives the graph as it is")
+    unchanged = edges[-1].all() and torch.equal(features[-1], own)
+    require(unchanged, generator, "the coalition of all players gives the graph as it is")
     for prepared, law in (
         (ready, "after prepare() the same coalitions give the same perturbed graphs"),
         (
@@ -105,12 +105,12 @@ def _check_graph(generator: Generator, query: Query, seed: int) -> None:
     if edge_players:
         _check_traits(generator, setup, second, first, batch)
         return
-    some = all_rows(min(players.features, 3))
-    some = _wide(some, players.features)
-    mixed_first = np.repeat(some, len(second), 0)
-    mixed_second = np.tile(second, (len(some), 1))
+    feature_masks = all_rows(min(players.features, 3))
+    feature_masks = _wide(feature_masks, players.features)
+    mixed_first = np.repeat(feature_masks, len(second), 0)
+    mixed_second = np.tile(second, (len(feature_masks), 1))
     mixed = ready(setup, mixed_first, mixed_second)
-    same = np.array_equal(mixed.active_edges(field), np.tile(edges, (len(some), 1)))
+    same = np.array_equal(mixed.active_edges(field), np.tile(edges, (len(feature_masks), 1)))
     require(same, generator, "the edges of a perturbed graph do not depend on features")
     _check_traits(generator, setup, mixed_second, mixed_first, mixed)
 
@@ -222,8 +222,8 @@ def _check_credit(generator: Generator, model: torch.nn.Module, data: object) ->
     require(close, generator,
             "GraphSVX(generator=...) gives the game's Shapley values by definition")  # fmt: skip
     if not edge_players:
-        both = explain(model, data, node=0, method=GraphSVX(generator=generator))
-        gap = abs(both.base + both.total - both.prediction)
+        explanation = explain(model, data, node=0, method=GraphSVX(generator=generator))
+        gap = abs(explanation.base + explanation.total - explanation.prediction)
         require(gap < 1e-7, generator, "base and credit of features and nodes add up")
 
 
