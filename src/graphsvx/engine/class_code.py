@@ -45,11 +45,11 @@ class ClassCode:
                     if isinstance(value, FunctionType) and not _is_library(value.__module__):
                         used.add(value)
             functions = used - seen
-        functions = tuple(
+        globals_read = tuple(
             (scope, ordered := tuple(sorted(each)), [id(scope[name]) for name in ordered])
             for scope, each in names.values()
         )
-        return ClassCode(kinds, tuple(_ids(base) for base in kinds), functions)
+        return ClassCode(kinds, tuple(_ids(base) for base in kinds), globals_read)
 
     def unchanged(self) -> bool:
         """Whether everything is still the same object."""
