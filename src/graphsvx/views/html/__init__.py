@@ -45,7 +45,7 @@ def render(
     if not listed:
         raise InputError("a report needs at least one explanation, got none")
     style = _part("page.css")
-    scripts = "\n".join(_part(name) for name in SCRIPTS)
+    scripts = "\n".join(map(_script, SCRIPTS))
     script = "(async () => {\n'use strict';\n" + scripts + "})();\n"
     if len(listed) > MANY:
         records = [
@@ -125,6 +125,11 @@ def _compressed(text: str) -> str:
 
 def _part(name: str) -> str:
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    """A module without its imports and exports, to be joined with the others in one scope."""
+    return re.sub(r"^(import .*\n|export )", "", _part(name), flags=re.MULTILINE)
 
 
 def _hash(text: str) -> str:

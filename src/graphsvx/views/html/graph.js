@@ -1,14 +1,20 @@
-// The interactive graph: zoom, pan, drag, hover, select, and keys.
+// The interactive graph: zoom, pan, drag, hover, select, and keys. Used by the one-file page and by
+// the explorer.
+import { draw, errorText, largest, make, side, signed } from './tools.js';
 
-const graphView = (() => {
-  const svg = byId('graph');
-  const tip = byId('tip');
-  let world, dots, lines, graph, row, listeners, view, chosen, cut, width, height;
+let graphViews = 0;
 
-  const show = (given, output, onSelect) => {
+// svg, tip, stage: the picture, its tooltip, and the element that holds both.
+export const createGraphView = ({ svg, tip, stage }) => {
+  const arrow = `arrow-${graphViews += 1}`;
+  let world, dots, lines, graph, row, listeners, onLine, view, chosen, cut, width, height;
+
+  // onSelect(index or null) and onEdge(index of a line) are called at clicks.
+  const show = (given, output, onSelect, onEdge = null) => {
     graph = given;
     row = output;
     listeners = onSelect;
+    onLine = onEdge;
     chosen = null;
     cut = 0;
     view = { x: 0, y: 0, k: 1 };
@@ -26,7 +32,7 @@ const graphView = (() => {
       const credit = graph.lineCredit[row][i];
       const kind = plays ? ` ${side(credit)}` : bold.has(a) && bold.has(b) ? ' bold' : '';
       const weak = !plays && (isWeak(a, scale) || isWeak(b, scale)) ? ' weak' : '';
-      const line = draw('line', { class: 'link' + kind + weak, 'marker-end': oneWay ? 'url(#arrow)' : null });
+      const line = draw('line', { class: 'link' + kind + weak, 'marker-end': oneWay ? `url(#${arrow})` : null });
       if (plays) {
         const share = scale ? Math.abs(credit) / scale : 0;
         line.setAttribute('stroke-width', 1 + 6 * share);
@@ -34,6 +40,7 @@ const graphView = (() => {
         line.style.opacity = 0.35 + 0.65 * share;
       }
       world.append(line);
+      if (onLine) world.append(lineTarget(line, a, b, i));
       return line;
     });
     const order = ranked();
@@ -49,6 +56,16 @@ const graphView = (() => {
     apply();
     threshold(cut);
     readable();
+  };
+
+  // A wide invisible line that can be clicked and reached by keys.
+  const lineTarget = (line, a, b, i) => {
+    const name = `edge ${graph.dots[a].label} \u2013 ${graph.dots[b].label}`;
+    line.target = draw('line', {
+      class: 'line-target', role: 'button', 'aria-label': name, 'data-line': `${graph.dots[a].id}-${graph.dots[b].id}`,
+      on: { pointerdown: (event) => { event.stopPropagation(); }, click: () => onLine(i) },
+    });
+    return line.target;
   };
 
   const scaleOf = () => {
@@ -107,7 +124,7 @@ const graphView = (() => {
 
   const arrowHead = () =>
     draw('defs', {}, draw('marker',
-      { id: 'arrow', viewBox: '0 0 8 8', refX: 16, refY: 4, markerWidth: 6, markerHeight: 6, orient: 'auto' },
+      { id: arrow, viewBox: '0 0 8 8', refX: 16, refY: 4, markerWidth: 6, markerHeight: 6, orient: 'auto' },
       draw('path', { d: 'M0,0 L8,4 L0,8 z', fill: 'context-stroke' })));
 
   // A circle, or the shape of the node's type in a typed graph, of about the same area.
@@ -197,10 +214,12 @@ const graphView = (() => {
     dots.forEach((element, i) => element.setAttribute('transform', `translate(${graph.dots[i].x},${graph.dots[i].y})`));
     lines.forEach((line, i) => {
       const [a, b] = graph.lines[i];
-      line.setAttribute('x1', graph.dots[a].x);
-      line.setAttribute('y1', graph.dots[a].y);
-      line.setAttribute('x2', graph.dots[b].x);
-      line.setAttribute('y2', graph.dots[b].y);
+      for (const element of line.target ? [line, line.target] : [line]) {
+        element.setAttribute('x1', graph.dots[a].x);
+        element.setAttribute('y1', graph.dots[a].y);
+        element.setAttribute('x2', graph.dots[b].x);
+        element.setAttribute('y2', graph.dots[b].y);
+      }
     });
   };
 
@@ -295,10 +314,10 @@ const graphView = (() => {
     const [name, ...rest] = describeDot(graph.dots[i], i);
     tip.replaceChildren(make('div', { text: name }), ...rest.map((words) => make('div', { text: words })));
     tip.hidden = false;
-    const stage = byId('stage').getBoundingClientRect();
+    const frame = stage.getBoundingClientRect();
     const dot = dots[i].getBoundingClientRect();
-    const x = Math.min(dot.right - stage.left + 8, stage.width - tip.offsetWidth - 4);
-    const y = Math.min(Math.max(0, dot.top - stage.top - 6), stage.height - tip.offsetHeight - 4);
+    const x = Math.min(dot.right - frame.left + 8, frame.width - tip.offsetWidth - 4);
+    const y = Math.min(Math.max(0, dot.top - frame.top - 6), frame.height - tip.offsetHeight - 4);
     tip.style.left = `${Math.max(0, x)}px`;
     tip.style.top = `${Math.max(0, y)}px`;
   };
@@ -322,9 +341,21 @@ const graphView = (() => {
     const here = inPicture(event);
     zoom(Math.exp(-event.deltaY * 0.0016), here.x, here.y);
   }, { passive: false });
-  byId('zoom-in').addEventListener('click', () => zoom(1.4));
-  byId('zoom-out').addEventListener('click', () => zoom(1 / 1.4));
-  byId('zoom-fit').addEventListener('click', fit);
 
-  return { show, select, threshold, nodeName, readable, selected: () => chosen, first: () => ranked()[0] };
-})();
+  // Nodes (by id) and lines (by index) that are switched off.
+  const markOff = (nodes, edges) => {
+    const gone = (i) => nodes.has(graph.dots[i].id);
+    dots.forEach((element, i) => {
+      element.classList.toggle('off', gone(i));
+      element.setAttribute('aria-pressed', String(gone(i)));
+    });
+    lines.forEach((line, i) => {
+      const [a, b] = graph.lines[i];
+      line.classList.toggle('off', edges.has(i) || gone(a) || gone(b));
+    });
+  };
+
+  return {
+    show, select, threshold, nodeName, readable, zoom, fit, markOff, selected: () => chosen, first: () => ranked()[0],
+  };
+};

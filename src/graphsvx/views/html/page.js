@@ -10,6 +10,10 @@ const data = byId('data');
 const page = JSON.parse(data.type === 'text/plain' ? await unpacked(data.textContent) : data.textContent);
 let record = page.explanations[0];
 let row = record.chosen;
+const graphView = createGraphView({ svg: byId('graph'), tip: byId('tip'), stage: byId('stage') });
+byId('zoom-in').addEventListener('click', () => graphView.zoom(1.4));
+byId('zoom-out').addEventListener('click', () => graphView.zoom(1 / 1.4));
+byId('zoom-fit').addEventListener('click', graphView.fit);
 
 const drawWords = () => {
   const output = record.outputs[row];

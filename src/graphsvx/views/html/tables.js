@@ -1,8 +1,9 @@
 // Waterfall, tables and certificate.
+import { byId, errorText, fact, largest, make, minus, plain, side, signed } from './tools.js';
 
 const STEPS = 12;
 
-const drawWaterfall = (record, row) => {
+export const drawWaterfall = (record, row) => {
   const output = record.outputs[row];
   const every = record.tables.flatMap((table) =>
     table.rows.map((player, i) => ({ name: player.name, credit: table.credit[row][i] ?? 0 })));
@@ -48,7 +49,7 @@ const drawWaterfall = (record, row) => {
 
 const HEADINGS = { node: 'Nodes', feature: 'Features', edge: 'Edges' };
 
-const drawTables = (record, row, onPick) => {
+export const drawTables = (record, row, onPick) => {
   const scale = record.tables.reduce((most, table) => Math.max(most, largest(table.credit[row])), 0);
   const cards = record.tables.map((table) => tableCard(record, table, row, scale, onPick));
   byId('tables').replaceChildren(...cards);
@@ -123,7 +124,7 @@ const tableCard = (record, table, row, scale, onPick) => {
       make('table', {}, make('thead', {}, make('tr', {}, ...heads, make('th', { scope: 'col', text: note }))), body, foot)));
 };
 
-const creditBar = (player, reach) => {
+export const creditBar = (player, reach) => {
   const bar = make('div', { class: 'credit-bar', 'aria-hidden': 'true' });
   const credit = player.credit ?? 0;
   const half = (size) => (reach ? (50 * size) / reach : 0);
@@ -140,7 +141,7 @@ const creditBar = (player, reach) => {
   return bar;
 };
 
-const drawCertificate = (record, row) => {
+export const drawCertificate = (record, row) => {
   const given = record.certificate;
   byId('certificate-line').textContent = record.meaning;
   const titles = ['Game', 'Players', 'How', 'Model calls', 'Allowed', 'Coalitions', 'R\u00b2', 'Masks'];

@@ -1,18 +1,18 @@
 // Small tools. Text from data goes through textContent only: it can never become markup.
 
-const byId = (id) => document.getElementById(id);
+export const byId = (id) => document.getElementById(id);
 
-const make = (tag, options = {}, ...children) => {
+export const make = (tag, options = {}, ...children) => {
   const element = document.createElement(tag);
   return fill(element, options, children);
 };
 
-const draw = (tag, options = {}, ...children) => {
+export const draw = (tag, options = {}, ...children) => {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
   return fill(element, options, children);
 };
 
-const fill = (element, options, children) => {
+export const fill = (element, options, children) => {
   for (const [name, value] of Object.entries(options)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === 'text') element.textContent = value;
@@ -24,9 +24,9 @@ const fill = (element, options, children) => {
 };
 
 // Shapes of node types: a circle (null), or corners and the angle of the first one.
-const CORNERS = [null, [4, 45], [3, -90], [4, 0], [3, 90], [5, -90], [6, 0], [8, 22.5]];
+export const CORNERS = [null, [4, 45], [3, -90], [4, 0], [3, 90], [5, -90], [6, 0], [8, 22.5]];
 
-const cornersOf = ([count, turn], radius) => {
+export const cornersOf = ([count, turn], radius) => {
   // As large as a circle of this radius.
   const reach = radius * Math.sqrt((2 * Math.PI) / (count * Math.sin((2 * Math.PI) / count)));
   return Array.from({ length: count }, (_, k) => {
@@ -35,31 +35,31 @@ const cornersOf = ([count, turn], radius) => {
   });
 };
 
-const minus = (text) => text.replace('-', '\u2212');
+export const minus = (text) => text.replace('-', '\u2212');
 
 // A number as people read it: four decimals, or two digits where that would show only zeros.
-const plain = (value) => {
+export const plain = (value) => {
   if (value === null) return '\u2013';
   const fixed = value.toFixed(4);
   return minus(Number(fixed) === 0 && value !== 0 ? value.toExponential(1) : fixed);
 };
 
-const signed = (value) => {
+export const signed = (value) => {
   if (value === null) return '\u2013';
   if (value === 0) return '0';
   return (value > 0 ? '+' : '') + plain(value);
 };
 
-const errorText = (error) => {
+export const errorText = (error) => {
   if (error === null) return 'not given';
   return error === 0 ? 'exact' : '\u00b1 ' + plain(error);
 };
 
-const side = (value) => (value >= 0 ? 'for' : 'against');
+export const side = (value) => (value >= 0 ? 'for' : 'against');
 
-const percent = (share) => (100 * share).toFixed(share < 0.1 ? 1 : 0) + ' %';
+export const percent = (share) => (100 * share).toFixed(share < 0.1 ? 1 : 0) + ' %';
 
-const fact = (name, value, kind = '') =>
+export const fact = (name, value, kind = '') =>
   make('div', {}, make('dt', { text: name }), make('dd', { text: value, class: kind }));
 
-const largest = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
+export const largest = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);

@@ -1,0 +1,265 @@
+// The Why view: who speaks for and against, with estimates that get better while one looks.
+import { address, get, stream } from './api.js';
+import { change, go, state } from './state.js';
+import { byId, draw, errorText, fact, largest, make, percent, plain, side, signed } from './tools.js';
+import { createGraphView } from './graph.js';
+import { drawCertificate, drawTables, drawWaterfall } from './tables.js';
+import { choice, classBars, empty, exportMenu, failure, graphCard, hasQuestion, labelled, questionOf, whichOf } from './parts.js';
+
+let stopStream = () => {};
+
+export const leaveWhy = () => stopStream();
+export const stopRefining = () => byId('stop')?.click();
+
+export const whyView = async (main, about) => {
+  const now = state();
+  if (!hasQuestion(now)) {
+    main.replaceChildren(nothingChosen(about));
+    return;
+  }
+  const question = questionOf(about, now);
+  if (about.run && !now.source && !about.live) question.source = 'run';
+  const page = skeleton(about, now, question);
+  main.replaceChildren(page.root);
+  const started = performance.now();
+  let first = true;
+  const show = (record) => {
+    page.show(record);
+    if (first) {
+      first = false;
+      performance.measure('credit', { start: started });
+    }
+  };
+  const fail = (error) => main.replaceChildren(failure(error));
+  const stored = question.source === 'run' || !about.live;
+  if (about.live) get('predict', whichOf(now).link || !stored ? { ...whichOf(now), model: now.model } : whichOf(now)).then(page.classes, () => {});
+  if (stored || (question.method && question.method !== 'graphsvx')) {
+    page.working('Computing…');
+    try {
+      show(await get('explain/page', question));
+    } catch (error) {
+      fail(error);
+    }
+    return;
+  }
+  page.working('First estimate…');
+  stopStream = stream(question, show, fail);
+  page.onStop(() => { stopStream(); });
+};
+
+export const nothingChosen = (about) => {
+  const noun = { node: 'node', graph: 'graph', link: 'link' }[about.task];
+  return empty(`Choose a ${noun}`, about.task === 'link'
+    ? 'Pick the two ends of a link in the Graph view.'
+    : `Pick a ${noun} in the Graph view, search for its number, or press n for the next wrong prediction.`,
+  make('button', { type: 'button', class: 'primary', text: 'Open the Graph view', on: { click: () => go('graph') } }));
+};
+
+const skeleton = (about, now, question) => {
+  const root = make('div', { class: 'why' });
+  const words = make('section', { class: 'card', id: 'words', tabindex: '-1', 'aria-labelledby': 'said' },
+    make('h2', { id: 'said' }), make('p', { id: 'sentences' }));
+  const status = make('div', { id: 'progress', class: 'progress', role: 'status' });
+  const classes = make('section', { class: 'card', id: 'classes', 'aria-label': 'Classes' },
+    make('h2', { text: about.scale === 'value' ? 'Outputs' : 'Prediction' }));
+  const slider = make('input', { id: 'threshold', type: 'range', min: 0, max: 100, value: 0, step: 1, 'aria-describedby': 'threshold-says' });
+  const { card, svg, view } = graphCard(createGraphView, draw, 'Explanation graph',
+    make('label', { for: 'threshold', text: 'Credit from' }), slider, make('output', { id: 'threshold-says', for: 'threshold' }));
+  svg.id = 'graph';
+  const legend = make('div', { class: 'legend', id: 'legend' });
+  card.append(legend);
+  const details = make('section', { class: 'card', id: 'details', 'aria-live': 'polite', 'aria-label': 'Selected node' });
+  const waterfall = make('section', { class: 'card', id: 'waterfall-card', 'aria-labelledby': 'waterfall-title' },
+    make('h2', { id: 'waterfall-title', text: 'From base to prediction' }), make('div', { id: 'waterfall', role: 'list' }));
+  const groups = make('section', { class: 'card', id: 'groups', 'aria-label': 'Credit by distance', hidden: true });
+  const tables = make('div', { id: 'tables' });
+  const certificate = make('section', { class: 'card', id: 'certificate', 'aria-labelledby': 'certificate-title' },
+    make('h2', { id: 'certificate-title', text: 'Certificate' }), make('p', { id: 'certificate-line' }),
+    make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Games' }, make('table', { id: 'games' })), make('dl', { class: 'facts', id: 'certificate-facts' }),
+    make('details', {}, make('summary', { text: 'The complete account' }), make('pre', { id: 'account' })));
+  const name = Object.entries(whichOf(now)).map(([key, value]) => `${key}-${value}`).join('').replace(',', '-');
+  const asked = { ...question };
+  const links = [['JSON', address('explain', asked)], ['Page in one file', address('explain/html', asked)]];
+  const controls = settings(about, now);
+  controls.append(exportMenu(name, svg, links),
+    about.live ? make('button', { type: 'button', text: 'What if …', on: { click: () => change({ view: 'what-if', target: null, rather_than: null, method: null, players: null, samples: null }) } }) : null);
+  words.prepend(controls);
+  words.append(status);
+  root.append(words, card, make('div', { class: 'side' }, classes, details), waterfall, groups, tables, certificate);
+
+  let record = null, row = 0, stop = () => {};
+  const fade = () => {
+    if (!record) return;
+    const scale = record.tables.reduce((most, table) => Math.max(most, largest(table.credit[row])), 0);
+    const least = (Number(slider.value) / 100) * scale;
+    if (record.graph) view.threshold(least);
+    let shown = 0, all = 0;
+    document.querySelectorAll('#tables tbody tr').forEach((line) => {
+      const below = Math.abs(Number(line.dataset.credit)) < least;
+      line.classList.toggle('below', below);
+      all += 1;
+      shown += below ? 0 : 1;
+    });
+    byId('threshold-says').textContent = `${plain(least)}: ${shown} of ${all}`;
+  };
+  slider.addEventListener('input', fade);
+
+  const showDetails = (index) => {
+    const graph = record.graph;
+    document.querySelectorAll('[data-table="node"] tbody tr').forEach((line) =>
+      line.classList.toggle('selected', index !== null && line.dataset.key === String(graph.dots[index].id)));
+    if (index === null) {
+      details.replaceChildren(make('p', { class: 'hint', text: 'Click a node to see its credit here.' }));
+      return;
+    }
+    const dot = graph.dots[index];
+    const credit = graph.credit[row][index];
+    const whole = graph.credit[row].reduce((sum, value) => sum + Math.abs(value ?? 0), 0);
+    const facts = [];
+    if (dot.plays && dot.count === 1) facts.push(fact('Standard error', errorText(graph.error[row][index])));
+    if (dot.plays && whole) facts.push(fact('Share', percent(Math.abs(credit) / whole)));
+    if (dot.class !== null) facts.push(fact('Class', graph.classes[dot.class].name));
+    if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
+    details.replaceChildren(
+      make('h3', { text: dot.count > 1 ? `${dot.count} more nodes together` : view.nodeName(dot) }),
+      dot.plays ? make('div', { class: `big ${side(credit)}-text`, text: signed(credit) })
+        : make('p', { class: 'hint', text: dot.centre ? 'The explained node.' : 'Does not play.' }),
+      make('dl', { class: 'facts' }, ...facts),
+      ...(dot.features?.length ? [make('h4', { text: 'Its largest features' }),
+        make('dl', { class: 'facts' }, ...dot.features.map(([text, value]) => fact(text, plain(value))))] : []),
+      ...(about.task === 'node' && about.live && !dot.centre && dot.count === 1
+        ? [make('button', { type: 'button', text: `Explain ${view.nodeName(dot)}`, on: { click: () => go('why', { node: dot.id }) } })] : []));
+  };
+
+  const pickNode = (id) => {
+    const index = record.graph ? record.graph.dots.findIndex((dot) => dot.id === id) : -1;
+    if (index >= 0) view.select(index);
+  };
+
+  const show = (given) => {
+    const before = record;
+    record = given;
+    row = record.chosen;
+    const output = record.outputs[row];
+    byId('said').textContent = output.title;
+    byId('sentences').textContent = output.sentences.replace(/(\d) %/g, '$1\u00a0%');
+    drawTables(record, row, pickNode);
+    drawWaterfall(record, row);
+    drawCertificate(record, row);
+    card.hidden = !record.graph;
+    details.hidden = !record.graph;
+    if (record.graph) {
+      const chosen = before ? view.selected() : null;
+      if (before?.graph?.placed && before.graph.dots.length === record.graph.dots.length) {
+        record.graph.dots.forEach((dot, i) => { [dot.x, dot.y] = [before.graph.dots[i].x, before.graph.dots[i].y]; });
+        record.graph.placed = true;
+        record.graph.size = before.graph.size;
+      }
+      view.show(record.graph, row, showDetails);
+      drawLegend(legend, record, svg);
+      view.select(chosen ?? view.first());
+    }
+    drawGroups(groups, record, row);
+    showProgress(record.progress, record.final !== false);
+    fade();
+    root.dataset.state = record.final === false ? 'refining' : 'done';
+  };
+
+  const showProgress = (progress, final) => {
+    const exact = progress.exact;
+    const error = progress.relativeError;
+    const parts = [];
+    if (exact) parts.push(make('span', { class: 'badge exact', text: 'exact' }));
+    else if (error !== null) {
+      const met = error <= about.limits.tolerance;
+      const meter = make('span', { class: 'meter', 'aria-hidden': 'true' });
+      const fill = make('i');
+      const share = Math.min(1, Math.max(0.04, 1 - Math.log(Math.max(error, about.limits.tolerance) / about.limits.tolerance) / Math.log(200)));
+      fill.style.width = `${100 * share}%`;
+      meter.append(fill);
+      parts.push(meter, make('span', { id: 'error-says', text: `± ${(100 * error).toFixed(error < 0.1 ? 1 : 0)} % of the credit`, 'data-error': error }),
+        ...(met ? [make('span', { class: 'badge exact', text: 'tolerance met' })] : []));
+    }
+    parts.push(make('span', { class: 'hint', text: `${progress.calls.toLocaleString('en')} model calls` }));
+    if (!final) {
+      parts.push(make('button', { type: 'button', id: 'stop', text: 'Stop', on: { click: () => {
+        stop();
+        showProgress(progress, true);
+        root.dataset.state = 'stopped';
+      } } }));
+    }
+    status.replaceChildren(...parts);
+  };
+
+  return {
+    root,
+    show,
+    working: (text) => status.replaceChildren(make('span', { class: 'hint loading', text })),
+    onStop: (act) => { stop = act; },
+    classes: (answer) => {
+      const target = now.target ? Number(now.target) : answer.predicted;
+      const against = now.rather_than ? Number(now.rather_than) : null;
+      const many = answer.scores.length > 1;
+      classes.replaceChildren(make('h2', { text: about.scale === 'value' ? 'Outputs' : 'Prediction' }),
+        classBars(about, answer.scores, {
+          chosen: target, against,
+          onChoose: many ? (i) => change({ target: i, rather_than: i === against ? null : now.rather_than }) : null,
+          onAgainst: many && about.scale !== 'value' ? (i) => change({ target, rather_than: i }) : null,
+        }),
+        ...(answer.class === null ? [] : [make('p', { class: answer.wrong ? 'verdict wrong' : 'verdict', text: answer.wrong
+          ? `Wrong: it is ${about.classes[answer.class]?.name ?? answer.class}.` : 'The prediction is right.' })]));
+    },
+  };
+};
+
+const settings = (about, now) => {
+  const bar = make('div', { class: 'settings' });
+  if (!about.live) return bar;
+  const methods = about.methods.map((name) => [name === 'graphsvx' ? '' : name, name]);
+  const plays = [['', about.task === 'graph' ? 'nodes' : 'nodes and features'], ['edges', 'edges'], ['features', 'features'], ...(about.task === 'graph' ? [] : [['nodes', 'nodes']])];
+  const budgets = [['', 'until ± 1 %'], ['100', '100 calls'], ['1000', '1,000 calls'], ['10000', '10,000 calls']]
+    .filter(([value]) => Number(value) <= about.limits.samples);
+  bar.append(labelled('Method', choice(methods, now.method, (value) => change({ method: value || null, players: null, samples: null }))));
+  if (!now.method || now.method === 'graphsvx') {
+    bar.append(labelled('Players', choice(plays, now.players, (value) => change({ players: value || null }))),
+      labelled('Budget', choice(budgets, now.samples, (value) => change({ samples: value || null }))));
+  }
+  if (about.run) bar.append(labelled('From', choice([['', 'model'], ['run', 'run']], now.source, (value) => change({ source: value || null }))));
+  return bar;
+};
+
+const drawLegend = (legend, record, svg) => {
+  const entry = (mark, text) => make('span', {}, mark, document.createTextNode(text));
+  const parts = [];
+  if (record.graph.dots.some((dot) => dot.centre)) parts.push(entry(make('i', { class: 'swatch ring' }), 'explained'));
+  Object.values(record.graph.classes).forEach((kind) => {
+    const mark = make('i', { class: 'swatch' });
+    mark.style.background = kind.colour;
+    parts.push(entry(mark, kind.name));
+  });
+  if (svg.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar-mark' }), 'important part'));
+  parts.push(entry(make('i', { class: 'ramp' }), 'against \u2013 for'));
+  legend.replaceChildren(...parts);
+};
+
+// Credit summed by distance, and by the neighbour through which it comes where that is unique.
+const drawGroups = (card, record, row) => {
+  const table = record.tables.find((entry) => entry.kind === 'node');
+  const sums = new Map();
+  (table?.rows ?? []).forEach((player, i) => {
+    if (player.hop) sums.set(player.hop, (sums.get(player.hop) ?? 0) + (table.credit[row][i] ?? 0));
+  });
+  card.hidden = record.kind !== 'node' || sums.size < 2;
+  if (card.hidden) return;
+  const features = record.tables.find((entry) => entry.kind === 'feature');
+  const entries = [...sums].sort((a, b) => a[0] - b[0]).map(([hop, value]) => [hop === 1 ? '1 hop away' : `${hop} hops away`, value]);
+  if (features) entries.unshift(['its own features', features.credit[row].reduce((sum, value) => sum + (value ?? 0), 0)]);
+  const scale = Math.max(...entries.map(([, value]) => Math.abs(value))) || 1;
+  card.replaceChildren(make('h2', { text: 'By distance' }), ...entries.map(([name, value]) => {
+    const bar = make('i', { class: side(value) });
+    bar.style.left = `${value < 0 ? 50 - (50 * -value) / scale : 50}%`;
+    bar.style.width = `${(50 * Math.abs(value)) / scale}%`;
+    return make('div', { class: 'step' }, make('div', { class: 'name', text: name }),
+      make('div', { class: 'credit-bar' }, bar), make('div', { class: 'value', text: signed(value) }));
+  }));
+};
