@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from torch_geometric.nn import GCN, global_mean_pool
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.server import Server, start
 from graphsvx.explorer.workspace import make_workspace
+from tests.views.html import browser as chromium
 from tests.worlds import random_graph, random_model
 
 NODE_NAMES = (*(f"paper {i}" for i in range(39)), "<script>window.pwned=1</script>")
@@ -108,3 +110,71 @@ def graphs_client(small_graphs, graph_model) -> Iterator[Client]:
 def links_client(graph, models) -> Iterator[Client]:
     with start(make_workspace(models["gcn"], graph, task="link"), browser=False) as server:
         yield Client(server)
+
+
+@pytest.fixture(scope="session")
+def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    reason = chromium.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    browser = chromium.Browser(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.driver.quit()
+
+
+class Page:
+    """A browser window on the explorer."""
+
+    def __init__(self, browser: chromium.Browser, client: Client) -> None:
+        self.browser, self.client = browser, client
+        browser.driver.get(client.server.url)
+        self.until("return document.querySelector('#tabs button') !== null")
+        browser.complaints()
+        browser.requests()
+
+    def open(self, query: str) -> None:
+        self.browser.driver.get(f"{self.client.server.address}/?{query}")
+
+    def until(self, script: str, *arguments):
+        end = time.monotonic() + 40
+        while True:
+            value = self.browser.run(script, *arguments)
+            if value:
+                return value
+            assert time.monotonic() < end, f"{script}: {self.browser.text('main')[:500]}"
+            time.sleep(0.02)
+
+    def shows(self, selector: str):
+        self.until("return document.querySelector(arguments[0]) !== null", selector)
+        return self.browser.one(selector)
+
+    def says(self, selector: str, words: str) -> None:
+        text = "(document.querySelector(arguments[0])?.textContent ?? '')"
+        script = f"return {text}.includes(arguments[1])"
+        self.until(script, selector, words)
+
+    def is_explained(self) -> None:
+        self.until(
+            "return ['done', 'stopped'].includes(document.querySelector('.why')?.dataset.state)"
+        )
+
+    def scores(self, expected: list[float]) -> None:
+        """Wait until the shown scores are these."""
+        close = """const text = document.querySelector('#scores')?.dataset.scores;
+            const shown = JSON.parse(text ?? '[]');
+            return shown.length === arguments[0].length
+                && shown.every((score, i) => Math.abs(score - arguments[0][i]) < 1e-9)"""
+        self.until(close, expected)
+
+
+@pytest.fixture
+def window(shared_browser: chromium.Browser) -> Iterator[chromium.Browser]:
+    shared_browser.driver.set_window_size(1280, 1000)
+    yield shared_browser
+    shared_browser.run("try { localStorage.clear() } catch {}")
+    shared_browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.fixture
+def page(window, client) -> Page:
+    return Page(window, client)

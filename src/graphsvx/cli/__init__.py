@@ -63,5 +63,6 @@ def _say_error(text: str) -> NoReturn:
 from graphsvx.cli import data as _data  # noqa: E402, F401 - registers commands
 from graphsvx.cli import explain as _explain  # noqa: E402, F401 - registers commands
 from graphsvx.cli import run as _run  # noqa: E402, F401 - registers commands
+from graphsvx.cli import serve as _serve  # noqa: E402, F401 - registers commands
 from graphsvx.cli import study as _study  # noqa: E402, F401 - registers commands
 from graphsvx.cli import train as _train  # noqa: E402, F401 - registers commands

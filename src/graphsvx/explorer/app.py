@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from importlib import resources
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -59,6 +60,7 @@ class Explorer:
         self.explaining = WorkQueue("graphsvx explanations", self.limits.waiting)
         self.predicting = WorkQueue("graphsvx predictions", self.limits.waiting)
         self._map: dict[str, Any] | None = None
+        self._map_lock = Lock()
         self._run: tuple[Any, dict[str, Any]] | None = None
 
     def app(self, keys: Secrets, hosts: frozenset[str]) -> Guard:
@@ -159,16 +161,17 @@ class Explorer:
                 f"graphs of up to {self.limits.map_nodes:,} nodes are drawn as a whole, this one "
                 f"has {data.num_nodes:,}; use the search"
             )
-        if self._map is None:
-            source, target = data.edge_index.cpu().numpy()
-            where = graph_map.map_positions(source, target, data.num_nodes)
-            once = source < target if _undirected(source, target) else source != target
-            self._map = {
-                "x": np.round(10_000 * where[:, 0]).astype(int).tolist(),
-                "y": np.round(10_000 * where[:, 1]).astype(int).tolist(),
-                "edges": np.stack([source[once], target[once]], 1).ravel().tolist(),
-            }
-        return self._map
+        with self._map_lock:
+            if self._map is None:
+                source, target = data.edge_index.cpu().numpy()
+                where = graph_map.map_positions(source, target, data.num_nodes)
+                once = source < target if _undirected(source, target) else source != target
+                self._map = {
+                    "x": np.round(10_000 * where[:, 0]).astype(int).tolist(),
+                    "y": np.round(10_000 * where[:, 1]).astype(int).tolist(),
+                    "edges": np.stack([source[once], target[once]], 1).ravel().tolist(),
+                }
+            return self._map
 
     async def thumbnail(self, request: Request) -> Response:
         """A small drawing of a graph."""

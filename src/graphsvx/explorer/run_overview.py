@@ -17,10 +17,12 @@ MOST = 20
 def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     """Importance by feature, class and distance; the widest bars; wrong predictions first."""
     summary = run.summary()
-    rows = [_row(workspace, explanation) for explanation in run]
+    failed = run.failures()
+    queries = [query for query in run.queries.tolist() if query not in failed]
+    rows = [_row(workspace, which, entry) for which, entry in zip(queries, run, strict=False)]
     widest = sorted(rows, key=lambda row: -row["error"])[:MOST]
     wrong = sorted((row for row in rows if row["wrong"]), key=lambda row: -row["score"])
-    settings = run.manifest.get("identity", {}).get("settings", {})
+    settings = run.manifest.get("identity", {}).get("setting", {})
     return {
         "folder": str(run.folder.name),
         "status": {"state": status.state, "total": status.total, "done": status.done,
@@ -39,12 +41,11 @@ def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(workspace: Workspace, explanation: Explanation) -> dict[str, Any]:
-    which = explanation.graph_index if explanation.kind == "graph" else explanation.centres[0]
+def _row(workspace: Workspace, which: int, explanation: Explanation) -> dict[str, Any]:
     label = None
     if explanation.kind == "node" and explanation.field.classes is not None:
         label = int(explanation.field.classes[0])
-    elif workspace.live and explanation.kind == "graph" and which is not None:
+    elif workspace.live and explanation.kind == "graph":
         labels = workspace.table().label
         label = None if labels is None else int(labels[which])
     row = explanation.outputs.index(explanation.target)

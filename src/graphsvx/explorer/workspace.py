@@ -168,6 +168,7 @@ def make_workspace(
     scale: Scale = "probability",
     decoder: Decoder | None = None,
     run: Any = None,
+    atoms: bool = False,
 ) -> Workspace:
     """The workspace of a user's own models and data, validated."""
     models = dict(model) if isinstance(model, Mapping) else {_model_name(model): model}
@@ -204,6 +205,7 @@ def make_workspace(
         scale=scale,
         decoder=decoder,
         run=run,
+        atoms=atoms,
     )
     workspace.table()  # a model that fails is reported here, not on the page
     return workspace
@@ -226,11 +228,15 @@ def workspace_of(trained: Sequence[Trained], run: Any = None) -> Workspace:
 
 def workspace_of_run(run: Any) -> Workspace:
     """A run without its model: its explanations can be looked at, nothing new can be asked."""
-    kind = next((explanation.kind for explanation in run), "node")
+    first = next(iter(run), None)
     return Workspace(
-        models={}, graphs=(), task="graph" if kind == "graph" else "node", title=run.folder.name,
+        models={},
+        graphs=(),
+        task="graph" if first is not None and first.kind == "graph" else "node",
+        title=run.folder.name,
+        class_names=None if first is None else first.class_names,
         run=run,
-    )  # fmt: skip
+    )
 
 
 def _table_of_run(run: Any) -> Table:

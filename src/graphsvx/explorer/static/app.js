@@ -107,7 +107,7 @@ let wrong = null;
 const nextWrong = async (step) => {
   if (!about.wrong) return;
   const model = state().model;
-  if (wrong?.model !== model) {
+  if (!wrong || wrong.model !== model) {
     const rows = [];
     while (rows.length < about.wrong) {
       const page = await get(about.task === 'graph' ? 'graphs' : 'nodes', { answer: 'wrong', offset: rows.length, limit: 200, model });

@@ -128,7 +128,7 @@ const drawMap = async (card, about, now) => {
     const button = (text, name, act) => make('button', { type: 'button', text, 'aria-label': name, title: name, on: { click: act } });
     const toolbar = make('div', { class: 'toolbar' },
       labelled('Colour by', choice(colours, by, (value) => { change({ colour: value }, { replace: true, quiet: true }); colour(value); })),
-      make('div', { class: 'zoom' }, button('+', 'Zoom in', () => map.zoom(1.5)), button('\u2212', 'Zoom out', () => map.zoom(1 / 1.5)), button('Fit', 'Show the whole graph', map.fit)));
+      make('div', { class: 'zoom' }, button('+', 'Zoom in', () => map.zoom(1.5)), button('\u2212', 'Zoom out', () => map.zoom(1 / 1.5)), button('Fit', 'Fit the whole graph', map.fit)));
     const colour = (value) => {
       map.colour(value);
       const entries = value === 'wrong' ? [['right', 'var(--grey)'], ['wrong', 'var(--for)']] : about.classes.map((kind) => [kind.name, kind.colour]);

@@ -13,7 +13,7 @@ export const overviewView = async (main, about) => {
   const run = await get('run');
   const open = (row) => go('why', { [about.task]: row.id, source: 'run' });
   const table = (title, hint, rows, last, value) => make('section', { class: 'card', 'aria-label': title }, make('h2', { text: title }),
-    rows.length ? make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': title }, make('table', {},
+    rows.length ? make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `List: ${title}` }, make('table', {},
       make('thead', {}, make('tr', {}, ...[about.task, 'Predicted', 'Class', last].map((text) => make('th', { scope: 'col', text })))),
       make('tbody', {}, ...rows.map((row) => make('tr', { class: 'link-row', 'data-id': row.id, on: { click: () => open(row) } },
         make('td', {}, make('button', { type: 'button', class: 'plain', text: String(row.id) })),

@@ -112,7 +112,7 @@ export const graphCard = (createGraphView, draw, label, ...extra) => {
     make('div', { class: 'toolbar' }, make('div', { class: 'slider' }, ...extra),
       make('div', { class: 'zoom', role: 'group', 'aria-label': 'Zoom' },
         button('+', 'Zoom in', () => view.zoom(1.4)), button('\u2212', 'Zoom out', () => view.zoom(1 / 1.4)),
-        button('Fit', 'Show the whole graph', view.fit))),
+        button('Fit', 'Fit the whole graph', view.fit))),
     stage);
   return { card, svg, view };
 };
@@ -157,7 +157,7 @@ export const classBars = (about, scores, { before = null, chosen = null, against
       : make('div', { class: 'row', 'data-class': i }, ...parts);
     const other = onAgainst && i !== chosen
       ? make('button', { type: 'button', class: 'against', 'aria-pressed': String(i === against), 'data-against': i,
-        title: `Why not ${className(about, i)}?`, 'aria-label': `Rather than ${className(about, i)}`, text: 'vs',
+        title: `Why not ${className(about, i)}?`, 'aria-label': `vs ${className(about, i)}`, text: 'vs',
         on: { click: () => onAgainst(i === against ? null : i) } })
       : onAgainst ? make('span', { class: 'against-space' }) : null;
     return make('li', { class: i === chosen ? 'chosen' : i === against ? 'contrast' : '' }, row, other);

@@ -166,7 +166,7 @@ export const whatIfView = async (main, about) => {
   let timer;
   search.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(loadFeatures, 200); });
   features.replaceChildren(make('div', { class: 'toolbar' }, title, labelled('Find', search)),
-    make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Features' }, make('table', {},
+    make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Values of features' }, make('table', {},
       make('thead', {}, make('tr', {}, ...['Feature', 'Value', 'Mean', 'On'].map((text) => make('th', { scope: 'col', text })))), rows)));
 
   current = { key, root, undo: undoLast, reset: resetAll, load: (next) => { changes = next; mark(); ask(); showChanges(); showFeatures(); } };

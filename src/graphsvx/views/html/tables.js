@@ -121,7 +121,7 @@ const tableCard = (record, table, row, scale, onPick) => {
   return make('section', { class: 'card long wide', 'data-table': table.kind },
     make('h2', { text: `${HEADINGS[table.kind]} (${table.rows.length + table.more.count})` }),
     make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `${HEADINGS[table.kind]} with credit` },
-      make('table', {}, make('thead', {}, make('tr', {}, ...heads, make('th', { scope: 'col', text: note }))), body, foot)));
+      make('table', {}, make('thead', {}, make('tr', {}, ...heads, note ? make('th', { scope: 'col', text: note }) : make('td'))), body, foot)));
 };
 
 export const creditBar = (player, reach) => {

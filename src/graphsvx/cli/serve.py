@@ -1,0 +1,147 @@
+"""`graphsvx serve`: the explorer, a page on which predictions are explained and changed."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphsvx.cli import app, options
+from graphsvx.cli.options import ModelChoice
+from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
+from graphsvx.datasets.catalogue import CATALOGUE
+from graphsvx.errors import GraphSVXError, InputError
+from graphsvx.utils.console import message
+
+if TYPE_CHECKING:
+    from graphsvx.explorer.workspace import Workspace
+    from graphsvx.runs import Run
+
+EXAMPLES = """
+Examples:
+
+    graphsvx serve cora
+
+    graphsvx serve cora --model gcn --model gat
+
+    graphsvx serve my-data.pt --model my_module:build --weights w.safetensors
+
+    graphsvx serve runs/cora-gat --no-browser --port 8000
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def serve(
+    source: Annotated[
+        str,
+        typer.Argument(help="A data set, a saved PyG Data (.pt), or the folder of a run."),
+    ],
+    *,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="The zoo's model: gcn, gat, ...; or your own, as my_module:build. Several can be "
+            "compared.",
+        ),
+    ] = None,
+    weights: options.Weights = None,
+    checkpoint: options.Checkpoint = None,
+    model_seed: options.ModelSeed = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0: a free one.")
+    ] = 0,
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen on. Others than 127.0.0.1 let other machines in."),
+    ] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+) -> None:
+    """Explore predictions in the browser: explain, change, compare. Ctrl-C stops it."""
+    folder = Path(source)
+    is_run = source not in CATALOGUE and (folder / "run.json").is_file()
+    names: list[str | None] = [*model] if model else [None]
+    choices = [ModelChoice(name, weights, checkpoint, model_seed) for name in names]
+    if is_run and (model or weights or checkpoint):
+        raise InputError("a run knows its model; leave out --model, --weights and --checkpoint")
+    if len(choices) > 1 and (weights or checkpoint):
+        raise InputError("--weights and --checkpoint go with one --model")
+    if not is_run:
+        for choice in choices:
+            choice.check(source)
+    with stopped_at_once():
+        from graphsvx.explorer.server import LOOPBACK, start
+
+    workspace = _of_run(folder) if is_run else _of_data(source, choices)
+    if host not in LOOPBACK:
+        message(f"whoever reaches {host} and knows the token can ask this server", style="yellow")
+    with stopped_by_signals():
+        server = start(workspace, host=host, port=port, browser=browser, announce=True)
+        server.wait()
+
+
+def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) -> Workspace:
+    from graphsvx import datasets
+    from graphsvx.cli.loading import load
+    from graphsvx.explorer.workspace import make_workspace
+
+    loaded = [load(source, choice) for choice in choices]
+    names = {
+        choice.model or (source if len(choices) == 1 else "default"): entry.model
+        for choice, entry in zip(choices, loaded, strict=True)
+    }
+    known = source in datasets.names()
+    features = datasets.load(source, choices[0].seed).feature_names if known else None
+    return make_workspace(
+        names,
+        loaded[0].graphs,
+        title=source if known else Path(source).stem,
+        class_names=loaded[0].class_names,
+        feature_names=features,
+        run=run,
+        atoms=source == "mutag",
+    )
+
+
+def _of_run(folder: Path) -> Workspace:
+    """The run with the model and data of the zoo that its command names, if they are its own."""
+    from graphsvx import runs
+    from graphsvx.explorer.workspace import workspace_of_run
+    from graphsvx.runs import identity
+
+    run = runs.open(folder)
+    choice = _zoo_choice(run.status().command)
+    if choice is not None:
+        try:
+            workspace = _of_data(*choice, run=run)
+        except GraphSVXError as error:
+            message(f"shown without its model: {error}", style="yellow")
+            return workspace_of_run(run)
+        stored = run.manifest["identity"]
+        same_graph = stored.get("graph", {}).get("sha256") == identity.of_graphs(workspace.graphs)
+        weights = identity.of_model(next(iter(workspace.models.values())))["weights"]
+        if same_graph and stored.get("model", {}).get("weights") == weights:
+            return workspace
+    message("shown without its model, which is not one of the zoo or has changed", style="yellow")
+    return workspace_of_run(run)
+
+
+def _zoo_choice(command: str | None) -> tuple[str, list[ModelChoice]] | None:
+    """Data set and model of a recorded `graphsvx run`; None if they are not the zoo's own.
+
+    A folder may come from anybody, so nothing is imported or read that its command names.
+    """
+    words = shlex.split(command or "")
+    if words[1:2] != ["run"] or len(words) < 3 or words[2] not in CATALOGUE:
+        return None
+    given: dict[str, str | None] = {"--model": None, "--model-seed": "0"}
+    for name, value in pairwise(words):
+        if name in given:
+            given[name] = value
+    if "--checkpoint" in words or ":" in (given["--model"] or ""):
+        return None
+    seed = str(given["--model-seed"])
+    return words[2], [ModelChoice(given["--model"], seed=int(seed) if seed.isdigit() else 0)]
