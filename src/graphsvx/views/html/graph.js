@@ -1,6 +1,6 @@
 // The interactive graph: zoom, pan, drag, hover, select, and keys. Used by the one-file page and by
 // the explorer.
-import { draw, errorText, largest, make, side, signed } from './tools.js';
+import { CORNERS, cornersOf, draw, errorText, largest, make, side, signed } from './tools.js';
 
 let graphViews = 0;
 
