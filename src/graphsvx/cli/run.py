@@ -287,7 +287,9 @@ def report_run(
     ] = None,
     queries: Annotated[
         str | None,
-        typer.Option(help="Which explanations go on the page: 3,7,10-20. By default the first 12."),
+        typer.Option(
+            help="Which explanations go on the page: 3,7,10-20. By default the first 500."
+        ),
     ] = None,
     roles: Annotated[str, typer.Option(help="Sum nodes up by hops or by class.")] = "hops",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
@@ -318,7 +320,7 @@ def report_run(
     if queries is None:
         failed = opened.failures()
         there = set(opened.table(["query"])["query"].to_pylist())
-        chosen = [q for q in opened.queries.tolist() if q in there and q not in failed][:12]
+        chosen = [q for q in opened.queries.tolist() if q in there and q not in failed][:500]
     else:
         chosen = _numbers(queries, int(opened.queries[-1]) + 1)
     report.write([opened[query] for query in chosen], html)

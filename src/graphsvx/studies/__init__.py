@@ -48,6 +48,7 @@ from graphsvx.studies.page import Claim, Figure, Page, Table
 from graphsvx.studies.setting import Setting
 from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import Answer, Case, Grid, Study, write_summary
+from graphsvx.utils.suggest import did_you_mean
 
 __all__ = [
     "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
@@ -71,4 +72,5 @@ def get(name: str) -> Study:
     for study in _ALL:
         if study.name == name:
             return study
-    raise InputError(f"there is no study {name!r}; choose one of: {', '.join(names())}")
+    hint = did_you_mean(name, names())
+    raise InputError(f"there is no study {name!r}; {hint}choose one of: {', '.join(names())}")
