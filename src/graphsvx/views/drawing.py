@@ -191,6 +191,11 @@ def find_groups(drawing: GraphDrawing, most: int, bubbles: int = 6) -> Grouping:
     members: dict[tuple[int, int], list[int]] = {}
     for merged, anchor in _anchors(drawing, single, bubbles).items():
         members.setdefault((anchor, drawing.dots[merged].hop), []).append(merged)
+    # A group of one that is joined to a single dot is drawn as what it is.
+    neighbours = drawing.neighbours()
+    for key in [key for key, group in members.items() if len(group) == 1]:
+        if single.intersection(neighbours[members[key][0]]):
+            single.update(members.pop(key))
     groups = tuple((anchor, tuple(group)) for (anchor, _), group in sorted(members.items()))
     return Grouping(tuple(sorted(single)), groups)
 

@@ -351,6 +351,9 @@ def test_a_page_of_many_explanations_has_a_search_box(browser, tmp_path):
     WebDriverWait(browser.driver, 20).until(lambda _: browser.text("#said"))
     pick = Select(browser.one("#which"))
     assert len(pick.options) == 40
+    browser.one("#find").send_keys("17")  # the number in the list is no part of the title
+    assert "nothing found" in browser.text("#which")
+    browser.one("#find").clear()
     browser.one("#find").send_keys("417")
     assert browser.text("#said") == explanations[17].title
     assert len(Select(browser.one("#which")).options) == 1

@@ -172,7 +172,8 @@ byId('which').addEventListener('change', (event) => choose(Number(event.target.v
 byId('find').addEventListener('input', (event) => {
   const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = titles.map((title, i) => i).filter((i) => {
-    const parts = titles[i].toLowerCase().split(/[^\p{L}\p{N}]+/u);
+    const { outputs, chosen } = page.explanations[i];
+    const parts = outputs[chosen].title.toLowerCase().split(/[^\p{L}\p{N}]+/u);
     return words.every((word) => parts.some((part) => part.startsWith(word)));
   });
   const shown = page.explanations.indexOf(record);
