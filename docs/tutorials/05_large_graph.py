@@ -38,4 +38,17 @@ for player in explanation.top_nodes(5, "absolute"):
 
 certain = explanation.node_values.abs() > 1.96 * explanation.node_errors
 print(f"{int(certain.sum())} of {len(certain)} players have an interval without 0")
+
+# %%
+# What is certain even with few calls: credit of rings around the node, and of branches (a direct
+# neighbour together with what arrives only through it). Errors of sums come from the covariance of
+# the estimates.
+
+for region in [*explanation.by_hop(), *explanation.branches()[:4]]:
+    print(f"{region.name} ({len(region.members)} nodes): {region.value:+.4f}", end=" ")
+    print(f"± {1.96 * region.error:.4f}")
+
+# %%
+# The picture shows the first thirty and groups the others.
+
 explanation.plot()

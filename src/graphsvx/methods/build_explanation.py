@@ -24,6 +24,7 @@ from graphsvx.methods.pipeline import PlayedGame
 from graphsvx.results.details import Balance, Groups, Selection
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
 from graphsvx.results.interactions import Interactions
+from graphsvx.results.regions import RegionErrors, branch_of, hop_of, memberships
 
 # Credit that sums to less than this share of its absolute sum is not rescaled.
 _NEAR_ZERO = 1e-3
@@ -113,6 +114,21 @@ def groups(field: Field, players: Players) -> Groups:
             for i, name in enumerate(names.get("edges", ()))
         },
     )
+
+
+def region_errors(
+    field: FieldRecord, nodes: Credit, played: list[PlayedGame], fits: list[Fit]
+) -> RegionErrors | None:
+    """Standard errors of node credit by hop and branch; None where values are exact or unnamed."""
+    for game, fit in zip(played, fits, strict=True):
+        plain = nodes.names is None and game.game.players == nodes.players
+        if game.game.side == "nodes" and plain and bool(fit.errors.any()):
+            hops, branches = (
+                torch.from_numpy(fit.group_credit(memberships(label(field, nodes.ids)))[1])
+                for label in (hop_of, branch_of)
+            )
+            return RegionErrors(hops, branches)
+    return None
 
 
 def interactions(

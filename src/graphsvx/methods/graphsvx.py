@@ -468,6 +468,7 @@ class GraphSVX(Checked):
             interactions = build_explanation.interactions(
                 played, fits, outputs, self.index, self.order
             )
+        field = field_record(query, evaluator)
         return Explanation(
             kind=query.kind,
             centres=tuple(query.centres.tolist()),
@@ -479,7 +480,7 @@ class GraphSVX(Checked):
             node_credit=node_credit,
             edge_credit=edge_credit,
             certificate=certificate,
-            field=field_record(query, evaluator),
+            field=field,
             method=self._description,
             meaning=meaning,
             scale=query.model.scale,
@@ -488,6 +489,7 @@ class GraphSVX(Checked):
             groups=groups,
             selection=selection,
             interactions=interactions,
+            region_errors=build_explanation.region_errors(field, node_credit, played, fits),
         )
 
 

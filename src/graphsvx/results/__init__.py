@@ -5,8 +5,16 @@ from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.results.interactions import Interactions, Together
 from graphsvx.results.many import Explanations
+from graphsvx.results.regions import Region
 
 __all__ = [
-    "Certificate", "Credit", "Explanation", "Explanations", "GameReport", "Interactions",
-    "PlayerSet", "Together",
-]  # fmt: skip
+    "Certificate",
+    "Credit",
+    "Explanation",
+    "Explanations",
+    "GameReport",
+    "Interactions",
+    "PlayerSet",
+    "Region",
+    "Together",
+]

@@ -21,6 +21,7 @@ from graphsvx.results.answers import PlayerSet
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
 from graphsvx.results.interactions import Interactions, Together
+from graphsvx.results.regions import SEVERAL, Region, RegionErrors, branch_of, hop_of, regions
 from graphsvx.results.schema import Array, ArrayOf, Column
 from graphsvx.results.typed import EdgeType, GraphTypes
 from graphsvx.utils.constraints import Range, as_int, checked
@@ -201,6 +202,8 @@ class Explanation:
     """PGM-Explainer: the network of the target."""
     generated: GeneratedGraph | None = None
     """XGNN: a graph that the model gives the class."""
+    region_errors: RegionErrors | None = None
+    """Standard errors of node credit summed by hop and branch, where they were estimated."""
     interactions: Interactions | None = None
     """Set by `order=2` or 3: what sets of players add together."""
     answers: tuple[PlayerSet, ...] = ()
@@ -416,6 +419,28 @@ class Explanation:
             )
         return question
 
+    def by_hop(self) -> list[Region]:
+        """Credit of all nodes at a distance together, nearest first, with standard errors."""
+        errors = None if self.region_errors is None else self.region_errors.by_hop
+        listed = regions(self, hop_of(self.field, self.node_ids), errors)
+        return [replace(region, name=f"hop {region.name}") for region in listed]
+
+    def branches(self) -> list[Region]:
+        """Credit of each direct neighbour with what arrives only through it, largest first.
+
+        Nodes with several ways to the explained node are one region, "several ways".
+        """
+        errors = None if self.region_errors is None else self.region_errors.by_branch
+        listed = regions(self, branch_of(self.field, self.node_ids), errors)
+        named = [
+            replace(
+                region,
+                name="several ways" if region.name == str(SEVERAL) else f"through {region.name}",
+            )
+            for region in listed
+        ]
+        return sorted(named, key=lambda region: -abs(region.value))
+
     # --- other outputs ---------------------------------------------------------------
 
     def for_target(self, target: int) -> Explanation:
@@ -459,6 +484,7 @@ class Explanation:
             feature_credit=difference(self.feature_credit),
             edge_credit=difference(self.edge_credit),
             interactions=None if self.interactions is None else self.interactions.contrasted(*rows),
+            region_errors=None if self.region_errors is None else self.region_errors.bound(*rows),
         )
 
     def class_name(self, output: int) -> str:

@@ -64,8 +64,10 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     if explanation.kind == "model":
         return _generated_graph(explanation)
     ranked = entries(explanation)
-    shown, rest = ranked[:top], ranked[top:]
     estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked)
+    certain = [entry for entry in ranked if entry.sure or not estimated]
+    shown = certain[:top]
+    rest = [entry for entry in ranked if entry not in shown]
     field = explanation.field
     hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
@@ -88,7 +90,9 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         out.add_row(*cells, CreditBar(entry.credit, largest))
     if rest:
         total = math.fsum(entry.credit for entry in rest)
-        more: list[Text | CreditBar] = [Text(f"{len(rest)} more together", style=QUIET)]
+        unsure = sum(not entry.sure for entry in rest) if estimated else 0
+        note = f" ({unsure} of them may be 0)" if unsure else ""
+        more: list[Text | CreditBar] = [Text(f"{len(rest)} more together{note}", style=QUIET)]
         more += [Text("")] * with_hops
         more += [Text(signed(total, 4), style=QUIET)]
         more += [Text("")] * estimated

@@ -1,0 +1,111 @@
+"""Credit of nodes summed by distance and by branch, with standard errors of the sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Ids
+from graphsvx.results.schema import Array
+
+if TYPE_CHECKING:
+    from graphsvx.results.explanation import Explanation, FieldRecord
+
+SEVERAL = -1
+"""Branch of nodes whose messages arrive through several direct neighbours."""
+_SUMS = Array("float64", ("outputs", "groups"))
+
+
+@dataclass(frozen=True, eq=False)
+class RegionErrors:
+    """Standard errors of sums of node credit, from the covariance of the estimates."""
+
+    by_hop: Annotated[Tensor, _SUMS]
+    """In ascending order of hops."""
+    by_branch: Annotated[Tensor, _SUMS]
+    """In ascending order of the direct neighbour; nodes with several ways (-1) first."""
+
+    def bound(self, first: int, second: int) -> RegionErrors:
+        """Bounds for the differences of two outputs: the sums of their errors."""
+        by_hop, by_branch = (
+            (errors[first] + errors[second])[None] for errors in (self.by_hop, self.by_branch)
+        )
+        return RegionErrors(by_hop, by_branch)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A group of nodes and the credit that it has together."""
+
+    name: str
+    members: tuple[int, ...]
+    """Node ids, those with the most absolute credit first."""
+    value: float
+    error: float
+    """Standard error of the sum: 0 where exact, NaN where it is not known."""
+
+
+def hop_of(field: FieldRecord, ids: Tensor) -> Ids:
+    """Hops of these nodes, [ids]; -1 for nodes outside the field."""
+    return _looked_up(field, ids, field.hops.numpy())
+
+
+def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
+    """The direct neighbour through which alone a node's messages arrive, [ids].
+
+    A direct neighbour is its own branch; `SEVERAL` marks nodes with more than one way within the
+    depth of the field.
+    """
+    order, hops = np.argsort(field.ids.numpy()), field.hops.numpy()
+    known = field.ids.numpy()[order]
+    source, target = (order[np.searchsorted(known, ends)] for ends in field.edge_index.numpy())
+    direct = hops == 1
+    nodes = field.ids.numpy()
+    low = np.where(direct, nodes, np.iinfo(np.int64).max)
+    high = np.where(direct, nodes, -1)
+    inward = (hops[source] > 1) & (hops[target] > 0)
+    source, target = source[inward], target[inward]
+    for _ in range(int(hops.max(initial=0)) - 1):  # ways of up to 2, 3, ... edges
+        lowest, highest = low.copy(), high.copy()
+        np.minimum.at(lowest, source, low[target])
+        np.maximum.at(highest, source, high[target])
+        low, high = lowest, highest
+    return _looked_up(field, ids, np.where(low == high, low, SEVERAL))
+
+
+def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
+    order = np.argsort(field.ids.numpy())
+    known, wanted = field.ids.numpy()[order], ids.numpy()
+    place = np.searchsorted(known, wanted).clip(max=max(len(known) - 1, 0))
+    inside = known[place] == wanted if len(known) else np.zeros(len(wanted), dtype=bool)
+    return np.where(inside, values[order[place]] if len(known) else -1, -1)
+
+
+def memberships(labels: Ids) -> Bools:
+    """[groups, nodes]: members of each group, in ascending order of the labels."""
+    return np.unique(labels)[:, None] == labels
+
+
+def regions(explanation: Explanation, labels: Ids, errors: Tensor | None) -> list[Region]:
+    """Sums of node credit by label; `errors` [outputs, groups] are those of the sums."""
+    row = explanation.outputs.index(explanation.target)
+    ids, values = explanation.node_ids, explanation.node_values
+    own = explanation.node_errors
+    result = []
+    for position, (label, inside) in enumerate(
+        zip(np.unique(labels).tolist(), memberships(labels), strict=True)
+    ):
+        members = torch.from_numpy(np.flatnonzero(inside))
+        ordered = members[values[members].abs().argsort(descending=True, stable=True)]
+        if errors is not None:
+            error = float(errors[row, position])
+        else:
+            error = 0.0 if not bool(own[members].any()) else float("nan")
+        result.append(
+            Region(str(label), tuple(ids[ordered].tolist()), float(values[members].sum()), error)
+        )
+    return result
