@@ -261,8 +261,10 @@ def plain_kernel_shap(
     batches = Batches.of(model, graph, node, players, depth)
 
     def value(z: np.ndarray) -> np.ndarray:
-        found: np.ndarray = batches(torch.from_numpy(z > 0.5)).softmax(-1)[:, target].numpy()
-        return found
+        probabilities: np.ndarray = (
+            batches(torch.from_numpy(z > 0.5)).softmax(-1)[:, target].numpy()
+        )
+        return probabilities
 
     return _kernel_shap(value, len(players), samples)
 

@@ -147,8 +147,8 @@ class _Chebyshev(nn.Module):
         self.second = ChebConv(16, classes, K=2)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        found: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
-        return found
+        output: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
+        return output
 
 
 def chebyshev(features: int, classes: int) -> nn.Module:

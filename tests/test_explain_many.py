@@ -22,25 +22,27 @@ METHOD = GraphSVX(mask=Paired(), samples=60)
 def test_workers_do_not_change_a_bit(workers: int) -> None:
     model, data = random_model("gat", 1), random_graph(2, nodes=14, chance=0.3)
     nodes = [5, 1, 9, 0, 13, 2]
-    found = {e.centres[0]: e for e in explain_many(model, data, nodes, workers=workers,
+    explanations = {e.centres[0]: e for e in explain_many(model, data, nodes, workers=workers,
                                                    method=METHOD, seed=4)}  # fmt: skip
-    assert set(found) == set(nodes)
+    assert set(explanations) == set(nodes)
     for node in nodes:
-        assert serialize.same(found[node], explain(model, data, node=node, method=METHOD, seed=4))
+        assert serialize.same(
+            explanations[node], explain(model, data, node=node, method=METHOD, seed=4)
+        )
 
 
 def test_torch_threads_do_not_change_a_bit() -> None:
     model, data = random_model("gcn", 1), random_graph(2, nodes=14, chance=0.3)
     before = torch.get_num_threads()
     try:
-        found = []
+        failures = []
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(explain(model, data, node=1, method=METHOD))
+            failures.append(explain(model, data, node=1, method=METHOD))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    assert serialize.same(*found)
+    assert serialize.same(*failures)
 
 
 def test_all_nodes_by_default() -> None:
@@ -91,24 +93,24 @@ def test_a_list_of_graphs_is_explained_one_graph_each() -> None:
 
     graphs = [random_graph(seed, nodes=6) for seed in range(4)]
     model = Pooled().eval()
-    found = {e.graph_index: e for e in explain_many(model, graphs, workers=2)}
-    assert sorted(found) == [0, 1, 2, 3]
+    explanations = {e.graph_index: e for e in explain_many(model, graphs, workers=2)}
+    assert sorted(explanations) == [0, 1, 2, 3]
     for i, graph in enumerate(graphs):
         with torch.no_grad():
             out = model(graph.x, graph.edge_index, torch.zeros(6, dtype=torch.long)).softmax(-1)
-        assert found[i].prediction == pytest.approx(float(out.max()), abs=1e-9)
+        assert explanations[i].prediction == pytest.approx(float(out.max()), abs=1e-9)
 
 
 def test_a_list_of_links() -> None:
     model, data = random_model("gcn", 1), random_graph(1)
     links = [(0, 5), (3, 7), (1, 1)]
     failures: list[Failure] = []
-    found = {
+    explanations = {
         e.centres: e
         for e in explain_many(model, data, edges=links, workers=2, on_failure=failures.append)
     }
-    assert set(found) == {(0, 5), (3, 7)}
+    assert set(explanations) == {(0, 5), (3, 7)}
     assert [f.which for f in failures] == [2]
-    assert serialize.same(found[3, 7], explain(model, data, edge=(3, 7)))
+    assert serialize.same(explanations[3, 7], explain(model, data, edge=(3, 7)))
     with pytest.raises(InputError, match="got both"):
         explain_many(model, data, [1], edges=links)

@@ -152,7 +152,7 @@ def random_graph(
 
 def positions_by_ends(edge_index: Tensor) -> dict[tuple[int, int], list[int]]:
     """Positions of the edges between each ordered pair of nodes."""
-    found: dict[tuple[int, int], list[int]] = {}
+    positions: dict[tuple[int, int], list[int]] = {}
     for position, (u, v) in enumerate(edge_index.t().tolist()):
-        found.setdefault((u, v), []).append(position)
-    return found
+        positions.setdefault((u, v), []).append(position)
+    return positions

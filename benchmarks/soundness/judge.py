@@ -182,9 +182,9 @@ def judge(world: World, draw: random.Random) -> Judged:
 def works_alone(world: World, draw: random.Random) -> bool:
     """Whether the model works on the whole graph with all, some and none of the edges."""
     oracle, edges = Oracle(world.model, world.data, world.question), world.data.num_edges
-    some = [torch.rand(edges) < draw.random() for _ in range(6)]
+    edge_masks = [torch.rand(edges) < draw.random() for _ in range(6)]
     try:
-        for kept in (torch.ones(edges), *some, torch.zeros(edges)):
+        for kept in (torch.ones(edges), *edge_masks, torch.zeros(edges)):
             perturbation = Perturbation(world.data.x, kept.nonzero()[:, 0])
             scores = [oracle.scores(perturbation)[0] for _ in range(2)]
             if not bool(scores[0].isfinite().all()) or not torch.equal(*scores):
@@ -361,12 +361,12 @@ class _Check:
                 np.concatenate([rows, others]),
                 np.concatenate([states, game.states(others)]),
             )
-        found = []
+        compared = []
         for row, value in zip(rows, game.values(states), strict=True):
             on = frozenset(np.flatnonzero(row).tolist())
             label = f"{name} v({len(on)} of {count} on)"
-            found.append((label, value, self._value(*coalition(on))))
-        return found
+            compared.append((label, value, self._value(*coalition(on))))
+        return compared
 
     def _compare(self, name: str, given: Tensor, true: Tensor, limit: Tensor) -> None:
         self.compared += given.numel()
@@ -388,7 +388,7 @@ def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
     def members(kind: str, ids: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         if kind in groups:
             return tuple(groups[kind].values())
-        return tuple((one,) for one in ids)
+        return tuple((member,) for member in ids)
 
     data, settings = world.data, world.settings
     edges: list[tuple[int, ...]] = []

@@ -141,9 +141,9 @@ EDGES: dict[str, Trick] = {
 
 def _top_half(x: Tensor, edges: Tensor) -> Tensor:
     chosen = x.sum(1).topk(max(1, len(x) // 2)).indices
-    kept = torch.zeros(len(x), 1, dtype=x.dtype)
-    kept[chosen] = 1
-    return x * kept
+    pooled = torch.zeros(len(x), 1, dtype=x.dtype)
+    pooled[chosen] = 1
+    return x * pooled
 
 
 def _seeded_noise(x: Tensor, edges: Tensor) -> Tensor:

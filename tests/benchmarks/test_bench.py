@@ -61,9 +61,9 @@ def test_a_quick_run_writes_tables_pictures_and_json(
 ) -> None:
     monkeypatch.setattr(bench, "RESULTS", tmp_path / "docs")
     bench.main(["--quick", "--docs", "--json", str(tmp_path / "all.json")])
-    found = json.loads((tmp_path / "all.json").read_text())
-    assert set(found) == {"machine", "speed", "error"}
-    assert all(line["theirs"] > 0 and line["ours"] > 0 for line in found["speed"]["lines"])
+    figures = json.loads((tmp_path / "all.json").read_text())
+    assert set(figures) == {"machine", "speed", "error"}
+    assert all(line["theirs"] > 0 and line["ours"] > 0 for line in figures["speed"]["lines"])
     names = {path.name for path in (tmp_path / "docs").iterdir()}
     assert names == {f"{a}.{b}" for a in ("speed", "error") for b in ("md", "json", "png")}
     assert "| contender |" in capsys.readouterr().out
@@ -71,9 +71,9 @@ def test_a_quick_run_writes_tables_pictures_and_json(
 
 @pytest.mark.usefixtures("_small_zoo")
 def test_contenders_that_play_the_same_rows_agree() -> None:
-    here = worlds.world("any")
+    world = worlds.world("any")
     for node in (3, 17):
-        task = contenders.Task.of(here.model, here.graph, node, 60)
+        task = contenders.Task.of(world.model, world.graph, node, 60)
         ours = contenders.ours(task, 60)
         for theirs in (contenders.one_by_one(task), contenders.replicated(task, depth=2)):
             assert set(theirs) == set(ours)
@@ -88,10 +88,10 @@ def test_every_estimator_finds_a_known_answer_with_all_calls() -> None:
     for name, estimate in error.estimators().items():
         if "on the graph" in name or "permutation" in name or "SVARM" in name:
             continue  # needs a graph, or never is exact
-        found, made = estimate(game, 32, 0)
-        assert made <= 33
+        credit, calls = estimate(game, 32, 0)
+        assert calls <= 33
         if "Separate" not in name:
-            assert found == pytest.approx(truth, abs=1e-3), name
+            assert credit == pytest.approx(truth, abs=1e-3), name
 
 
 def test_the_machine_is_described_without_names_of_hosts_or_folders() -> None:

@@ -14,15 +14,15 @@ FAMILIES = {"stars": coverage.star, "trees": coverage.tree, "hubs": coverage.hub
 
 def judged(family: str) -> list[coverage.Judged]:
     """Two games of each kind of layer, with their exact Shapley values."""
-    found = []
+    judged = []
     for kind in range(4):
         for seed in range(2):
             model, graph, node = FAMILIES[family](14, kind, 50 * seed + kind)
             game, target = coverage.node_game(model, graph, node)
             truth = coverage.exact(game, target)
             assert truth is not None
-            found.append(coverage.Judged(game, target, truth, np.zeros(game.players)))
-    return found
+            judged.append(coverage.Judged(game, target, truth, np.zeros(game.players)))
+    return judged
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -31,11 +31,11 @@ def test_bars_hold_and_least_squares_are_not_better(family: str) -> None:
     games = judged(family)
     for per_player in (1.5, 6):
         answers = [coverage.answers(game, per_player, seed) for game in games for seed in range(3)]
-        some = [answer for answer in answers if answer is not None]
-        assert len(some) > 12
-        held = np.mean([answer["default"].held for answer in some])
+        given = [answer for answer in answers if answer is not None]
+        assert len(given) > 12
+        held = np.mean([answer["default"].held for answer in given])
         assert 0.87 <= held <= 0.999, per_player
-        ratio = [answer["default"].error / answer["WLS"].error for answer in some]
+        ratio = [answer["default"].error / answer["WLS"].error for answer in given]
         assert np.median(ratio) < 1.1, per_player
 
 
@@ -43,10 +43,10 @@ def test_a_sampled_truth_is_as_far_from_the_exact_one_as_it_says() -> None:
     game, target = coverage.node_game(*coverage.star(12, 1, 3))
     truth = coverage.exact(game, target)
     assert truth is not None
-    found, errors = coverage.sampled(game, target, 20_000, np.random.default_rng(0))
-    assert np.abs(found - truth).max() < 5 * errors.max()
-    assert ((found - truth) ** 2).sum() < 0.01 * (truth**2).sum()
-    assert found.sum() == pytest.approx(truth.sum())
+    values, errors = coverage.sampled(game, target, 20_000, np.random.default_rng(0))
+    assert np.abs(values - truth).max() < 5 * errors.max()
+    assert ((values - truth) ** 2).sum() < 0.01 * (truth**2).sum()
+    assert values.sum() == pytest.approx(truth.sum())
 
 
 def test_a_new_game_has_no_calls() -> None:

@@ -49,10 +49,10 @@ def test_all_at_once_is_one_at_a_time(kind: str, sweeps: int | None, count: int)
         added_edges=edges if kind == "joined" else None,
         removed_edges=edges if kind == "cut" else None,
     )
-    found = distances(perturbations, field, sweeps)
-    kept = perturbations.active_edges(field)
-    assert found.tolist() == [searched(row, field, sweeps) for row in kept]
-    assert len({tuple(row) for row in found.tolist()}) > 1 or count == 1
+    hops = distances(perturbations, field, sweeps)
+    active_edges = perturbations.active_edges(field)
+    assert hops.tolist() == [searched(row, field, sweeps) for row in active_edges]
+    assert len({tuple(row) for row in hops.tolist()}) > 1 or count == 1
 
 
 def test_a_path_longer_than_there_are_numbers() -> None:
@@ -61,9 +61,9 @@ def test_a_path_longer_than_there_are_numbers() -> None:
     field = field_of(Data(x=torch.ones(401, 1), edge_index=edge_index), None, (0,))
     on = np.ones((2, 401), dtype=bool)
     on[1, 300] = False
-    found = distances(Perturbations(on, None, torch.ones(401, 1)), field, None)
-    assert found[0].tolist() == [min(i, UNREACHABLE - 1) for i in range(401)]
-    assert (found[1] < UNREACHABLE).sum() == 300
+    hops = distances(Perturbations(on, None, torch.ones(401, 1)), field, None)
+    assert hops[0].tolist() == [min(i, UNREACHABLE - 1) for i in range(401)]
+    assert (hops[1] < UNREACHABLE).sum() == 300
 
 
 def test_nodes_without_edges_are_far() -> None:

@@ -88,13 +88,13 @@ def test_mutag_and_its_groups(raw_folder: RawFolder) -> None:
     published = {
         (a - 1, b - 1) for (a, b), mark in zip(pairs, _lines(marks), strict=True) if mark == "1"
     }
-    found, offset = set(), 0
+    files, offset = set(), 0
     for graph in mutag.graphs:
         inside = datasets.nitro_and_amino(graph.x, graph.edge_index)
-        found |= {(a, b) for a, b in (graph.edge_index[:, inside] + offset).t().tolist()}
+        files |= {(a, b) for a, b in (graph.edge_index[:, inside] + offset).t().tolist()}
         offset += graph.num_nodes
     assert len(published) == 7352
-    assert found == published
+    assert files == published
 
 
 def _lines(path: Path) -> list[str]:

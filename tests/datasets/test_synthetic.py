@@ -34,15 +34,15 @@ def test_sizes_are_those_of_the_paper(name: str, seed: int) -> None:
 def test_same_seed_same_bits_other_seed_other_graph(name: str) -> None:
     first, again, other = datasets.load(name, 3), datasets.load(name, 3), datasets.load(name, 4)
     assert first.fingerprint == again.fingerprint
-    for one, two in zip(first.graphs, again.graphs, strict=True):
-        assert torch.equal(one.x, two.x)
-        assert torch.equal(one.edge_index, two.edge_index)
-        assert torch.equal(one.y, two.y)
+    for one, second in zip(first.graphs, again.graphs, strict=True):
+        assert torch.equal(one.x, second.x)
+        assert torch.equal(one.edge_index, second.edge_index)
+        assert torch.equal(one.y, second.y)
     assert first.fingerprint != other.fingerprint
     assert any(
-        one.edge_index.shape != two.edge_index.shape
-        or not torch.equal(one.edge_index, two.edge_index)
-        for one, two in zip(first.graphs, other.graphs, strict=True)
+        one.edge_index.shape != second.edge_index.shape
+        or not torch.equal(one.edge_index, second.edge_index)
+        for one, second in zip(first.graphs, other.graphs, strict=True)
     )
 
 

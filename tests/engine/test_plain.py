@@ -37,8 +37,10 @@ def test_a_group_in_a_field_of_about_as_many_nodes_as_are_looked_at(leaves: int)
 def test_its_edges_are_those_of_the_graph(seed: int, both_ways: bool):
     data = random_graph(seed, nodes=60, chance=0.04)
     if not both_ways:
-        kept = torch.rand(data.edge_index.shape[1], generator=torch.Generator().manual_seed(seed))
-        data.edge_index = data.edge_index[:, kept < 0.7]
+        weights = torch.rand(
+            data.edge_index.shape[1], generator=torch.Generator().manual_seed(seed)
+        )
+        data.edge_index = data.edge_index[:, weights < 0.7]
     graph = graphs.check_graph(data)
     field = fields.in_neighbourhood(graph, np.array([seed]), 2)
     reference_graph = wider_reference(graph, field, np.random.default_rng(seed), most=20)

@@ -31,11 +31,13 @@ def perturbed(where: GameSetup, on: list[int], inner="mean", seed: int = 0):
     ids = where.field.ids[where.players.node_members].tolist()
     mask = np.array([[node in on for node in ids]])
     perturbations = generator(where, np.ones((1, 0), dtype=bool), mask)
-    kept = perturbations.active_edges(where.field)[0]
+    active_edges = perturbations.active_edges(where.field)[0]
     names = where.field.ids
     edges = {
         (int(names[u]), int(names[v]))
-        for u, v in zip(where.field.source[kept], where.field.target[kept], strict=True)
+        for u, v in zip(
+            where.field.source[active_edges], where.field.target[active_edges], strict=True
+        )
     }
     which = perturbations.feature_rows()[0]
     rows = {

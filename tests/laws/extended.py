@@ -82,15 +82,15 @@ def kept_without_nodes(data: Data, off: Iterable[int]) -> list[int]:
 
 def distance_to(data: Data, centres: Iterable[int]) -> dict[int, int]:
     """Hops from each node to the nearest centre along the edges, by plain breadth-first search."""
-    found = dict.fromkeys(centres, 0)
-    frontier = list(found)
+    hops = dict.fromkeys(centres, 0)
+    frontier = list(hops)
     ends = data.edge_index.t().tolist()
     while frontier:
         new = []
         for node in frontier:
             for u, v in ends:
-                if v == node and u not in found:
-                    found[u] = found[node] + 1
+                if v == node and u not in hops:
+                    hops[u] = hops[node] + 1
                     new.append(u)
         frontier = new
-    return found
+    return hops

@@ -53,8 +53,8 @@ def test_nodes_of_a_graph_equal_brute_force(kind: str, pool: str) -> None:
     assert e.certificate.exact
     assert e.nodes == pytest.approx(truth, abs=1e-9)
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
-    whole = whole_score(model, data, data.x, range(data.num_edges), e.target)
-    assert e.prediction == pytest.approx(whole, abs=1e-9)
+    full_score = whole_score(model, data, data.x, range(data.num_edges), e.target)
+    assert e.prediction == pytest.approx(full_score, abs=1e-9)
     assert e.base == pytest.approx(whole_score(model, data, data.x, [], e.target), abs=1e-9)
 
 

@@ -60,15 +60,15 @@ def test_edges_equal_brute_force(kind: str, directed: bool, directions: str) -> 
 
     def value(on: frozenset[int]) -> float:
         gone = {i for k, name in enumerate(names) if k not in on for i in players[name]}
-        kept = [i for i in range(data.num_edges) if i not in gone]
-        return float(call(model, data, data.x, kept)[0].softmax(-1)[e.target])
+        remaining = [i for i in range(data.num_edges) if i not in gone]
+        return float(call(model, data, data.x, remaining)[0].softmax(-1)[e.target])
 
     truth = shapley(range(len(names)), value)
-    found = {
+    credits = {
         (frozenset(ends) if directions == "together" else ends): credit
         for ends, credit in e.edges.items()
     }
-    assert found == pytest.approx({names[k]: v for k, v in truth.items()}, abs=1e-9)
+    assert credits == pytest.approx({names[k]: v for k, v in truth.items()}, abs=1e-9)
     assert e.node_credit.players == e.feature_credit.players == 0
     assert e.certificate.games[0].name == "edges"
     assert e.base == pytest.approx(value(frozenset()), abs=1e-9)
@@ -82,12 +82,12 @@ def test_edges_of_a_graph_equal_brute_force() -> None:
     names = sorted(set(ends), key=str)
 
     def value(on: frozenset[int]) -> float:
-        kept = [i for i, name in enumerate(ends) if names.index(name) in on]
-        return float(call_graph(model, data, data.x, kept)[0].softmax(-1)[e.target])
+        remaining = [i for i, name in enumerate(ends) if names.index(name) in on]
+        return float(call_graph(model, data, data.x, remaining)[0].softmax(-1)[e.target])
 
     truth = shapley(range(len(names)), value)
-    found = {frozenset(pair): credit for pair, credit in e.edges.items()}
-    assert found == pytest.approx({names[k]: v for k, v in truth.items()}, abs=1e-9)
+    credits = {frozenset(pair): credit for pair, credit in e.edges.items()}
+    assert credits == pytest.approx({names[k]: v for k, v in truth.items()}, abs=1e-9)
 
 
 def test_edges_batched_equal_one_by_one_and_add_up_when_sampled() -> None:
@@ -139,8 +139,8 @@ def test_groups_of_nodes_and_features_equal_brute_force(kind: str) -> None:
     features, mean = [[0, 2], [1]], data.x.mean(0)
 
     def score(x, off) -> float:
-        kept = kept_without_nodes(data, off)
-        return float(call(model, data, x, kept)[1].softmax(-1)[e.target])
+        remaining = kept_without_nodes(data, off)
+        return float(call(model, data, x, remaining)[1].softmax(-1)[e.target])
 
     truth = shapley(
         range(len(nodes)),
@@ -219,8 +219,8 @@ def test_groups_of_edges_equal_brute_force(by_position: bool) -> None:
     plays = {i for positions in players.values() for i in positions}
 
     def value(on: frozenset[int]) -> float:
-        kept = [i for i in range(len(ends)) if i not in plays or kinds[i] in on]
-        return float(call(model, data, data.x, kept)[0].softmax(-1)[e.target])
+        remaining = [i for i in range(len(ends)) if i not in plays or kinds[i] in on]
+        return float(call(model, data, data.x, remaining)[0].softmax(-1)[e.target])
 
     truth = shapley(range(3), value)
     named = dict(zip(e.edge_credit.names, e.edge_values.tolist(), strict=True))

@@ -56,9 +56,9 @@ def test_what_the_chosen_ones_carry() -> None:
     e = explain(model, data, node=1, method=GraphSVX(features="all", estimator=Lasso(k=3)))
     nodes = [i for i, value in e.nodes.items() if value != 0]
     features = [j for j, value in e.features.items() if value != 0]
-    kept = sum(plain.nodes[i] for i in nodes) + sum(plain.features[j] for j in features)
+    chosen_credit = sum(plain.nodes[i] for i in nodes) + sum(plain.features[j] for j in features)
     selection = e.selection
-    assert selection.carried == pytest.approx(kept / plain.total, abs=1e-9)
+    assert selection.carried == pytest.approx(chosen_credit / plain.total, abs=1e-9)
     assert selection.players == len(plain.nodes) + len(plain.features)
     # Alone: the chosen features with no neighbour, then the chosen neighbours with all features.
     off = [i for i in e.nodes if i not in nodes]

@@ -139,8 +139,8 @@ def test_the_joint_game_equals_its_own_brute_force() -> None:
             )  # fmt: skip
 
         truth = shapley(range(len(names)), value)
-        found = torch.cat([e.feature_values, e.node_values]).tolist()
-        assert found == pytest.approx([truth[k] for k in range(len(names))], abs=1e-9)
+        credit = torch.cat([e.feature_values, e.node_values]).tolist()
+        assert credit == pytest.approx([truth[k] for k in range(len(names))], abs=1e-9)
 
 
 class _UsesSome(nn.Module):

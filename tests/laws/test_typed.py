@@ -117,16 +117,16 @@ def edges_game(family: str, seed: int) -> None:
 
     credit, _ = shapley(players, value)
     names = explanation.edge_credit.names or ()
-    found: dict[Any, float] = {}
+    credits: dict[Any, float] = {}
     for name, ends, amount in zip(
         names, explanation.edge_ids.t().tolist(), explanation.edge_values.tolist(), strict=True
     ):
         if name == "rest":
-            found["rest"] = amount
+            credits["rest"] = amount
         else:
             paper, author = sorted(ends)  # papers are numbered before authors
-            found[(author - 3, paper)] = amount
-    assert_credit(found, credit)
+            credits[(author - 3, paper)] = amount
+    assert_credit(credits, credit)
 
 
 def meta_paths_game(family: str, seed: int) -> None:
@@ -158,9 +158,9 @@ def meta_paths_game(family: str, seed: int) -> None:
         return output(model, without(data, set(), set().union(*members.values()) - there), node)
 
     credit, _ = shapley(list(members), value)
-    found = dict(zip(explanation.edge_credit.names or (), explanation.edge_values.tolist(),
+    credits = dict(zip(explanation.edge_credit.names or (), explanation.edge_values.tolist(),
                      strict=True))  # fmt: skip
-    assert_credit(found, credit)
+    assert_credit(credits, credit)
 
 
 def features_game(family: str, seed: int) -> None:
@@ -245,8 +245,8 @@ def relational_types_game(family: str, seed: int) -> None:
         return worlds.probability(out[0])
 
     credit, _ = shapley(range(3), value)
-    found = {int(name[1]): value for name, value in explanation.by_relation().items()}
-    assert_credit(found, credit)
+    by_relation = {int(name[1]): value for name, value in explanation.by_relation().items()}
+    assert_credit(by_relation, credit)
 
 
 @pytest.mark.parametrize("family", ["rgcn", "fast-rgcn"])
@@ -294,9 +294,9 @@ def test_credit_of_a_group_of_nodes_equals_brute_force() -> None:
 
     credit, _ = shapley(players, value)
     names = explanation.node_credit.names or ()
-    found = dict(zip(names, explanation.node_values.tolist(), strict=True))
+    by_type = dict(zip(names, explanation.node_values.tolist(), strict=True))
     named = {p if isinstance(p, str) else f"{p[0]} {p[1]}": value for p, value in credit.items()}
-    assert_credit(found, named)
+    assert_credit(by_type, named)
 
 
 @pytest.mark.parametrize("erase", [False, True])

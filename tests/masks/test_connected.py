@@ -44,9 +44,9 @@ def test_the_boundary_is_what_sends_to_the_set_and_is_not_in_it() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
         senders = rng.random((7, 6)) < 0.35
-        found = connected_sets(senders, 1000)
-        assert found is not None
-        for inside, outside in zip(*found, strict=True):
+        sets = connected_sets(senders, 1000)
+        assert sets is not None
+        for inside, outside in zip(*sets, strict=True):
             heard = senders[-1] | senders[:-1][inside].any(0)
             np.testing.assert_array_equal(outside, heard & ~inside)
 
@@ -54,17 +54,17 @@ def test_the_boundary_is_what_sends_to_the_set_and_is_not_in_it() -> None:
 def test_a_long_path_has_one_set_for_each_node_and_the_empty_one() -> None:
     senders = np.eye(301, 300, k=1, dtype=bool)
     senders[-1, 0] = True
-    found = connected_sets(senders, 301)
-    assert found is not None
-    assert sorted(found[0].sum(1)) == list(range(301))
+    sets = connected_sets(senders, 301)
+    assert sets is not None
+    assert sorted(sets[0].sum(1)) == list(range(301))
 
 
 def test_where_nothing_is_seen_nothing_matters() -> None:
-    found = connected_sets(np.ones((4, 3), dtype=bool), 1000, reach=0)
-    assert found is not None
-    assert not found[0].any()
-    assert not found[1].any()
-    assert len(found[0]) == 1
+    sets = connected_sets(np.ones((4, 3), dtype=bool), 1000, reach=0)
+    assert sets is not None
+    assert not sets[0].any()
+    assert not sets[1].any()
+    assert len(sets[0]) == 1
 
 
 def test_the_sets_are_those_that_can_reach_the_node() -> None:
@@ -72,8 +72,8 @@ def test_the_sets_are_those_that_can_reach_the_node() -> None:
     for _ in range(20):
         players = 6
         senders = rng.random((players + 1, players)) < 0.35
-        found = connected_sets(senders, 1000)
-        assert found is not None
+        sets = connected_sets(senders, 1000)
+        assert sets is not None
         wanted = set()
         for bits in itertools.product([False, True], repeat=players):
             on = np.array(bits)
@@ -81,5 +81,5 @@ def test_the_sets_are_those_that_can_reach_the_node() -> None:
             for _ in range(players):
                 live = live | (senders[:-1][live].any(0) & on)
             wanted.add(tuple(live.tolist()))
-        assert {tuple(row) for row in found[0].tolist()} == wanted
-        assert len(found[0]) == len(wanted)
+        assert {tuple(row) for row in sets[0].tolist()} == wanted
+        assert len(sets[0]) == len(wanted)

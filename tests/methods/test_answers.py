@@ -91,13 +91,13 @@ def test_sets_of_random_games_are_smallest_or_say_that_they_may_not_be(off: bool
 
         for budget in (1000, 12):
             game = FunctionGame(worth, 6)
-            found = _Search(game, off, lambda scores: scores[:, 0], budget).smallest()
+            smallest = _Search(game, off, lambda scores: scores[:, 0], budget).smallest()
             sizes = [6 - bin(c).count("1") if off else bin(c).count("1")
                      for c in range(64) if values[c] > 0]  # fmt: skip
-            chosen = ~found.coalition if off else found.coalition
-            if found.found:
-                assert values[found.coalition @ (1 << np.arange(6))] > 0
-                assert chosen.sum() >= min(sizes) >= found.none_below
+            chosen = ~smallest.coalition if off else smallest.coalition
+            if smallest.found:
+                assert values[smallest.coalition @ (1 << np.arange(6))] > 0
+                assert chosen.sum() >= min(sizes) >= smallest.none_below
                 if budget == 1000:
                     assert chosen.sum() == min(sizes)
             elif budget == 1000:

@@ -131,8 +131,8 @@ def test_entry_points_of_other_packages_are_found(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert "mine" in registry.available("mask")
-    made = MethodChoice("graphsvx", pairs=("mask=mine(stretch=3)",)).build()
-    assert type(made.mask).__name__ == "Mine"
-    assert made.mask.stretch == 3
+    method = MethodChoice("graphsvx", pairs=("mask=mine(stretch=3)",)).build()
+    assert type(method.mask).__name__ == "Mine"
+    assert method.mask.stretch == 3
     with pytest.raises(InputError, match="'broken' of the entry point 'other_masks:Gone' cannot"):
         registry.method("graphsvx", mask="broken")

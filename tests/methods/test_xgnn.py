@@ -22,10 +22,10 @@ MARKED, PLAIN = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
 
 
 def as_networkx(e):
-    made = e.generated
+    generated = e.generated
     graph = nx.Graph()
-    graph.add_nodes_from(range(len(made.kinds)))
-    graph.add_edges_from(zip(*made.edge_index, strict=True))
+    graph.add_nodes_from(range(len(generated.kinds)))
+    graph.add_edges_from(zip(*generated.edge_index, strict=True))
     return graph
 
 

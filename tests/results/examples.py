@@ -31,7 +31,7 @@ def explanations() -> dict[str, Explanation]:
     """By a name for each."""
     model, data = random_model("gcn", 1), random_graph(1)
     data.y = torch.arange(data.num_nodes) % 3
-    made = {
+    examples = {
         "exact": explain(model, data, node=1, targets="all", class_names=("a", "b", "c")),
         "paper": explain(model, data, node=1, method=GraphSVX.paper(samples=40)),
         "nodes": explain(model, data, nodes=[1, 4], method=GraphSVX(**FEW)),
@@ -56,15 +56,15 @@ def explanations() -> dict[str, Explanation]:
     methods = (GNNExplainer(epochs=3), GraphLIME(), Greedy(), IntegratedGradients(steps=3),
                LIME(), trained, PGMExplainer(samples=60), Random(), Saliency(), SHAP())  # fmt: skip
     for method in methods:
-        made[type(method).__name__] = explain(known, near, node=0, method=method)
+        examples[type(method).__name__] = explain(known, near, node=0, method=method)
     torch.manual_seed(1)
     rings = [Data(x=torch.rand(count, 4), edge_index=both_ways([(i, (i + 1) % count)
              for i in range(count)])) for count in (4, 6)]  # fmt: skip
     pooled = KnownGraph().eval()
-    made["graph"] = next(
+    examples["graph"] = next(
         e for e in explain_many(pooled, rings, method=GraphSVX(**FEW)) if len(e.nodes) == 6
     )
     grow = XGNN(candidates=((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)), steps=3, nodes=4,
                 episodes=2, rollouts=1, tries=2)  # fmt: skip
-    made["XGNN"] = explain(pooled, rings[0], graph=True, target=1, method=grow)
-    return made
+    examples["XGNN"] = explain(pooled, rings[0], graph=True, target=1, method=grow)
+    return examples

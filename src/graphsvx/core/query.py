@@ -189,7 +189,7 @@ def node_list(nodes: Any, count: int, what: str = "nodes") -> list[int]:
         single = isinstance(nodes, (str, bytes)) or not isinstance(nodes, Iterable)
     if single:
         raise InputError(f"{what} must be a list of numbers, or a mask, got {shown(nodes)}")
-    return [as_int(one, f"each of {what}") for one in nodes]
+    return [as_int(node, f"each of {what}") for node in nodes]
 
 
 def _ends(edge: Any) -> list[Any]:

@@ -93,7 +93,9 @@ def node_groups(graph: TypedGraph, groups: Groups) -> Groups:
     return tuple(
         (
             label,
-            tuple(node_number(graph, one, f"each member of group {label!r}") for one in members),
+            tuple(
+                node_number(graph, member, f"each member of group {label!r}") for member in members
+            ),
         )
         for label, members in groups
     )
@@ -129,7 +131,7 @@ def _columns(
     graph: TypedGraph, numbers: Ids, choice: FeatureChoice, reference: Tensor | None
 ) -> Ids:
     """Columns of the types of `numbers` in which at least one of them differs."""
-    found = []
+    positions = []
     for at in np.unique(graph.node_type[numbers]).tolist():
         name = graph.node_types[at]
         block = graph.blocks[name]
@@ -140,8 +142,8 @@ def _columns(
         rows = x.index_select(0, as_tensor(local, x.device))
         about = Statistics(graph.statistics.mean[block], graph.statistics.std[block])
         other = None if reference is None else reference[block]
-        found.append(block.start + standing_out(rows, about, choice, other))
-    return np.concatenate([_none(), *found])
+        positions.append(block.start + standing_out(rows, about, choice, other))
+    return np.concatenate([_none(), *positions])
 
 
 def feature_rows(graph: TypedGraph, numbers: Ids) -> Tensor:
@@ -231,8 +233,8 @@ def find_typed_edges(
     if groups:
         members = [
             (label, np.concatenate([
-                edge_codes(graph, edge_positions(graph, one, label), directions, relations)
-                for one in listed
+                edge_codes(graph, edge_positions(graph, member, label), directions, relations)
+                for member in listed
             ]))
             for label, listed in groups
         ]  # fmt: skip
@@ -242,14 +244,14 @@ def find_typed_edges(
             if (taken[mine] >= 0).any():
                 raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
             taken[mine] = at
-        kept = [at for at in range(len(members)) if (taken == at).any()]
+        present = [at for at in range(len(members)) if (taken == at).any()]
         alone = np.flatnonzero(taken < 0)
         number = np.empty(len(distinct), dtype=np.int64)
-        number[alone] = len(kept) + np.arange(len(alone))
-        for new, at in enumerate(kept):
+        number[alone] = len(present) + np.arange(len(alone))
+        for new, at in enumerate(present):
             number[taken == at] = new
         owner = number[owner]
-        labels = [members[at][0] for at in kept] + [labels[at] for at in alone]
+        labels = [members[at][0] for at in present] + [labels[at] for at in alone]
     return Players(_none(), _none(), _none(), _none(), inner, owner, {"edges": tuple(labels)})
 
 

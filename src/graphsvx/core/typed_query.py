@@ -138,11 +138,11 @@ def _group(graph: TypedGraph, nodes: Any) -> list[int]:
         first = graph.number(nodes[0], 0)
         at = graph.node_types.index(nodes[0])
         ids = node_list(nodes[1], int(graph.node_starts[at + 1]) - first)
-        chosen = [graph.number(nodes[0], one) for one in ids]
+        chosen = [graph.number(nodes[0], node) for node in ids]
     elif graph.flat:
-        chosen = [graph.number(FLAT, one) for one in node_list(nodes, graph.num_nodes)]
+        chosen = [graph.number(FLAT, node) for node in node_list(nodes, graph.num_nodes)]
     elif isinstance(nodes, (list, tuple)):
-        chosen = [node_number(graph, one, "each of nodes") for one in nodes]
+        chosen = [node_number(graph, node, "each of nodes") for node in nodes]
     else:
         raise InputError(
             f'nodes must be a node type with its ids, such as ("paper", [1, 2]), got {shown(nodes)}'

@@ -319,8 +319,8 @@ def _call(
     columns = []
     for column in centres.T:
         node_type = graph.node_types[kinds[column[0]]]
-        found = plain(rows_of(out, node_type, len(node_rows[node_type])))
-        columns.append(found.index_select(0, as_tensor(within[column], found.device)))
+        output = plain(rows_of(out, node_type, len(node_rows[node_type])))
+        columns.append(output.index_select(0, as_tensor(within[column], output.device)))
     if len({column.shape[1] for column in columns}) > 1:
         raise ModelError(
             "the explained nodes must have outputs of one width, got "

@@ -74,16 +74,16 @@ class Walks:
 
     def loadings(self, weights: Floats, scale: Floats) -> Floats:
         """Weighted sums of the Shapley values of each regressor, [M + m, sums]."""
-        found: Floats = self.direct_credit.T @ weights[self.direct]
-        found[: len(self.other_credit)] += self.other_credit[:, None] * weights
-        found *= scale[:, None]
-        return found
+        credit: Floats = self.direct_credit.T @ weights[self.direct]
+        credit[: len(self.other_credit)] += self.other_credit[:, None] * weights
+        credit *= scale[:, None]
+        return credit
 
     def variances(self, scale: Floats) -> Floats:
         """Of the Shapley values where coefficients have variance 1, [M]."""
-        found: Floats = (self.other_credit * scale[: len(self.other_credit)]) ** 2
-        found[self.direct] += (self.direct_credit**2) @ scale**2
-        return found
+        variance: Floats = (self.other_credit * scale[: len(self.other_credit)]) ** 2
+        variance[self.direct] += (self.direct_credit**2) @ scale**2
+        return variance
 
 
 def _mean(power: int, offset: int, count: int) -> float:

@@ -181,7 +181,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         records: list[Explanation] = []
         if nodes is not None:
             method = self._node_method()
-            explained = [self._explain(model, one, method) for one in questions]
+            explained = [self._explain(model, question, method) for question in questions]
             records += explained
             set_node_credit(converted, explained, nodes)
             _set_masks(converted, "node")
@@ -191,7 +191,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                         converted[kind].node_mask[i] = 1.0
         if edges is not None:
             method = self._edge_method()
-            explained = [self._explain(model, one, method) for one in questions]
+            explained = [self._explain(model, question, method) for question in questions]
             records += explained
             set_edge_credit(converted, explained)
             _set_masks(converted, "edge")

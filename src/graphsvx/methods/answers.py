@@ -94,33 +94,33 @@ class Question:
             return search.smallest(), game
 
         def holds(evaluator: Evaluator, result: tuple[_Found, PlayableGame]) -> bool:  # noqa: ARG001  (a check's arguments)
-            found, game = result
-            if not found.found:
+            answer, game = result
+            if not answer.found:
                 return True
-            return bool(margin(_plain_scores(self.query, game, found.coalition).numpy())[0] > 0)
+            return bool(margin(_plain_scores(self.query, game, answer.coalition).numpy())[0] > 0)
 
         with (
             exclusive(),
             evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
         ):
-            found, game = run_verified(
+            answer, game = run_verified(
                 self.query, self.method.hops(self.query), self.seed, run, holds
             )
-            scores = _plain_scores(self.query, game, found.coalition)[0]
-        chosen = ~found.coalition if question == "flip" else found.coalition
+            scores = _plain_scores(self.query, game, answer.coalition)[0]
+        chosen = ~answer.coalition if question == "flip" else answer.coalition
         members = np.flatnonzero(chosen)
         # The game of nodes comes last, after that of features.
-        positions = tuple((members + first - game.players).tolist()) if found.found else ()
+        positions = tuple((members + first - game.players).tolist()) if answer.found else ()
         names = explanation.player_names
         return PlayerSet(
             question=question,
             players=tuple(names[position] for position in positions),
             positions=positions,
-            found=found.found,
+            found=answer.found,
             score=float(scores[explanation.target]),
             predicted=int(scores.argmax()),
             wanted=wanted,
-            none_below=found.none_below,
+            none_below=answer.none_below,
             calls=game.calls,
         )
 

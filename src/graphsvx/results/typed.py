@@ -110,26 +110,26 @@ def nodes_by_type(explanation: Explanation) -> dict[str, TypeCredit]:
     """Node credit of each node type that plays."""
     types = types_of(explanation)
     numbers = explanation.node_ids
-    found = {}
+    credits = {}
     for at, name in enumerate(types.node_types):
         first, last = types.node_starts[at : at + 2]
         chosen = ((numbers >= first) & (numbers < last)).nonzero()[:, 0]
         if len(chosen):
-            found[name] = _credit(explanation, "node", chosen, numbers[chosen] - first)
-    return found
+            credits[name] = _credit(explanation, "node", chosen, numbers[chosen] - first)
+    return credits
 
 
 def features_by_type(explanation: Explanation) -> dict[str, TypeCredit]:
     """Feature credit of each node type whose features play."""
     types = types_of(explanation)
     columns = explanation.feature_ids
-    found = {}
+    credits = {}
     for at, name in enumerate(types.node_types):
         first, last = types.feature_starts[at : at + 2]
         chosen = ((columns >= first) & (columns < last)).nonzero()[:, 0]
         if len(chosen):
-            found[name] = _credit(explanation, "feature", chosen, columns[chosen] - first)
-    return found
+            credits[name] = _credit(explanation, "feature", chosen, columns[chosen] - first)
+    return credits
 
 
 def edges_by_relation(explanation: Explanation) -> dict[EdgeType, RelationCredit]:
@@ -140,7 +140,7 @@ def edges_by_relation(explanation: Explanation) -> dict[EdgeType, RelationCredit
     order = torch.arange(len(types.edge_owners) - 1, -1, -1)
     first_type[types.edge_owners[order]] = types.edge_member_types[order]
     starts = torch.tensor(types.node_starts)
-    found = {}
+    credits = {}
     for at, name in enumerate(types.edge_types):
         chosen = (first_type == at).nonzero()[:, 0]
         if not len(chosen):
@@ -148,8 +148,8 @@ def edges_by_relation(explanation: Explanation) -> dict[EdgeType, RelationCredit
         ends = explanation.edge_ids[:, chosen]
         ends = ends - starts[torch.bucketize(ends, starts, right=True) - 1]
         credit = _credit(explanation, "edge", chosen, chosen)
-        found[name] = RelationCredit(credit.ids, credit.values, credit.errors, credit.names, ends)
-    return found
+        credits[name] = RelationCredit(credit.ids, credit.values, credit.errors, credit.names, ends)
+    return credits
 
 
 def _credit(explanation: Explanation, kind: str, chosen: Tensor, ids: Tensor) -> TypeCredit:
