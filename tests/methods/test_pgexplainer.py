@@ -7,6 +7,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 from torch_geometric.explain.algorithm import PGExplainer as PyGExplainer
+from torch_geometric.nn import GraphSAGE
 
 import graphsvx
 from graphsvx.errors import DataError, InputError, UnsupportedError
@@ -14,6 +15,7 @@ from graphsvx.methods.pgexplainer import PGExplainer
 from graphsvx.metrics import accuracy, auroc
 from tests.methods.conftest import CLIQUE, Known, KnownGraph, both_ways
 from tests.methods.test_wrapped import GCN, small  # noqa: F401  (a fixture)
+from tests.worlds import random_graph
 
 pytestmark = pytest.mark.learned
 
@@ -210,3 +212,22 @@ def test_the_model_is_left_as_found(stars):
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
     assert all("_edge_mask" not in module._parameters for module in model.modules())
     assert isinstance(KnownGraph(), torch.nn.Module)
+
+
+def test_models_in_double_precision() -> None:
+    torch.manual_seed(0)
+    data = random_graph(0, nodes=8)
+    data.x = data.x.double()
+    model = GraphSAGE(data.num_features, 8, 2, 2).double().eval()
+    method = PGExplainer(epochs=2).fit(model, data, nodes=[0, 1])
+    assert {weight.dtype for weight in method.trained.weights.values()} == {torch.float64}
+    assert graphsvx.explain(model, data, node=0, method=method).edge_credit.ids.size
+    single = Data(x=data.x.float(), edge_index=data.edge_index)
+    assert graphsvx.explain(model.float(), single, node=0, method=method).edge_credit.ids.size
+
+
+@pytest.mark.parametrize("nodes", [3, "12", [1.5], torch.tensor([True])])
+def test_nodes_to_train_on_must_be_node_numbers(nodes) -> None:
+    data = random_graph(0, nodes=8)
+    with pytest.raises(InputError, match="nodes"):
+        PGExplainer(epochs=2).fit(GraphSAGE(data.num_features, 8, 2, 2), data, nodes=nodes)

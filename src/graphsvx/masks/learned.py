@@ -170,6 +170,6 @@ class EdgeNetwork(Checked):
         width = state["0.weight"].shape[1]
         with torch.no_grad():
             algorithm.mlp(torch.zeros(1, width))  # lazy layers take their shape
-        algorithm.mlp.load_state_dict(dict(state))
+        algorithm.mlp.to(state["0.weight"].dtype).load_state_dict(dict(state))
         algorithm._curr_epoch = self.epochs
         return algorithm

@@ -15,8 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from graphsvx.core.graph import check_graph
 from graphsvx.core.model import Output, Scale, evaluation_mode
-from graphsvx.core.query import Query, build_query
+from graphsvx.core.query import Query, build_query, node_list
 from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, first_line
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import SoftEdges
@@ -112,7 +113,7 @@ class PGExplainer(Checked):
         """
         options: dict[str, Any] = {"output": output, "scale": scale, "target": target}
         if nodes is not None:
-            node_ids = nodes.tolist() if isinstance(nodes, Tensor) else list(nodes)
+            node_ids = node_list(nodes, check_graph(data).num_nodes)
             queries = [build_query(model, data, node=node, **options) for node in node_ids]
         else:
             graphs = data if isinstance(data, Iterable) and not hasattr(data, "x") else [data]
@@ -125,6 +126,7 @@ class PGExplainer(Checked):
             with model_restored(model):
                 torch.manual_seed(seed)
                 algorithm = self.mask.make(training_queries[0].config)
+                algorithm.mlp.to(training_queries[0].local_graph.x.dtype)
                 for epoch in range(self.epochs):
                     for query in training_queries:
                         loss = query.train(algorithm, epoch)
@@ -193,6 +195,7 @@ class PGExplainer(Checked):
     ) -> Tensor:  # fmt: skip
         """The mask of a single node or graph, over the edges of the query's field."""
         algorithm = self.mask.restored(wider.config, trained.weights)
+        algorithm.mlp.to(wider.local_graph.x.dtype)
         try:
             mask: Tensor = wider.explain(algorithm)
         except RuntimeError as error:
