@@ -48,9 +48,12 @@ def test_exactly_one_question_at_a_time(model, data) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": None}, "x must be a tensor"),
-        ({"x": torch.randn(9)}, "shape"),
-        ({"x": torch.ones(9, 3, dtype=torch.long)}, "floating"),
+        ({"x": None}, "data has no x"),
+        ({"x": None, "y": None}, "data.num_nodes"),
+        ({"x": [[1.0]] * 9}, "x must be a tensor"),
+        ({"x": torch.randn(9, dtype=torch.float64)}, r"shape \[nodes\]"),
+        ({"x": torch.ones(9, 3, dtype=torch.long)}, r"use data.x.float\(\)"),
+        ({"x": torch.ones(9, 3, dtype=torch.complex64)}, "floating"),
         ({"x": torch.zeros(0, 3)}, "empty"),
         ({"edge_index": None}, "edge_index"),
         ({"edge_index": torch.zeros(3, 4, dtype=torch.long)}, r"\[2, edges\]"),
@@ -64,7 +67,7 @@ def test_exactly_one_question_at_a_time(model, data) -> None:
 def test_a_malformed_graph_is_refused(model, data, change, message) -> None:
     for name, value in change.items():
         setattr(data, name, value)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises((InputError, ModelError), match=message):
         explain(model, data, node=1)
 
 
@@ -207,9 +210,10 @@ def test_what_the_model_returns_must_be_what_output_says(model, data) -> None:
         return model(x, edge_index).softmax(-1)
 
     with pytest.warns(UserWarning, match="seems to return probabilities"):
-        explain(squashed, data, node=1, method=GraphSVX(hops=2))
-    e = explain(squashed, data, node=1, output="probs", method=GraphSVX(hops=2))
-    assert e.nodes == pytest.approx(explain(model, data, node=1).nodes, abs=1e-9)
+        explain(squashed, data, node=1, output="raw", method=GraphSVX(hops=2))
+    for output in ("probs", None):  # None: it is seen in the model's last operation
+        e = explain(squashed, data, node=1, output=output, method=GraphSVX(hops=2))
+        assert e.nodes == pytest.approx(explain(model, data, node=1).nodes, abs=1e-9)
 
 
 def test_a_batch_of_graphs_is_not_one_graph(data) -> None:
@@ -279,7 +283,7 @@ def test_an_edge_attribute_that_the_model_needs_must_be_there(data) -> None:
         def forward(self, x, edge_index, temperature):
             return x
 
-    with pytest.raises(InputError, match=r"temperature.*cannot supply"):
+    with pytest.raises(InputError, match=r"temperature.*data does not have.*arguments="):
         explain(Strange(), data, node=1)
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
-from torch_geometric.data import Dataset
+from torch_geometric.data import Batch
+from torch_geometric.loader import NodeLoader
 
 from graphsvx.core import graph as graphs
-from graphsvx.core.model import Output, Scale, evaluation_mode, modules
+from graphsvx.core.calling import unwrapped
+from graphsvx.core.convert import as_collection, as_data, node_positions
+from graphsvx.core.model import Output, Pick, Scale, evaluation_mode, modules
+from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query, build_query, node_list
 from graphsvx.core.typed_graph import is_typed
-from graphsvx.core.typed_query import TypedNode, build_typed_query
+from graphsvx.core.typed_query import TypedNode, TypedQuery, build_typed_query
+from graphsvx.engine.reading import with_reading
 from graphsvx.errors import GraphSVXError, InputError, ModelError, UnsupportedError
 from graphsvx.methods.answers import Question
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.many import ExplanationIterator
+from graphsvx.results.naming import with_names
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
 from graphsvx.utils.console import message, stderr_console
@@ -38,28 +44,33 @@ def explain(
     model: Callable[..., Any],
     data: Any,
     *,
-    node: int | TypedNode | None = None,
+    node: int | str | TypedNode | None = None,
     nodes: Sequence[Any] | Tensor | None = None,
     graph: bool = False,
-    edge: tuple[int, int] | tuple[TypedNode, TypedNode] | None = None,
+    edge: tuple[int | str, int | str] | tuple[TypedNode, TypedNode] | None = None,
     relation: int | str | tuple[str, str, str] | None = None,
     decoder: Decoder | None = None,
     method: Method | None = None,
-    target: int | None = None,
+    target: int | str | None = None,
     targets: Literal["all"] | None = None,
-    output: Output = "raw",
-    scale: Scale = "probability",
+    output: Output | Pick | None = None,
+    scale: Scale | None = None,
+    arguments: Mapping[str, str] | None = None,
     class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    node_names: Sequence[str] | None = None,
     seed: int = 0,
     memory: int = 512 * 2**20,
 ) -> Explanation:
     """Explain one prediction of a trained model.
 
     Args:
-        model: a module or callable of (x, edge_index), with edge_weight and edge_attr by name
-            if it takes them (and `batch` for whole graphs).
-        data: a PyG `Data`, or anything with `x` and `edge_index`.
-        node: the node whose prediction is explained.
+        model: a module or callable of (x, edge_index) that may take any attribute of `data` by
+            name (edge_weight, edge_attr, edge_type, pos, ...; `batch` for whole graphs), or one
+            `Data`; `encode` and `decode` serve for links.
+        data: a PyG `Data`, or anything with `x` and `edge_index` (or a sparse `adj_t`); a
+            networkx graph with attributes, or a dictionary.
+        node: the node whose prediction is explained, by number or by its name in `node_names`.
         nodes: a group of nodes whose average score is explained.
         graph: explain the prediction for the whole graph.
         edge: explain the score of a link (u, v), which need not be in the graph. The model
@@ -69,11 +80,21 @@ def explain(
         decoder: a function (or module) of the embeddings of u and of v, [pairs, width] each,
             that returns the link's score; their inner product, a logit, by default.
         method: the explainer, `GraphSVX()` by default.
-        target: the class or output to explain; the predicted class by default.
+        target: the class or output to explain, by number or by its name in `class_names`; the
+            predicted class by default.
         targets: "all" explains every output from the same model calls.
-        output: what the model returns: raw scores, probabilities or log-probabilities.
-        scale: what is explained: probability, logit, log_odds, or value (regression).
-        class_names: names of the outputs, for tables and plots.
+        output: what the model returns: scores of classes ("class" or "raw"), their
+            probabilities ("probs") or logarithms ("log_probs"), logits of labels that do not
+            exclude each other ("multilabel"), or numbers ("regression"). A function finds the
+            scores in a tuple or dictionary. By default it is found out, with a warning where that
+            is an assumption.
+        scale: what is explained: probability (the default), logit, log_odds, or value
+            (regression).
+        arguments: {parameter of the model: attribute of data}, where their names differ.
+        class_names: names of the outputs, for tables, plots, pages and files; `data.class_names`
+            by default.
+        feature_names: names of the columns of x, likewise.
+        node_names: names of the nodes, likewise.
         seed: the same seed and settings give the same bits.
         memory: bytes that perturbed graphs, coalitions and the fit may take (64 MiB are always
             allowed); a BudgetError if they do not fit.
@@ -87,27 +108,31 @@ def explain(
     options: dict[str, Any] = {
         "node": node, "nodes": nodes, "graph": graph, "edge": edge, "decoder": decoder,
         "target": target, "targets": targets, "output": output, "scale": scale,
-        "class_names": class_names, "memory": memory,
+        "class_names": class_names, "feature_names": feature_names, "node_names": node_names,
+        "memory": memory,
     }  # fmt: skip
     with exclusive():
         query: Query
-        if is_typed(model, data):
+        if arguments is None and is_typed(unwrapped(model), as_data(data)):
             if not getattr(method, "explains_typed_graphs", False):
                 raise UnsupportedError(
                     f"{type(method).__name__} explains graphs without types only; use GraphSVX()"
                 )
-            query = build_typed_query(model, data, relation=relation, **options)
+            query = build_typed_query(unwrapped(model), as_data(data), relation=relation, **options)
         elif relation is not None:
             raise InputError(
                 "relation= needs a graph with edge types: HeteroData, or Data with edge_type and a "
                 "model that takes it"
             )
         else:
-            query = build_query(model, data, **options)
+            query = build_query(model, data, arguments=arguments, **options)
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
+            if not isinstance(query, TypedQuery):
+                query = with_reading(query)
             explanation = method(query, seed)
     if not isinstance(explanation, Explanation):
         raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
+    explanation = with_names(explanation, query.names)
     if isinstance(method, GraphSVX):
         return explanation.with_question(Question(query, method, seed))
     return explanation
@@ -172,8 +197,9 @@ def explain_many(
 
     Args:
         model: as for `explain`.
-        data: one graph with `nodes`, or a list of graphs (each is explained as a whole; the
-            position in the list is `explanation.graph_index`).
+        data: one graph with `nodes`, or a list, data set, batch or loader of graphs (each is
+            explained as a whole; its position is `explanation.graph_index`). A `NeighborLoader`
+            stands for its graph and its input nodes.
         nodes: the nodes to explain; all of them if left out.
         edges: the links to explain instead, as pairs of nodes.
         workers: processes to use. The result of a question does not depend on it.
@@ -195,24 +221,48 @@ def explain_many(
         edges = edges.tolist()
     if edges is not None and not isinstance(edges, (list, tuple)):
         raise InputError(f"edges must be a list of pairs of nodes, got {shown(edges)}")
-    whole_graphs = isinstance(data, (list, tuple, Dataset))
+    nodes, data = _nodes_of_loader(nodes, data)
+    # A batch is one graph where some of its nodes or links are asked for.
+    one_graph = isinstance(data, Batch) and (nodes is not None or edges is not None)
+    collection = None if one_graph else as_collection(data)
+    whole_graphs = collection is not None
     if whole_graphs and (nodes is not None or edges is not None):
         raise InputError("a list of graphs is explained as whole graphs; leave nodes and edges out")
     if nodes is not None and edges is not None:
         raise InputError("explain_many explains nodes or edges, got both")
-    if whole_graphs or edges is not None:
-        questions: Sequence[int] = range(len(data if edges is None else edges))
-    elif nodes is None:
-        questions = range(graphs.check_graph(data).num_nodes)
+    questions: Sequence[Any]
+    if collection is not None:
+        data, questions = collection, range(len(collection))
     else:
-        questions = node_list(nodes, graphs.check_graph(data).num_nodes)
+        data, questions, edges = _questions_about(data, nodes, edges, options)
     workers = min(workers, max(1, len(questions)))
-    job = _Job(model, data, whole_graphs, edges, options)
+    links = None if edges is None else [*edges]
+    job = _Job(model, data, whole_graphs, links, options)
     results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return ExplanationIterator(
         _with_progress(results, len(questions), progress, on_failure or _print_failure)
     )
+
+
+def _nodes_of_loader(nodes: Any, data: Any) -> tuple[Any, Any]:
+    """The nodes and the graph of a loader that samples around nodes (`NeighborLoader`)."""
+    if isinstance(data, NodeLoader) and nodes is None:
+        return data.input_data.node, data.data
+    return nodes, data
+
+
+def _questions_about(
+    data: Any, nodes: Any, edges: Any, options: dict[str, Any]
+) -> tuple[Any, Sequence[int], Any]:
+    """One graph as `Data`, the nodes (or positions of links) to explain, and the links."""
+    positions, data = node_positions(data), as_data(data)
+    count = graphs.check_graph(data).num_nodes
+    names = find_names(data, node_names=options.get("node_names"), positions=positions)
+    if edges is not None:
+        return data, range(len(edges)), [names.node_group(edge) for edge in edges]
+    listed = range(count) if nodes is None else node_list(names.node_group(nodes), count)
+    return data, listed, None
 
 
 def _with_progress(

@@ -22,6 +22,7 @@ from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.details import (
     Balance,
     BayesianNetwork,
+    CellCredit,
     ChangeProbability,
     GeneratedGraph,
     Groups,
@@ -206,6 +207,10 @@ records = {
         optional(ids),
     ),
     "selection": st.builds(Selection, ids, ids, optional(finite), numbers),
+    "cells": st.builds(
+        CellCredit, tuples(ids), tuples(st.integers(-2, 5)), tuples(tuples(numbers)),
+        tuples(tuples(numbers)),
+    ),
     "balance": st.builds(Balance, finite, finite, numbers),
     "removed": tuples(tuples(words)),
     "neighbours": tuples(ids),
@@ -271,6 +276,7 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
         field=FieldRecord(
             array(size, of=ids), array(size, of=ids), array(2, lines, of=ids), classes,
             2**41, 2**41,
+            draw(optional(st.lists(words, min_size=size, max_size=size).map(tuple))),
         ),
         method=draw(words),
         meaning=draw(words),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -46,10 +47,61 @@ class Index:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """mu and sigma of every feature over the nodes of the graph (float64)."""
+    """mu and sigma of every feature over the nodes of the graph (float64).
+
+    Integer features are categories: mu is the mode, sigma 0.
+    """
 
     mean: Tensor
     std: Tensor
+
+
+@dataclass(frozen=True)
+class DataForm:
+    """The form in which the user's data holds what a `Graph` holds as [nodes, features] and edges.
+
+    Models get it back in this form (`graphsvx.core.calling`).
+    """
+
+    row_shape: tuple[int, ...] | None = None
+    """Shape of a node's features if it is not [features]: () for x of shape [nodes], (steps,
+    features) for time series."""
+    has_x: bool = True
+    """False: data has no x; the graph has features [nodes, 0]."""
+    layout: torch.layout | None = None
+    """Layout of the sparse adjacency matrix that models get in place of edge_index."""
+    dtype: torch.dtype | None = None
+    """Type that floating x and attributes are converted to, where it is not their own."""
+
+
+_AS_TABLES = DataForm()
+
+Owner = Literal["nodes", "edges", "graph"]
+"""What an attribute has a row for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """An attribute of the data besides x, edges, weights and edge attributes."""
+
+    owner: Owner
+    value: Any
+
+    def at(self, nodes: Tensor | None, edges: Tensor | None, graphs: int) -> Any:
+        """Rows of the given nodes or edges (None: all); repeated for each of several graphs."""
+        if self.owner == "graph":
+            repeats = graphs > 1 and isinstance(self.value, Tensor) and self.value.dim() > 0
+            return torch.cat([self.value] * graphs) if repeats else self.value
+        rows = nodes if self.owner == "nodes" else edges
+        return self.value if rows is None else self.value.index_select(0, rows)
+
+    def extended(self, rows: int) -> Attribute:
+        """With `rows` copies of the first row at the end; zeros if there is none."""
+        if self.owner == "graph":
+            return self
+        shape = (rows, *self.value.shape[1:])
+        more = self.value[:1].expand(shape) if len(self.value) else self.value.new_zeros(shape)
+        return replace(self, value=torch.cat([self.value, more]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +116,29 @@ class Graph:
     index: Index
     statistics: Statistics
     stamps: tuple[Stamp | None, ...] = ()
-    """Of x, edge_index, edge_weight and edge_attr, when the graph was checked."""
+    """Of x, edge_index, edge_weight, edge_attr and attributes, when the graph was checked."""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    """Further attributes that the model takes, by name."""
+    form: DataForm = _AS_TABLES
+    labels: Tensor | None = None
+    """data.y as it is: [nodes], [nodes, outputs], or the labels of a graph."""
+
+    def attributes_at(
+        self, nodes: Tensor | None, edges: Tensor | None, graphs: int = 1
+    ) -> dict[str, Any]:
+        """Rows of all further attributes, for the given nodes and edges of this graph."""
+        return {
+            name: attribute.at(nodes, edges, graphs) for name, attribute in self.attributes.items()
+        }
+
+    @property
+    def feature_columns(self) -> tuple[tuple[int, ...], ...] | None:
+        """Columns of each feature of a time series [nodes, steps, features]; None: no series."""
+        shape = self.form.row_shape
+        if not shape:
+            return None
+        last = shape[-1]
+        return tuple(tuple(range(start, self.num_features, last)) for start in range(last))
 
     @property
     def num_nodes(self) -> int:
@@ -88,24 +162,26 @@ _OUT_EDGES: Any = WeakTensorKeyDictionary()
 _STATISTICS: Any = WeakTensorKeyDictionary()
 
 
-def check_graph(data: Any) -> Graph:
+_CONVERTED: Any = WeakTensorKeyDictionary()
+
+ADJACENCIES = ("adj_t", "adj")
+"""Sparse adjacency matrices by name: row i holds the edges into node i."""
+
+
+def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     """Check `data` (a PyG `Data` or anything with `x` and `edge_index`) and index it.
 
     Index and statistics are cached as long as the tensors live and hold the same content.
+    `adjacency`: the sparse matrix to read edges from though there is an edge_index too.
     """
     if isinstance(data, (list, tuple, Dataset)):
         raise InputError(
             f"data must be one graph, got {len(data)} in a {type(data).__name__}; many graphs are "
             f"explained by explain_many(model, graphs)"
         )
-    x = _features(getattr(data, "x", None))
-    edge_index = getattr(data, "edge_index", None)
-    if edge_index is None:
-        raise InputError(
-            "data must have an edge_index of shape [2, edges]; it has none "
-            "(an adj_t is turned into one by torch_geometric.utils.to_edge_index)"
-        )
-    check_edge_index(edge_index)
+    edge_index, weight, attr, layout = _edges(data, adjacency)
+    x, form = _features(data, edge_index)
+    form = replace(form, layout=layout)
     with exclusive():  # large tensors are read
         index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
         cached = _INDEXES.get(edge_index)
@@ -113,16 +189,66 @@ def check_graph(data: Any) -> Graph:
             cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
         index = cached[1]
         statistics = statistics_of(x, x_stamp)
-    edges = edge_index.shape[1]
-    weight = _edge_values(data, "edge_weight", edges)
     if weight is not None and weight.dim() != 1:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
-    y = getattr(data, "y", None)
-    if not isinstance(y, Tensor) or y.dim() != 1 or y.shape[0] != x.shape[0]:
-        y = None
-    attr = _edge_values(data, "edge_attr", edges)
+    labels = getattr(data, "y", None)
+    labels = labels if isinstance(labels, Tensor) else None
+    y = labels if labels is not None and labels.shape == x.shape[:1] else None
     stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
-    return Graph(x, edge_index, weight, attr, y, index, statistics, stamps)
+    return Graph(
+        x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
+    )
+
+
+def with_attributes(graph: Graph, data: Any, names: Iterable[str]) -> Graph:
+    """The graph with further attributes of `data`: of nodes, edges or the graph, by their size."""
+    attributes = {name: _attribute(graph, name, getattr(data, name)) for name in names}
+    if not attributes:
+        return graph
+    values = [attribute.value for attribute in attributes.values()]
+    stamps = [stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None
+              for v in values]  # fmt: skip
+    return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
+
+
+def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
+    rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
+    if "index" in name or "face" in name:  # ids of nodes, [k, n], as PyG takes these names
+        return Attribute("graph", value)
+    owners: dict[Owner, int] = {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
+    if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
+        fitting = ["edges"] if "edge" in name else ["nodes"]
+    return Attribute(fitting[0] if fitting else "graph", value)
+
+
+def converted(graph: Graph, dtype: torch.dtype) -> Graph:
+    """The graph with x, weights and attributes that are floating numbers in another type."""
+
+    def change(value: Any) -> Any:
+        is_number = isinstance(value, Tensor) and value.is_floating_point()
+        return _once(value, dtype, lambda: value.to(dtype)) if is_number else value
+
+    return replace(
+        graph,
+        x=change(graph.x),
+        edge_weight=change(graph.edge_weight),
+        edge_attr=change(graph.edge_attr),
+        attributes={
+            name: replace(attribute, value=change(attribute.value))
+            for name, attribute in graph.attributes.items()
+        },
+        form=replace(graph.form, dtype=dtype),
+    )
+
+
+def _once(source: Tensor, key: Any, make: Callable[[], Any]) -> Any:
+    """What is made from a tensor, cached as long as the tensor lives and holds the same."""
+    held = _CONVERTED.get(source)
+    wanted = (key, stamp(source))
+    if held is None or held[0] != wanted:
+        held = _CONVERTED[source] = (wanted, make())
+    return held[1]
 
 
 def statistics_of(x: Tensor, x_stamp: Stamp | None = None) -> Statistics:
@@ -141,22 +267,112 @@ def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> N
     _STATISTICS[data.x] = (stamp(data.x), statistics)
 
 
-def _features(x: Any) -> Tensor:
+def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
+    """Features as a table [nodes, features], and the form that they had."""
+    x = getattr(data, "x", None)
+    if x is None:
+        count = _count_nodes(data, edge_index)
+        table = torch.zeros(count, 0, device=edge_index.device)
+        return _once(edge_index, ("x", count), lambda: table), DataForm(has_x=False)
     if not isinstance(x, Tensor):
         raise InputError(
             f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}"
         )
-    if x.dim() != 2:
-        raise InputError(f"data.x must be of shape [nodes, features], got {list(x.shape)}")
+    if x.dim() == 0:
+        raise InputError("data.x must be of shape [nodes, features], got a number")
     if x.shape[0] == 0:
         raise InputError("the graph is empty: data.x has no rows")
     if x.layout != torch.strided:
         raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if not x.is_floating_point() or x.dtype.itemsize == 1:
-        raise InputError(f"data.x must be of a floating type, got {x.dtype}; use data.x.float()")
+    if x.is_complex() or (x.is_floating_point() and x.dtype.itemsize == 1):
+        raise InputError(
+            f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
+            f"use data.x.float()"
+        )
     if x.is_meta:
         raise InputError("data.x must hold numbers, got a tensor on the meta device")
-    return x
+    if x.dim() == 2:
+        return x, DataForm()
+    shape = tuple(x.shape[1:])
+    # A copy: a view would keep x, and with it itself, alive for ever.
+    return _once(x, "table", lambda: x.detach().reshape(len(x), -1).clone()), DataForm(shape)
+
+
+def _count_nodes(data: Any, edge_index: Tensor) -> int:
+    """Number of nodes of data without x: given, or that of its attributes of nodes."""
+    named = attribute_names(data)
+    least = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    if "num_nodes" in named:
+        counts = {int(data.num_nodes)}
+    else:
+        values = [
+            getattr(data, n) for n in named if not {"edge", "index", "face"} & {*n.split("_")}
+        ]
+        counts = {len(v) for v in values if isinstance(v, Tensor) and v.dim() and len(v) >= least}
+    if len(counts) != 1:
+        raise InputError(
+            "data.x must be a tensor of shape [nodes, features], got NoneType; for a model with "
+            "embeddings of its own, say how many nodes there are by data.num_nodes"
+        )
+    count = counts.pop()
+    if count < max(1, least):
+        raise InputError(f"data.num_nodes must be at least {max(1, least)}, got {count}")
+    return count
+
+
+def attribute_names(data: Any) -> list[str]:
+    """Names of the attributes that `data` holds itself."""
+    return list(
+        data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "__dict__", ())
+    )
+
+
+def _edges(
+    data: Any, adjacency: str | None
+) -> tuple[Tensor, Tensor | None, Tensor | None, torch.layout | None]:
+    """edge_index, edge_weight, edge_attr, and the layout of the adjacency matrix they are from."""
+    edge_index: Any = getattr(data, "edge_index", None)
+    if edge_index is None:
+        adjacency = next((n for n in ADJACENCIES if getattr(data, n, None) is not None), None)
+    if edge_index is None and adjacency is None:
+        raise InputError(
+            "data must have an edge_index of shape [2, edges] (or a sparse adjacency matrix "
+            "adj_t); it has none"
+        )
+    if adjacency is None:
+        check_edge_index(edge_index)
+        edges = edge_index.shape[1]
+        return (
+            edge_index,
+            _edge_values(data, "edge_weight", edges),
+            _edge_values(data, "edge_attr", edges),
+            None,
+        )
+    matrix = getattr(data, adjacency)
+    if not isinstance(matrix, Tensor) or matrix.layout == torch.strided or matrix.dim() < 2:
+        raise InputError(
+            f"data.{adjacency} must be a sparse tensor of shape [nodes, nodes], got "
+            f"{type(matrix).__name__}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
+        )
+    ends, values = _entries(matrix)
+    weight, attr = (values, None) if values.dim() == 1 else (None, values)
+    return ends, weight, attr, matrix.layout
+
+
+def _entries(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Edges (source, target) and values of a sparse matrix whose row i is the edges into node i."""
+
+    def make() -> tuple[Tensor, Tensor]:
+        entries = matrix.detach().to_sparse(layout=torch.sparse_coo).coalesce()
+        return entries.indices().flip(0).contiguous(), entries.values().clone()
+
+    values = matrix.values() if matrix.layout != torch.sparse_coo else matrix.coalesce().values()
+    held = _CONVERTED.get(matrix)
+    wanted = ("entries", stamp(values)[1])
+    if held is None or held[0] != wanted:
+        held = _CONVERTED[matrix] = (wanted, make())
+    ends, weights = held[1]
+    return ends, weights
 
 
 def check_edge_index(edge_index: Any, where: str = "data") -> None:
@@ -216,6 +432,13 @@ def subgraph(graph: Graph, nodes: Ids) -> Graph:
         y=None,
         index=index_by_end(edge_index[1], len(nodes)),
         statistics=graph.statistics,
+        attributes={
+            name: replace(
+                attribute, value=attribute.at(torch.from_numpy(nodes).to(device), edges, 1)
+            )
+            for name, attribute in graph.attributes.items()
+        },
+        form=graph.form,
     )
 
 
@@ -242,6 +465,9 @@ def _make_statistics(x: Tensor) -> Statistics:
     # Columns in blocks: a float64 copy of all of a large x would double its memory.
     if x.shape[1] == 0:
         return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
+    if not x.is_floating_point():
+        modes = x.long().mode(0).values.double()
+        return Statistics(modes, torch.zeros_like(modes))
     means, stds = [], []
     for block in torch.split(x, max(1, 2**24 // x.shape[0]), dim=1):
         if not bool(torch.isfinite(block).all()):

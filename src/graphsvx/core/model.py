@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import FunctionType, MethodType
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.core.graph import Graph
+from graphsvx.core.calling import USUAL, CallPlan, plan_call
+from graphsvx.core.graph import DataForm, Graph
 from graphsvx.errors import InputError, ModelError
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import exclusive, taking_back
 
-Output = Literal["raw", "probs", "log_probs"]
+Output = Literal["raw", "class", "probs", "log_probs", "multilabel", "regression"]
+Reading = Literal["raw", "probs", "log_probs", "multilabel", "multilabel_probs", "values"]
+"""What outputs are: scores of classes, their (log-)probabilities, logits or probabilities of
+labels that do not exclude each other, or plain values."""
 Scale = Literal["probability", "logit", "log_odds", "value"]
+Pick = Callable[[Any], Any]
+"""The scores in what the model returns."""
 
-_PARAMETERS: WeakKeyDictionary[Any, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
+_NAMED_OUTPUTS: dict[str, Reading] = {
+    "raw": "raw", "class": "raw", "probs": "probs", "log_probs": "log_probs",
+    "multilabel": "multilabel", "regression": "values",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +39,16 @@ class Model:
     """A model with its call signature and the meaning of its output."""
 
     call: Callable[..., Any]
-    takes: frozenset[str]
-    """Which of edge_weight, edge_attr, batch and edge_label_index are passed to it."""
-    output: Output = "raw"
+    plan: CallPlan = USUAL
+    output: Reading = "raw"
     scale: Scale = "probability"
+    whole_graphs: bool = False
+    """Whether the model returns one row per graph."""
+    pick: Pick | None = None
+    """Finds the scores in a tuple, dictionary or other object that the model returns."""
+    output_is_given: bool = True
+    """False: what the outputs are is not said; `graphsvx.engine.reading` finds it out."""
+    scale_is_given: bool = True
 
     def __call__(
         self,
@@ -46,40 +58,72 @@ class Model:
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
         pairs: Tensor | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Tensor:
         """The model's raw output for one graph, [nodes, graphs or pairs, outputs]."""
         given = {
+            **(attributes or {}),
+            "x": x,
+            "edge_index": edge_index,
             "edge_weight": edge_weight,
             "edge_attr": edge_attr,
             "batch": batch,
             "edge_label_index": pairs,
+            "num_nodes": x.shape[0],
         }
-        named = {name: given[name] for name in self.takes if given[name] is not None}
         try:
-            out = self.call(x, edge_index, **named)
+            out = self.returned(given)
         except (KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {type(error).__name__}: {error}"
+                f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form)}"
             ) from error
         if not isinstance(out, Tensor):
-            raise ModelError(
-                f"the model must return one tensor, got {type(out).__name__}; wrap it in a "
-                f"function that returns the scores"
-            )
+            raise ModelError(_no_tensor(out, self.pick is not None))
         must_be_real(out)
-        rows = x.shape[0] if batch is None else int(batch[-1]) + 1
+        rows = x.shape[0]
+        if self.whole_graphs:
+            rows = 1 if batch is None else int(batch[-1]) + 1
         if self.scores_pairs and pairs is not None:
             rows = pairs.shape[1]
         if out.dim() == 1 and out.shape[0] == rows:
             out = out[:, None]
+        elif out.dim() == 1 and rows == 1 and self.whole_graphs and "batch" not in self.takes:
+            out = out[None]
         if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
             raise ModelError(
-                f"the model must return a tensor of shape [{rows}, outputs], got {list(out.shape)}"
+                f"the model must return a tensor of shape [{rows}, outputs], got "
+                f"{list(out.shape)}{self._other_level(out, x.shape[0])}"
             )
         return out
+
+    def returned(self, given: dict[str, Any]) -> Any:
+        """What the model returns for a graph given by its attributes, and `pick` finds in it."""
+        if given["batch"] is None and "batch" in self.takes:
+            x = given["x"]
+            given["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
+        out = self.plan(self.call, given)
+        return out if self.pick is None else self.pick(out)
+
+    def _other_level(self, out: Tensor, nodes: int) -> str:
+        """Advice where a model of graphs is asked about nodes, or the other way round."""
+        if self.whole_graphs and out.shape[:1] == (nodes,):
+            return ("; it returns a row for each node: ask with node=..., or pool the rows "
+                    "into one for graph=True")  # fmt: skip
+        if (
+            not self.whole_graphs
+            and not self.scores_pairs
+            and (out.dim() == 1 or out.shape[:1] == (1,))
+        ):
+            return "; it returns one row for the whole graph: ask with graph=True"
+        return ""
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Which of edge_weight, edge_attr, batch and edge_label_index are passed to it."""
+        return self.plan.attributes & _OPTIONAL
 
     @cached_property
     def submodules(self) -> list[nn.Module]:
@@ -89,7 +133,7 @@ class Model:
     @property
     def scores_pairs(self) -> bool:
         """Whether the model takes pairs of nodes and returns one row per pair."""
-        return "edge_label_index" in self.takes
+        return "edge_label_index" in self.takes or self.plan.through == "encode and decode"
 
     def scores(self, out: Tensor) -> Tensor:
         """The explained scores: the model's output on the chosen scale, float64.
@@ -106,6 +150,8 @@ class Model:
         if self.scale == "value":
             return out
         self._check_range(out, least, most)
+        if self.output in ("multilabel", "multilabel_probs"):
+            return self._label_scores(out)
         if out.shape[-1] == 1:
             out = self._two_classes(out)
         if self.scale == "probability":
@@ -114,7 +160,15 @@ class Model:
             return out if self.output == "probs" else out.exp()
         if self.output == "probs":
             out = out.log()
-        scores = out if self.scale == "logit" else log_odds(out)
+        return self._finite(out if self.scale == "logit" else log_odds(out))
+
+    def _label_scores(self, out: Tensor) -> Tensor:
+        """Labels that do not exclude each other: a sigmoid for each."""
+        if self.scale == "probability":
+            return out.sigmoid() if self.output == "multilabel" else out
+        return self._finite(out if self.output == "multilabel" else out.logit())
+
+    def _finite(self, scores: Tensor) -> Tensor:
         if not bool(torch.isfinite(scores).all()):
             raise ModelError(
                 f"a probability of exactly 0 or 1 has no finite {self.scale}; "
@@ -135,6 +189,16 @@ class Model:
                 )
             return
         slack = 1e-3
+        if self.output == "multilabel":
+            return
+        if self.output == "multilabel_probs":
+            if not (least >= -slack and most <= 1 + slack):
+                raise ModelError(
+                    "the model seemed to return a probability for each label, but returned "
+                    f'{least:.3g} to {most:.3g}; say what it returns by output="multilabel", '
+                    '"class" or "regression"'
+                )
+            return
         sums = out.exp().sum(-1) if self.output == "log_probs" else out.sum(-1)
         sums_to_one = out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
         if self.output == "probs" and not (least >= -slack and most <= 1 + slack and sums_to_one):
@@ -185,66 +249,81 @@ def log_odds(logits: Tensor) -> Tensor:
     return log_probs - rest.scatter(-1, best, others)
 
 
+_OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
+
+
+def _no_tensor(out: Any, picked: bool) -> str:
+    """Message for a model that returns something else than one tensor."""
+    if picked:
+        return f"the function given as output= must return one tensor, got {type(out).__name__}"
+    which = "out[0]"
+    if isinstance(out, Mapping):
+        keys = list(out)
+        which = f"out[{keys[0]!r}]" if keys else "out[...]"
+        got = f"a dictionary with {', '.join(map(repr, keys))}"
+    else:
+        got = type(out).__name__
+        got += f" of {len(out)}" if isinstance(out, (tuple, list)) else ""
+    return (
+        f"the model must return one tensor, got {got}; say where the scores are by a function, "
+        f"such as output=lambda out: {which}"
+    )
+
+
+def _hint(x: Tensor, form: DataForm) -> str:
+    """Advice for the usual reasons of a model's failure."""
+    if not form.has_x:
+        return "; data has no x, so the model was given None"
+    if not x.is_floating_point():
+        return (
+            f"; data.x is {x.dtype}: if these are numbers and not categories for an embedding, "
+            f"use data.x.float()"
+        )
+    if form.row_shape is not None:
+        return f"; data.x is of shape [nodes{''.join(f', {n}' for n in form.row_shape)}]"
+    return ""
+
+
 def check_model(
     model: Callable[..., Any],
     graph: Graph,
-    output: Output = "raw",
-    scale: Scale = "probability",
+    output: Output | Pick | None = "raw",
+    scale: Scale | None = "probability",
     whole_graphs: bool = False,
     links: bool = False,
+    plan: CallPlan | None = None,
 ) -> Model:
-    """Validate the model, and read from its signature which graph attributes it takes."""
+    """Validate the model and what is said of its outputs.
+
+    `plan`: how it is called; as (x, edge_index) and what else it takes of `graph` by default.
+    """
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    output, scale = checked(output, Output, "output"), checked(scale, Scale, "scale")
-    parameters = signature_of(model)
-    available = {
-        "edge_weight": graph.edge_weight is not None,
-        "edge_attr": graph.edge_attr is not None,
-        "batch": whole_graphs,
-        "edge_label_index": links,
-    }
-    for name, parameter in list(parameters.items())[2:]:
-        required = parameter.default is parameter.empty and parameter.kind not in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
+    if plan is None:
+        plan = plan_call(
+            model, graph, arguments=None, whole_graphs=whole_graphs, links=links, decoder=False
         )
-        if required and not available.get(name, False):
-            raise InputError(
-                f"the model needs {name!r}, which "
-                + (
-                    f"data does not have; set data.{name}"
-                    if name in available
-                    else "graphsvx cannot supply; what belongs to edges can be taken as edge_attr "
-                    "(set data.edge_attr), the rest in a wrapper of (x, edge_index)"
-                )
-            )
-    takes = frozenset(name for name, present in available.items() if present and name in parameters)
-    if whole_graphs and "batch" not in takes:
+    return Model(model, plan, whole_graphs=whole_graphs, **read_outputs(output, scale))
+
+
+def read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str, Any]:
+    """Fields of a `Model` that say what its outputs are, validated."""
+    pick: Pick | None = None
+    if callable(output):
+        pick, output = output, None if scale is None else "raw"
+    name = checked(output, Output | None, "output")
+    known = checked(scale, Scale | None, "scale")
+    if name == "regression" and known not in (None, "value"):
         raise InputError(
-            "explaining a graph needs a model that takes `batch`, got a model with the arguments "
-            f"{list(parameters)}"
+            f'output="regression" has values, not classes: scale must be "value", got {scale!r}'
         )
-    return Model(model, takes, output, scale)
-
-
-def signature_of(model: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Parameters of a model's forward, by name; empty where Python cannot tell."""
-    return _parameters(model.forward if isinstance(model, nn.Module) else model)
-
-
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Parameters of a function; cached for methods."""
-    code = function.__func__ if isinstance(function, MethodType) else None
-    if code in _PARAMETERS:
-        return _PARAMETERS[code]
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have no signature
-        return {}
-    if isinstance(code, FunctionType):
-        _PARAMETERS[code] = parameters
-    return parameters
+    return {
+        "output": _NAMED_OUTPUTS[name or "raw"],
+        "scale": known or ("value" if name == "regression" else "probability"),
+        "pick": pick,
+        "output_is_given": name is not None,
+        "scale_is_given": known is not None,
+    }
 
 
 def modules(module: object) -> list[nn.Module]:
@@ -267,14 +346,19 @@ def modules(module: object) -> list[nn.Module]:
 def evaluation_mode(modules: list[nn.Module]) -> Iterator[None]:
     """Context manager: eval mode without gradients; restores all modules on exit.
 
-    Only one thread can hold it at a time. Restored: each submodule's train/eval mode,
-    gradient mode, torch's random state and number of threads (one in between: another number
-    would round differently), and what layers with `cached=True` have cached for the user's
-    graph, which must not be used for perturbed graphs.
+    Only one thread can hold it at a time. Restored: each submodule's train/eval mode and
+    `compile()`, gradient mode, torch's random state and number of threads (one in between:
+    another number would round differently), and what layers with `cached=True` have cached for
+    the user's graph, which must not be used for perturbed graphs.
     """
     with exclusive():
         training = [module for module in modules if module.training]
         caching = [module for module in modules if module.__dict__.get("cached") is True]
+        compiled = [
+            (module, module._compiled_call_impl)
+            for module in modules
+            if module._compiled_call_impl is not None
+        ]
         remembered = [
             {name: value for name, value in vars(module).items() if name.startswith("_cached")}
             for module in caching
@@ -286,14 +370,30 @@ def evaluation_mode(modules: list[nn.Module]) -> Iterator[None]:
                 vars(module).update(memory, cached=True)
             for module in training:
                 module.training = True
+            for module, call in compiled:
+                module._compiled_call_impl = call
             torch.set_rng_state(state)
 
         with taking_back(restore):
             for module in training:
                 module.training = False
+            for module, _ in compiled:  # it would be compiled again for each size of a batch
+                module._compiled_call_impl = None
             for module, memory in zip(caching, remembered, strict=True):
                 vars(module).update(dict.fromkeys(memory), cached=False)
             yield
+
+
+def call_on(model: Model, graph: Graph) -> Tensor:
+    """The model's raw output for a whole graph; for models of pairs, of the pair (0, 0)."""
+    device = graph.x.device
+    return model(
+        graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr,
+        torch.zeros(graph.num_nodes, dtype=torch.long, device=device)
+        if model.whole_graphs else None,
+        torch.zeros(2, 1, dtype=torch.long, device=device) if model.scores_pairs else None,
+        graph.attributes_at(None, None),
+    )  # fmt: skip
 
 
 def message_passing_depth(model: Model, graph: Graph) -> int | None:
@@ -328,5 +428,9 @@ def message_passing_depth(model: Model, graph: Graph) -> int | None:
             None if graph.edge_attr is None else graph.edge_attr[none],
             torch.zeros(1, dtype=torch.long, device=graph.x.device),
             torch.zeros(2, 1, dtype=torch.long, device=graph.x.device),
+            graph.attributes_at(
+                torch.zeros(1, dtype=torch.long, device=graph.x.device),
+                torch.zeros(0, dtype=torch.long, device=graph.x.device),
+            ),
         )
     return rounds or None

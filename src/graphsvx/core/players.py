@@ -122,6 +122,13 @@ def find_players(
         columns = choose_features(graph, field.ids[:count], features, reference)
     if sides in ("both", "nodes"):
         nodes = np.flatnonzero(within_hops(field, hops)[field.centres :]) + field.centres
+    if not feature_groups and graph.feature_columns is not None and len(columns):
+        # A feature over time is one player, if it stands out at any time.
+        feature_groups = tuple(
+            (f"feature {i}", series)
+            for i, series in enumerate(graph.feature_columns)
+            if np.isin(columns, series).any()
+        )
     if not groups and not feature_groups:
         return ungrouped_players(columns, nodes)
     names: dict[str, tuple[str, ...]] = {}
@@ -211,7 +218,7 @@ def standing_out(
         std = statistics.std.cpu().numpy()
         centre = statistics.mean.cpu().numpy() if other is None else other
         # A constant column must stay inside its own mean, whatever the last bit of the sum says.
-        slack = 1e-7 * np.abs(centre)
+        slack = 1e-7 * np.abs(centre) if x.is_floating_point() else 0
         differs = (np.abs(rows - centre) > choice * std + slack).any(0)
     else:
         raise InputError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,8 +13,11 @@ from torch import Tensor
 from graphsvx.core import graph as graphs
 from graphsvx.core import model as models
 from graphsvx.core.arrays import Ids
+from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, unwrapped
+from graphsvx.core.convert import as_data, node_positions
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model, Output, Scale
+from graphsvx.core.model import Model, Output, Pick, Scale
+from graphsvx.core.names import NUMBERS, Names, find_names
 from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.utils.constraints import Range, as_int, checked, shown
 from graphsvx.utils.printable import one_line
@@ -41,6 +45,7 @@ class Query:
     """Bytes that a batch of perturbed graphs may take."""
     decoder: Decoder | None = None
     """Links: what turns the embeddings of the two ends into a score."""
+    names: Names = NUMBERS
 
     def scores(self, out: Tensor) -> Tensor:
         """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
@@ -80,20 +85,26 @@ def build_query(
     model: Callable[..., Any],
     data: Any,
     *,
-    node: int | None = None,
-    nodes: Sequence[int] | Tensor | None = None,
+    node: int | str | None = None,
+    nodes: Sequence[int | str] | Tensor | None = None,
     graph: bool = False,
-    edge: tuple[int, int] | None = None,
+    edge: tuple[int | str, int | str] | None = None,
     decoder: Decoder | None = None,
-    target: int | None = None,
+    target: int | str | None = None,
     targets: Literal["all"] | None = None,
-    output: Output = "raw",
-    scale: Scale = "probability",
+    output: Output | Pick | None = None,
+    scale: Scale | None = None,
+    arguments: Mapping[str, str] | None = None,
     class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    node_names: Sequence[str] | None = None,
     memory: int = 512 * 2**20,
 ) -> Query:
     """Validate all arguments and build the query."""
-    about = graphs.check_graph(data)
+    model, given_data, data = unwrapped(model), data, as_data(data)
+    if not callable(model):
+        raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
+    about = graphs.check_graph(data, adjacency_for(model, data, arguments))
     kind = question_kind(node, nodes, graph, edge, decoder)
     parts = getattr(data, "batch", None)
     if graph and isinstance(parts, Tensor) and parts.numel() and int(parts.max()) > 0:
@@ -103,27 +114,40 @@ def build_query(
         )
     all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
     memory = checked(memory, Bytes, "memory")
-    names = checked(class_names, tuple[str, ...] | None, "class_names")
+    names = find_names(
+        data, feature_names=feature_names, node_names=node_names, class_names=class_names,
+        positions=node_positions(given_data),
+    )  # fmt: skip
+    names.check(about.num_nodes, about.num_features, about.form.row_shape)
+    plan = plan_call(
+        model, data, arguments=arguments, whole_graphs=graph,
+        links=edge is not None and decoder is None, decoder=decoder is not None,
+    )  # fmt: skip
+    about = graphs.with_attributes(about, data, sorted(plan.attributes - SUPPLIED))
     called = models.check_model(
-        model,
-        about,
-        output,
-        scale,
-        whole_graphs=graph,
-        links=edge is not None and decoder is None,
+        model, about, output, scale, whole_graphs=graph, plan=replace(plan, form=about.form)
     )
+    called, about = in_type_of_model(called, about)
     if kind == "edge" and decoder is None and not called.scores_pairs:
         decoder = inner_product
-        if names is None and scale != "value":
-            names = ("no link", "link")
+    scores_links = decoder is inner_product or called.plan.through == "encode and decode"
+    binary = called.scale != "value" and called.output != "multilabel"
+    if scores_links and names.classes is None and binary and called.pick is None:
+        names = replace(names, classes=("no link", "link"))
+    target = names.target(target)
     return Query(
         model=called,
         graph=about,
         kind=kind,
-        centres=_centres(node, nodes if edge is None else _ends(edge), about.num_nodes),
+        centres=_centres(
+            names.node(node),
+            names.node_group(nodes) if edge is None else _ends(names.node_group(edge)),
+            about.num_nodes,
+        ),
         target=None if target is None else as_int(target, "target"),
         all_outputs=all_outputs,
-        class_names=names,
+        class_names=names.classes,
+        names=names,
         memory=memory,
         decoder=decoder,
     )
@@ -148,6 +172,43 @@ def question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -
     if decoder is not None and not callable(decoder):
         raise InputError(f"decoder must be callable, got {type(decoder).__name__}")
     return kinds[0]
+
+
+def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
+    """Model and graph, with the graph in the model's floating type if it only works with that."""
+    weights = next(
+        (
+            weight
+            for module in model.submodules
+            for weight in module._parameters.values()
+            if weight is not None and weight.is_floating_point()
+        ),
+        None,
+    )
+    own, dtype = graph.x.dtype, None if weights is None else weights.dtype
+    if dtype in (None, own) or not graph.form.has_x or not own.is_floating_point:
+        return model, graph
+    if _works(model, graph):
+        return model, graph
+    changed = graphs.converted(graph, dtype)
+    changed_model = replace(model, plan=replace(model.plan, form=changed.form))
+    if not _works(changed_model, changed):
+        return model, graph
+    warnings.warn(
+        f"data.x is {own} and the model's weights are {dtype}: x is converted; use "
+        f"data.x.to({dtype})",
+        stacklevel=4,
+    )
+    return changed_model, changed
+
+
+def _works(model: Model, graph: Graph) -> bool:
+    try:
+        with models.evaluation_mode(model.submodules):
+            models.call_on(model, graph)
+    except ModelError:
+        return False
+    return True
 
 
 def inner_product(source: Tensor, target: Tensor) -> Tensor:

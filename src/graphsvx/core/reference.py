@@ -86,10 +86,17 @@ def class_mean(x: Tensor, y: Tensor | None, label: int) -> Tensor:
         raise InputError(
             f'reference="class:{label}" names a class without nodes; data.y has {known[:10]}'
         )
-    return members.double().mean(0)
+    return _typical(members)
 
 
 def monte_carlo_mean(graph: Graph, draws: int, rng: torch.Generator) -> Tensor:
     """The mean of `draws` nodes drawn from the data, with replacement (float64)."""
     rows = torch.randint(graph.num_nodes, (draws,), generator=rng)
-    return graph.x[rows.to(graph.x.device)].double().mean(0)
+    return _typical(graph.x[rows.to(graph.x.device)])
+
+
+def _typical(rows: Tensor) -> Tensor:
+    """Mean of quantities, mode of categories (integers)."""
+    return (
+        rows.double().mean(0) if rows.is_floating_point() else rows.long().mode(0).values.double()
+    )

@@ -20,8 +20,8 @@ from torch_geometric.data import Data, HeteroData, TemporalData
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
+from graphsvx.core.calling import signature_of
 from graphsvx.core.graph import Graph, Statistics
-from graphsvx.core.model import signature_of
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.utils.constraints import as_int, shown

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from graphsvx.core.model import Model, Output, Scale, must_be_real, signature_of
+from graphsvx.core.calling import signature_of
+from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, read_outputs
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.errors import InputError, ModelError
-from graphsvx.utils.constraints import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,18 @@ class TypedInput:
 class TypedModel(Model):
     """A model of (x_dict, edge_index_dict), or of (x, edge_index, edge_type)."""
 
+    taken: frozenset[str] = frozenset()
+    """Arguments that are passed by name."""
     flat: bool = False
     arguments: tuple[str, ...] = ()
     """Arguments in the order in which they are passed; those in `takes` go by name."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Parameters with a row for each node of a type without features: parameter to node type."""
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Arguments that are passed by name."""
+        return self.taken
 
     def run(self, graph: TypedGraph, given: TypedInput, rows_of_tables: bool = False) -> Any:
         """The model's raw output: a tensor, or one for each node type.
@@ -60,8 +67,10 @@ class TypedModel(Model):
             if rows_of_tables and isinstance(self.call, nn.Module):
                 own = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
                 cut = {name: own[name][given.node_rows[at]] for name, at in self.tables.items()}
-                return functional_call(self.call, cut, positional, named)
-            return self.call(*positional, **named)
+                out = functional_call(self.call, cut, positional, named)
+            else:
+                out = self.call(*positional, **named)
+            return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
@@ -98,8 +107,8 @@ def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
 def check_typed_model(
     model: Callable[..., Any],
     graph: TypedGraph,
-    output: Output,
-    scale: Scale,
+    output: Output | Pick | None,
+    scale: Scale | None,
     *,
     whole_graphs: bool,
     links: bool,
@@ -108,7 +117,6 @@ def check_typed_model(
     """Validate the model, and read from its signature which parts of the graph it takes."""
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    output, scale = checked(output, Output, "output"), checked(scale, Scale, "scale")
     parameters = signature_of(model)
     available = _available(graph, whole_graphs, links, relation)
     first = [
@@ -137,8 +145,9 @@ def check_typed_model(
             f"{'batch' if graph.flat else 'batch_dict'}, got one of {list(parameters)}"
         )
     return TypedModel(
-        model, takes, output, scale, graph.flat, tuple(positional), _tables(model, graph)
-    )
+        model, whole_graphs=whole_graphs, taken=takes, flat=graph.flat,
+        arguments=tuple(positional), tables=_tables(model, graph), **read_outputs(output, scale),
+    )  # fmt: skip
 
 
 def _available(graph: TypedGraph, whole_graphs: bool, links: bool, relation: bool) -> set[str]:

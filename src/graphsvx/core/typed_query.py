@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
 from torch import Tensor, full
 
 from graphsvx.core.arrays import Ids
-from graphsvx.core.model import Output, Scale
+from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.names import find_names
 from graphsvx.core.query import Bytes, Decoder, Query, inner_product, node_list, question_kind
 from graphsvx.core.typed_graph import (
     FLAT,
@@ -54,11 +55,13 @@ def build_typed_query(
     edge: Any = None,
     relation: Any = None,
     decoder: Callable[..., Tensor] | None = None,
-    target: int | None = None,
+    target: int | str | None = None,
     targets: Literal["all"] | None = None,
-    output: Output = "raw",
-    scale: Scale = "probability",
+    output: Output | Pick | None = None,
+    scale: Scale | None = None,
     class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    node_names: Sequence[str] | None = None,
     memory: int = 512 * 2**20,
 ) -> TypedQuery:
     """Validate all arguments and build the query."""
@@ -69,7 +72,19 @@ def build_typed_query(
         if kind != "edge":
             raise InputError("relation= is that of a link; say which link with edge=(u, v)")
         number = _relation(about, relation)
-    names = checked(class_names, tuple[str, ...] | None, "class_names")
+    if not about.flat and (feature_names is not None or node_names is not None):
+        raise InputError(
+            "feature_names and node_names are for graphs of one node type; leave them out"
+        )
+    names = find_names(
+        data, feature_names=feature_names, node_names=node_names, class_names=class_names
+    )
+    if about.flat:
+        names.check(about.num_nodes, about.num_features, None)
+        node, nodes = names.node(node), names.node_group(nodes)
+        edge = None if edge is None else names.node_group(edge)
+    else:
+        names = replace(names, features=None, nodes=None)
     called = check_typed_model(
         model, about, output, scale, whole_graphs=kind == "graph",
         links=kind == "edge" and decoder is None, relation=relation is not None,
@@ -84,8 +99,9 @@ def build_typed_query(
         score = inner_product
     elif decoder is not None and number is not None:
         score = _with_relation(decoder, number)
-    if names is None and score is not None and scale != "value":
-        names = ("no link", "link")
+    if names.classes is None and score is not None and called.scale != "value":
+        names = replace(names, classes=("no link", "link"))
+    target = names.target(target)
     return TypedQuery(
         model=called,
         graph=about,
@@ -93,7 +109,8 @@ def build_typed_query(
         centres=_centres(about, node, nodes, edge),
         target=None if target is None else as_int(target, "target"),
         all_outputs=checked(targets, Literal["all"] | None, "targets") == "all",
-        class_names=names,
+        class_names=names.classes,
+        names=names,
         memory=checked(memory, Bytes, "memory"),
         decoder=score,
         relation=number,

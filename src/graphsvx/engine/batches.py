@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -224,16 +225,10 @@ class BatchEvaluator:
             else table.index_select(0, index)
         )
         weight, attr = self.graph.edge_weight, self.graph.edge_attr
-        positions = (
-            None if weight is None and attr is None else as_tensor(field.edges[edge], device)
-        )
-        batch = None
-        if shortcuts.keep_all_nodes:
-            batch = torch.arange(count, device=device).repeat_interleave(field.size)
-        pairs = None
-        if self.model.scores_pairs:
-            # The two ends are the centres of a graph, which come first.
-            pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
+        further = self.graph.attributes
+        unread = weight is None and attr is None and not further
+        positions = None if unread else as_tensor(field.edges[edge], device)
+        batch, pairs = self._batch_and_pairs(count)
         rounds = shortcuts.rounds if len(rows) > self._eager_limit(1) else None
         edge_index = as_tensor(ends, device)
         weights = None if weight is None else weight[positions]
@@ -246,12 +241,34 @@ class BatchEvaluator:
                 batch_edges.degree = as_tensor(degrees.reshape(-1)[place.nodes], device)
         with trimmed(self.model.submodules, self.layers, place.within(rounds), batch_edges):
             out = self.model(
-                x, edge_index, weights, None if attr is None else attr[positions], batch, pairs
-            )
+                x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,
+                self._attributes(place.nodes, boundary, positions, count) if further else None,
+            )  # fmt: skip
         if shortcuts.keep_all_nodes or pairs is not None:
             return plain(out)[:, None, :]
         # Centres have hop count 0, so they come first, graph by graph.
         return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
+
+    def _batch_and_pairs(self, count: int) -> tuple[Tensor | None, Tensor | None]:
+        """The graph of each row, for models of graphs; the pair of each graph, for models of pairs.
+
+        The two ends are the centres of a graph, which come first.
+        """
+        device, batch, pairs = self.graph.x.device, None, None
+        if self.shortcuts.keep_all_nodes:
+            batch = torch.arange(count, device=device).repeat_interleave(self.field.size)
+        if self.model.scores_pairs:
+            pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
+        return batch, pairs
+
+    def _attributes(
+        self, nodes: Ids, boundary: int, edges: Tensor | None, count: int
+    ) -> dict[str, Any]:
+        """Further attributes of the nodes, the boundary and the edges of a batch."""
+        field = self.field
+        ids = np.concatenate([field.ids[nodes % field.size], field.ids[field.size :][:boundary]])
+        graphs = count if self.shortcuts.keep_all_nodes else 1
+        return self.graph.attributes_at(as_tensor(ids, self.graph.x.device), edges, graphs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model, message_passing_depth
+from graphsvx.core.model import Model, call_on, message_passing_depth
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query
 from graphsvx.core.typed_query import TypedQuery
@@ -410,8 +410,7 @@ def _check_model(query: Query, profile: ModelProfile, depth: int) -> None:
         for shortcuts, _ in _shortcut_candidates(model, depth):
             if all(_shortcuts_hold(query, shortcuts, depth, seed) for seed in range(2)):
                 if fits_one_call(graph):
-                    parts = (graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr)
-                    profile.full_output = model(*parts)
+                    profile.full_output = call_on(model, graph)
                     source, target = graph.edge_index.cpu().numpy()
                     profile.is_undirected = graphs.is_undirected(source, target, graph.num_nodes)
                 profile.shortcuts = shortcuts
@@ -578,5 +577,7 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
         return None, "the model's structure is unknown" if structure is None else structure.reason
     if profile.depth is None or not _reads_in_edges_only(query.model):
         return None, "its rounds of message passing are not known"
+    if query.graph.attributes:
+        return None, "it takes attributes of nodes or edges, which look-ups do not carry"
     degrees = reads_degrees(query.model)
     return Lookup(query.model, query.graph, field, profile.depth, degrees), ""

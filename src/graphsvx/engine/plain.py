@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,6 +48,8 @@ class ReferenceGraph:
     """Position of each edge in the user's edge_index."""
     position: NDArray[np.int64]
     """Positions of the field's nodes (without the boundary) in this graph."""
+    nodes: Ids | None = None
+    """Node ids in the user's graph; None: all of them."""
 
 
 def full_reference(graph: Graph, field: Field) -> ReferenceGraph:
@@ -93,6 +96,7 @@ def wider_reference(
         as_tensor(ends_local, device),
         np.concatenate([field.edges, edges]),
         np.arange(field.size),
+        np.concatenate([field.ids, others]),
     )
 
 
@@ -142,6 +146,7 @@ def _reference_from_edges(
         as_tensor(local, device),
         edges,
         np.searchsorted(ids, field.ids[: field.size]),
+        ids,
     )
 
 
@@ -177,8 +182,19 @@ def _evaluate_single(
         None if graph.edge_attr is None else graph.edge_attr[where],
         torch.zeros(len(x), dtype=torch.long, device=device) if graph_level else None,
         centres[:, None] if model.scores_pairs else None,
+        _attributes(graph, reference_graph, where),
     )
     return out if graph_level or model.scores_pairs else out[centres]
+
+
+def _attributes(
+    graph: Graph, reference_graph: ReferenceGraph, edges: Tensor, copies: int = 1
+) -> dict[str, Any]:
+    """Further attributes of the nodes of (copies of) the reference graph, and of some edges."""
+    if not graph.attributes:
+        return {}
+    nodes = np.arange(graph.num_nodes) if reference_graph.nodes is None else reference_graph.nodes
+    return graph.attributes_at(as_tensor(np.tile(nodes, copies), graph.x.device), edges)
 
 
 def evaluate_copies(
@@ -242,6 +258,7 @@ def _evaluate_copies(
         None if attr is None else attr[where],
         None,
         centres.reshape(count, -1).t() if model.scores_pairs else None,
+        _attributes(graph, reference_graph, where, count),
     )
     if model.scores_pairs:
         return plain(out)[:, None, :]

@@ -102,14 +102,15 @@ class PooledModel:
         edge_attr: Tensor | None,
     ) -> Tensor:
         given = {
+            "x": x,
+            "edge_index": edge_index,
             "edge_weight": edge_weight,
             "edge_attr": edge_attr,
             "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
         }
-        named = {name: given[name] for name in self.model.takes if given.get(name) is not None}
         try:
             with _replaced_poolings(self.model.submodules, handle):
-                out = self.model.call(x, edge_index, **named)
+                out = self.model.returned(given)
         except (KeyboardInterrupt, MemoryError, ModelError):
             raise
         except Exception as error:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids
+from graphsvx.core.calling import USUAL, CallPlan
 from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import Model, message_passing_depth
 from graphsvx.engine.fingerprint import Fingerprint
@@ -35,8 +36,8 @@ class ModelProfile:
     graph: tuple[Any, ...]
     """Weak references to the graph's tensors, with their versions."""
     depth: int | None
-    takes: frozenset[str] = frozenset()
-    """The optional arguments that the model takes."""
+    plan: CallPlan = USUAL
+    """How the model is called."""
     checked: bool = False
     """Whether `shortcuts` and `full_output` have been computed."""
     in_edges_only: bool | None = None
@@ -53,6 +54,8 @@ class ModelProfile:
     """What one call showed of the model's structure; None: not read yet."""
     small_batches: bool | None = None
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
+    reading: Any = None
+    """What is assumed of its outputs (`engine.reading.Assumption`); None: not read yet."""
     explained: int = 0
     """Explanations so far: replays become rarer with their number."""
 
@@ -65,7 +68,7 @@ def profile_for(model: Model, graph: Graph) -> ModelProfile:
     """The cached profile of a model and a graph; a new one if either has changed."""
     module = model.call
     if not isinstance(module, nn.Module):
-        return ModelProfile((), None, model.takes, structure=Structure(False, "it is no module"))
+        return ModelProfile((), None, model.plan, structure=Structure(False, "it is no module"))
     if not graph.stamps:  # a part of the user's graph: nothing is kept of it
         return _new_profile(model, graph)
     fingerprint, profiles = _PROFILES.get(module, (None, []))
@@ -74,7 +77,7 @@ def profile_for(model: Model, graph: Graph) -> ModelProfile:
         profiles = []
         _PROFILES[module] = Fingerprint.of(model.submodules), profiles
     for profile in profiles:
-        if profile.takes == model.takes and _same(profile.graph, graph):
+        if profile.plan == model.plan and _same(profile.graph, graph):
             return profile
     new = _new_profile(model, graph)
     profiles[:] = [new, *profiles][:_PROFILES_PER_MODEL]
@@ -84,12 +87,12 @@ def profile_for(model: Model, graph: Graph) -> ModelProfile:
 def _new_profile(model: Model, graph: Graph) -> ModelProfile:
     try:
         return ModelProfile(
-            _graph_fingerprint(graph), message_passing_depth(model, graph), model.takes
+            _graph_fingerprint(graph), message_passing_depth(model, graph), model.plan
         )
     except ModelError:
         guess = sum(isinstance(part, MessagePassing) for part in model.submodules)
         unknown = Structure(False, "its rounds of message passing could not be counted")
-        return ModelProfile(_graph_fingerprint(graph), guess, model.takes, structure=unknown)
+        return ModelProfile(_graph_fingerprint(graph), guess, model.plan, structure=unknown)
 
 
 def invalidate(model: Model) -> None:
@@ -99,7 +102,11 @@ def invalidate(model: Model) -> None:
 
 
 def _tensors(graph: Graph) -> tuple[Tensor | None, ...]:
-    return graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr
+    attributes = (attribute.value for attribute in graph.attributes.values())
+    return (
+        graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr,
+        *(value for value in attributes if isinstance(value, Tensor)),
+    )  # fmt: skip
 
 
 def _graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
@@ -109,10 +116,11 @@ def _graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
 
 def _same(cached: tuple[Any, ...], graph: Graph) -> bool:
     stamps, *tensors = cached
-    return stamps == graph.stamps and all(
-        (None if was is None else was()) is now
-        for was, now in zip(tensors, _tensors(graph), strict=True)
-    )
+    now = _tensors(graph)
+    return stamps == graph.stamps and len(tensors) == len(now) and all(
+        (None if was is None else was()) is tensor
+        for was, tensor in zip(tensors, now, strict=True)
+    )  # fmt: skip
 
 
 def fits_one_call(graph: Graph) -> bool:

@@ -180,15 +180,23 @@ def read_structure(
     trace.tag(edge_index, "edge_index")
     for name, value in given.items():
         trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
-    named = {name: given[name] for name in model.takes if given[name] is not None}
+    further = {}
+    for name, attribute in graph.attributes.items():
+        value = attribute.value
+        if attribute.owner != "graph":
+            value = trace.tag(value.detach().clone(), attribute.owner)
+        further[name] = value
+    if model.whole_graphs and any(a.owner == "graph" for a in graph.attributes.values()):
+        return Structure(False, "it is given attributes of the graph")
     try:
         with _known_calls(model.submodules, layers, trace, edge_index), trace:
-            out = model.call(x, edge_index, **named)
+            count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
+            out = model.returned({**further, "x": x, "edge_index": edge_index, **given, **count})
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
         # the user's graph will tell.
         return Structure(False, _reason(error))
-    wanted = "pairs" if model.scores_pairs else "graphs" if "batch" in model.takes else "nodes"
+    wanted = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != wanted:
         return Structure(False, f"its output is not known to have a row for each of the {wanted}")
     try:
@@ -218,6 +226,7 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     wider = model(
         torch.cat([graph.x, graph.x[:1].repeat(extra, 1)]), torch.cat([graph.edge_index, edges], 1),
         weight, attr, batch, torch.zeros(2, 1, dtype=torch.long, device=device),
+        {name: a.extended(extra).value for name, a in graph.attributes.items()},
     )  # fmt: skip
     return allclose(wider[: len(out)], out[:, None] if out.dim() == 1 else out)
 

@@ -14,6 +14,8 @@ from graphsvx.methods.lime import LIME
 from graphsvx.methods.pgexplainer import PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.player_kinds import (
+    Cells,
+    EdgeFeatures,
     Edges,
     Features,
     MetaPaths,
@@ -36,6 +38,8 @@ __all__ = [
     "Block",
     "Blocks",
     "Budget",
+    "Cells",
+    "EdgeFeatures",
     "Edges",
     "Features",
     "GNNExplainer",

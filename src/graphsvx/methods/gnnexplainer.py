@@ -134,8 +134,9 @@ class GNNExplainer(Checked):
 
         def call(x: Tensor, edge_index: Tensor) -> Tensor:
             out = query.model(
-                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch
-            )
+                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch,
+                None, local_graph.attributes,
+            )  # fmt: skip
             return local_graph.explained(out)
 
         reader = Reader(query.model.call, call, query.model.output, output if regression else None)

@@ -29,6 +29,8 @@ from graphsvx.masks.base import MaskSetting
 from graphsvx.methods import build_explanation
 from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record
+from graphsvx.methods.cells import EvaluatedGames
+from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
 from graphsvx.methods.pipeline import (
     PlayableGame,
     PlayedGame,
@@ -38,7 +40,9 @@ from graphsvx.methods.pipeline import (
 )
 from graphsvx.methods.player_kinds import (
     KINDS,
+    Cells,
     DefaultPlayers,
+    EdgeFeatures,
     Edges,
     Features,
     KindName,
@@ -132,6 +136,8 @@ class FlatSettings(TypedDict, total=False):
     directions: Directions
     node_types: tuple[str, ...] | None
     monte_carlo: int
+    top_nodes: int
+    top_features: int
     indirect: Literal[False, "mean", "target"]
     erase: bool
 
@@ -146,6 +152,8 @@ _MISPLACED = {
     "directions": 'is about edges as players; use players="edges"',
     "node_types": "chooses nodes by their type, but no node plays",
     "monte_carlo": 'draws the mean of players="subgraph_features"',
+    "top_nodes": 'chooses the nodes of players="cells"',
+    "top_features": 'chooses the features of players="cells"',
 }
 RENAMED = {  # earlier names of settings, and what they are called now
     "regression": "estimator=",
@@ -224,6 +232,12 @@ class GraphSVX(Checked):
                 else f'players="edges" needs a generator of edges, such as CutEdges(), got '
                 f"{generator!r}"
             )
+        if isinstance(players, Cells) and generator not in (None, Isolate()):
+            raise InputError(
+                f"cells are features of nodes that switch off by isolation, got {generator!r}"
+            )
+        if isinstance(players, Cells) and not self.mask.separate:
+            raise InputError(f"cells need a mask with a game of nodes alone, got {self.mask!r}")
         if getattr(generator, "erase", False) and isinstance(players, (Features, SubgraphFeatures)):
             raise InputError('erase= is about switched-off nodes; use it with players="nodes"')
         unused = isinstance(players, Nodes) and generator in (None, Isolate())
@@ -287,6 +301,8 @@ class GraphSVX(Checked):
             check_typed_players(kind, self.generator, query.typed_graph)
         else:
             kind.check_names(query.graph)
+        if isinstance(kind, EdgeFeatures):
+            return self._explain_edge_features(query, kind, seed)
 
         def run(evaluator: Evaluator) -> _Run:
             start = time.monotonic()
@@ -308,7 +324,11 @@ class GraphSVX(Checked):
             query, kind.hops, seed, run,
             holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
         )  # fmt: skip
-        explanation = self._explanation(query, verified, seed)
+        games = EvaluatedGames(
+            query, verified.evaluator, verified.setup, verified.played[-1],
+            self.budget.samples or FIRST_CALLS, seed,
+        )  # fmt: skip
+        explanation = kind.refine(self._explanation(query, verified, seed), games)
         if isinstance(query, TypedQuery):
             apart = getattr(kind, "directions", "together") == "apart"
             field, players = verified.evaluator.field, verified.setup.players
@@ -334,6 +354,17 @@ class GraphSVX(Checked):
         if budget.seconds is not None:
             return min(_FIRST_BY_CLOCK, budget.samples or _FIRST_BY_CLOCK)
         return budget.samples or FIRST_CALLS
+
+    def _explain_edge_features(self, query: Query, kind: EdgeFeatures, seed: int) -> Explanation:
+        if self.budget.tolerance is not None or self.generator is not None:
+            raise InputError(
+                'players="edge_attr" takes samples=, mask= and estimator= only; leave tolerance= '
+                "and generator= out"
+            )
+        settings = EdgeFeatureSettings(
+            kind.reference, self._first_calls(), self.mask, self.estimator, self
+        )
+        return explain_edge_features(query, settings, seed)
 
     def _kind(self, query: Query) -> PlayerKind:
         """Who plays for this query, or an error for settings that do not fit it."""

@@ -6,7 +6,7 @@ their cost does not depend on the size of the full graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +48,8 @@ class LocalGraph:
     batch: Tensor | None
     centres: Tensor
     """Positions of the explained nodes in `ids`; empty for a graph query."""
+    attributes: Mapping[str, Any]
+    """Further attributes that the model takes."""
 
     def outputs(self, x: Tensor | None = None) -> Tensor:
         """The model's raw output for every node of this graph (or for the graph)."""
@@ -57,6 +59,8 @@ class LocalGraph:
             self.edge_weight,
             self.edge_attr,
             self.batch,
+            None,
+            self.attributes,
         )
 
     def explained(self, out: Tensor) -> Tensor:
@@ -115,6 +119,7 @@ def local_graph_of(query: Query, seed: int) -> LocalGraph:
         if query.kind == "graph"
         else None,
         centres=arrays.as_tensor(np.searchsorted(ids, query.centres), device),
+        attributes=graph.attributes_at(arrays.as_tensor(ids, device), columns),
     )
 
 

@@ -280,8 +280,9 @@ class _TrainingQuery:
 
         def call(x: Tensor, edge_index: Tensor) -> Tensor:
             return query.model(
-                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch
-            )
+                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch,
+                None, local_graph.attributes,
+            )  # fmt: skip
 
         reader = Reader(query.model.call, call, query.model.output, output if regression else None)
         with torch.no_grad():

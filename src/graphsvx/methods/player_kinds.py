@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor
 
 from graphsvx.core import players as choosing
@@ -27,10 +28,13 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
 from graphsvx.methods import build_explanation
+from graphsvx.methods.cells import CellChoice, EvaluatedGames, with_cells
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Checked, Range
 
-KindName = Literal["both", "nodes", "features", "subgraph_features", "edges", "relations"]
+KindName = Literal[
+    "both", "nodes", "features", "subgraph_features", "edges", "relations", "cells", "edge_attr"
+]
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,10 @@ class PlayerKind(Checked, ABC):
     @abstractmethod
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
         """The players in the evaluator's receptive field, and what their features become."""
+
+    def refine(self, explanation: Explanation, games: EvaluatedGames) -> Explanation:  # noqa: ARG002  (most kinds add nothing)
+        """The explanation with what further calls of the model tell."""
+        return explanation
 
     def finish(self, explanation: Explanation) -> Explanation:
         """The explanation with the changes that the settings of this kind ask for."""
@@ -270,6 +278,68 @@ class MetaPaths(_OfTypedGraphs):
     """{name: edge types}."""
 
 
+@dataclass(frozen=True)
+class Cells(_WithFeatures):
+    """Features of each node around the explained one, and the features of that.
+
+    Nodes play as `Nodes` do; the credit of those with the most is then shared among their features
+    and their presence, which is what their edges alone earn (two-level Owen value). A switched-off
+    feature becomes the mean or the reference, as for the explained node.
+    """
+
+    top_nodes: Annotated[int, Range(1, MOST)] = 5
+    """Nodes with cells, those with the most absolute credit."""
+    top_features: Annotated[int, Range(1, 16)] = 6
+    """Features of a node with a cell of their own, those that stand out most."""
+
+    def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
+        """Nodes and features of an explained node; the nodes of a graph."""
+        if self.feature_groups:
+            raise InputError("cells are features of nodes one by one; leave feature_groups= out")
+        return self
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Nodes within `hops`, and features of the explained nodes that stand out."""
+        if query.kind == "graph":
+            return _feature_setup(self, query, evaluator, evaluator.field.size, "nodes")
+        return _feature_setup(self, query, evaluator, None, "both")
+
+    def refine(self, explanation: Explanation, games: EvaluatedGames) -> Explanation:
+        """The explanation with cells, for as many calls again as the games were allowed."""
+        choice = CellChoice(
+            self.top_nodes, self.top_features, self.features, self.reference is not None
+        )
+        return with_cells(explanation, games, choice)
+
+
+@dataclass(frozen=True)
+class EdgeFeatures(PlayerKind):
+    """Columns of `edge_attr`, each at all edges together.
+
+    A switched-off column has its mean (categories: the mode) at every edge, or the reference's
+    value. `hops` must be left out: which edges matter is the model's affair.
+    """
+
+    reference: ReferenceSetting = None
+    """A vector with a value for each column of edge_attr."""
+
+    def check_names(self, graph: Graph) -> None:
+        """There are no groups."""
+
+    def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
+        """Itself, without `hops`."""
+        if self.hops is not None:
+            raise InputError("columns of edge_attr play at all edges; leave hops= out")
+        return self
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """No nodes, features of nodes or edges play (see `methods.edge_features`)."""
+        none = choosing.ungrouped_players(*[np.zeros(0, dtype=np.int64)] * 2)
+        return GameSetup(
+            query.graph, evaluator.field, none, references.resolve_reference(query.graph, None)
+        )
+
+
 KINDS: dict[str, type[PlayerKind]] = {
     "both": NodesAndFeatures,
     "nodes": Nodes,
@@ -277,6 +347,8 @@ KINDS: dict[str, type[PlayerKind]] = {
     "subgraph_features": SubgraphFeatures,
     "edges": Edges,
     "relations": Relations,
+    "cells": Cells,
+    "edge_attr": EdgeFeatures,
 }
 """Kinds by name, for `players=` and command lines."""
 

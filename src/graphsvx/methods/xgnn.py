@@ -187,10 +187,11 @@ class XGNN(Checked):
         refuse_unless(query, self, "graph")
         if query.all_outputs:
             raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
-        if "edge_attr" in query.model.takes:
+        extra = sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes})
+        if extra:
             raise UnsupportedError(
-                "XGNN grows edges without attributes, got a model that takes edge_attr; wrap it "
-                "in a module that fills them in"
+                f"XGNN grows nodes and edges without attributes, got a model that takes "
+                f"{extra[0]}; wrap it in a module that fills them in"
             )
         candidates = self._candidates(query)
         rules = self._rules(len(candidates))

@@ -19,7 +19,15 @@ from graphsvx.errors import InputError, TargetError
 from graphsvx.results import typed
 from graphsvx.results.answers import PlayerSet
 from graphsvx.results.certificate import Certificate
-from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
+from graphsvx.results.details import (
+    PRESENCE,
+    Balance,
+    BayesianNetwork,
+    CellCredit,
+    GeneratedGraph,
+    Groups,
+    Selection,
+)
 from graphsvx.results.interactions import Interactions, Together
 from graphsvx.results.regions import SEVERAL, Region, RegionErrors, branch_of, hop_of, regions
 from graphsvx.results.schema import Array, ArrayOf, Column
@@ -77,6 +85,19 @@ class Ranked(NamedTuple):
     error: float
 
 
+class RankedCell(NamedTuple):
+    """A feature of a node with its credit and standard error.
+
+    `feature` is "presence" for what the node earns by its edges alone, and "other features" for
+    those that have no cell of their own.
+    """
+
+    node: int
+    feature: int | str
+    value: float
+    error: float
+
+
 class RankedEdge(NamedTuple):
     """An edge (source, target) with its credit and standard error."""
 
@@ -108,6 +129,13 @@ class Credit:
     def players(self) -> int:
         """How many players there are."""
         return self.values.shape[1]
+
+    def label(self, player: int) -> str:
+        """The name of a player in one line, or its id."""
+        if self.names is not None:
+            return one_line(self.names[player])
+        ids = self.ids[..., player].tolist()
+        return "–".join(map(str, ids)) if isinstance(ids, list) else str(ids)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Credit:
         """The same players with changed values and errors."""
@@ -146,6 +174,15 @@ class FieldRecord:
     """Class (label) of each node, where the data has one."""
     num_nodes: int = 0
     num_features: int = 0
+    names: tuple[str, ...] | None = None
+    """Name of each node, where names were given."""
+
+    def name(self, node: int) -> str:
+        """The name of a node in one line that can be printed anywhere, or "node 7"."""
+        at = (self.ids == node).nonzero()
+        if self.names is None or not len(at):
+            return f"node {node}"
+        return one_line(self.names[int(at[0])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +225,8 @@ class Explanation:
     """Node and edge types of a typed graph; ids number the nodes of all types through."""
     selection: Selection | None = None
     """Set if a Lasso chose few players."""
+    cells: CellCredit | None = None
+    """Credit by node and feature, with `players="cells"`."""
     balance: Balance | None = None
     """Set if credit was rescaled between nodes and features."""
     removed: tuple[tuple[str, ...], ...] | None = None
@@ -326,6 +365,51 @@ class Explanation:
     def top_features(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
         """The `k` features with the most credit (by signed or absolute value), best first."""
         return self.feature_credit.ranked(self._row, k, by)
+
+    def top_cells(self, k: int | None = None, by: Ranking = "value") -> list[RankedCell]:
+        """The `k` cells (feature of a node) with the most credit, best first.
+
+        Cells of a node add up to its credit; there are some with `players="cells"` only.
+        """
+        if self.cells is None:
+            raise InputError('there are no cells; explain with GraphSVX(players="cells")')
+        by = checked(by, Ranking, "by")
+        ranked = [
+            RankedCell(
+                node,
+                feature
+                if feature >= 0
+                else "presence"
+                if feature == PRESENCE
+                else "other features",
+                value,
+                error,
+            )
+            for node, feature, value, error in zip(
+                self.cells.nodes,
+                self.cells.features,
+                self.cells.values[self._row],
+                self.cells.errors[self._row],
+                strict=True,
+            )
+        ]
+        key = {"value": lambda cell: -cell.value, "absolute": lambda cell: -abs(cell.value)}[by]
+        return sorted(ranked, key=key)[: checked(k, Annotated[int | None, Range(0)], "k")]
+
+    @property
+    def cell_matrix(self) -> Tensor:
+        """Credit of each feature of each node, [nodes, features] over the whole graph.
+
+        The row of an explained node is the credit of its features. What nodes earn by their edges
+        alone (presence), and the credit of nodes without cells, is in no column.
+        """
+        matrix = torch.zeros(self.field.num_nodes, self.field.num_features, dtype=torch.float64)
+        for node in self.centres:
+            matrix[node, self.feature_ids] = self.feature_values / len(self.centres)
+        for cell in self.top_cells():
+            if isinstance(cell.feature, int):
+                matrix[cell.node, cell.feature] = cell.value
+        return matrix
 
     def top_edges(self, k: int | None = None, by: Ranking = "value") -> list[RankedEdge]:
         """The `k` edges with the most credit, best first; their ids are (source, target)."""
@@ -485,13 +569,14 @@ class Explanation:
             edge_credit=difference(self.edge_credit),
             interactions=None if self.interactions is None else self.interactions.contrasted(*rows),
             region_errors=None if self.region_errors is None else self.region_errors.bound(*rows),
+            cells=None if self.cells is None else _difference(self.cells, *rows),
         )
 
     def class_name(self, output: int) -> str:
         """The name of an output in one line that can be printed anywhere, or its number."""
         if self.class_names is not None and 0 <= output < len(self.class_names):
             return one_line(self.class_names[output])
-        return f"class {output}"
+        return f"{'output' if self.scale == 'value' else 'class'} {output}"
 
     @property
     def title(self) -> str:
@@ -500,7 +585,9 @@ class Explanation:
             "node": self.node_label(self.centres[0]) if self.centres else "node",
             "nodes": f"{len(self.centres)} {self._node_word}",
             "graph": "graph",
-            "edge": f"edge {self.centres}" if self.types is None else self.link_label,
+            "edge": f"edge {self.centres}"
+            if self.types is None and self.field.names is None
+            else self.link_label,
             "model": "model",
         }[self.kind]
         name = self.class_name(self.target)
@@ -510,8 +597,8 @@ class Explanation:
 
     def node_label(self, node: int) -> str:
         """A node of the receptive field in words: its name, or its type and id."""
-        if self.types is None:
-            return f"node {node}"
+        if self.types is None or self.field.names is not None:
+            return self.field.name(node)
         at = (self.field.ids == node).nonzero()
         return one_line(self.types.labels[int(at[0, 0])]) if len(at) else f"node {node}"
 
@@ -525,7 +612,8 @@ class Explanation:
     def link_label(self) -> str:
         """An explained link in words."""
         if self.types is None:
-            return f"edge {'–'.join(map(str, self.centres))}"
+            named = self.field.names is not None
+            return f"edge {'–'.join(map(self.field.name if named else str, self.centres))}"
         relation = (
             "" if self.types.relation is None else self.types.edge_types[self.types.relation][1]
         )
@@ -641,13 +729,12 @@ class Explanation:
         return text
 
     def __repr__(self) -> str:
-        nodes = ", ".join(
-            f"{r.id if self.types is None else self.node_label(r.id)}: {r.value:+.3f}"
-            for r in self.top_nodes(3, "absolute")
-        )
-        features = ", ".join(f"{r.id}: {r.value:+.3f}" for r in self.top_features(3, "absolute"))
-        edges = ", ".join(
-            f"{r.id[0]}–{r.id[1]}: {r.value:+.3f}" for r in self.top_edges(3, "absolute")
+        nodes, features, edges = (
+            ", ".join(
+                f"{credit.label(i)}: {float(credit.values[self._row, i]):+.3f}"
+                for i in credit.order(self._row, 3, "absolute")
+            )
+            for credit in (self.node_credit, self.feature_credit, self.edge_credit)
         )
         parts = [
             f"Explanation({self.title}",
@@ -659,3 +746,13 @@ class Explanation:
             "exact" if self.certificate.exact else "estimated",
         ]
         return ", ".join(part for part in parts if part) + ")"
+
+
+def _difference(cells: CellCredit, a: int, b: int) -> CellCredit:
+    """Cells of output a minus those of output b; errors are upper bounds."""
+    values, errors = cells.values, cells.errors
+    return replace(
+        cells,
+        values=(tuple(x - y for x, y in zip(values[a], values[b], strict=True)),),
+        errors=(tuple(x + y for x, y in zip(errors[a], errors[b], strict=True)),),
+    )

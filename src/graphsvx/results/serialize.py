@@ -148,6 +148,8 @@ def _check(explanation: Explanation) -> None:
     for per_node in (field.hops, field.classes):
         if per_node is not None:
             _must_have_shape(per_node, tuple(field.ids.shape))
+    if field.names is not None and len(field.names) != len(field.ids):
+        raise ValueError("names are not one for each node of the field")
 
 
 def _must_be_below(ids: Tensor, limit: int) -> None:

@@ -205,7 +205,12 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
     given: dict[str, Any] = {}
     for field in schema.fields(Explanation):
         if field.type in (Credit, FieldRecord):
-            given[field.name] = field.type(**values[field.name], **rest.get(field.name, {}))
+            parts = {part.name: part.type for part in schema.fields(field.type)}
+            others = {
+                name: schema.decode(parts[name], entry)
+                for name, entry in rest.get(field.name, {}).items()
+            }
+            given[field.name] = field.type(**values[field.name], **others)
         elif field.name in values:
             given[field.name] = values[field.name][field.name]
         elif field.name in rest:

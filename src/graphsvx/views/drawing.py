@@ -76,9 +76,11 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
     types = explanation.types
     lines = map(one_line, explanation.node_credit.names or ())
     names = dict(zip(values, lines, strict=False))
-    if types is not None:
+    if types is not None and field.names is None:
         labels = map(one_line, types.labels)
         names = {**dict(zip(explanation.field.ids.tolist(), labels, strict=True)), **names}
+    if field.names is not None:
+        names = dict(zip(field.ids.tolist(), map(one_line, field.names), strict=True)) | names
     ids, hops = field.ids.tolist(), field.hops.tolist()
     classes = [None] * len(ids) if field.classes is None else field.classes.tolist()
     dots = tuple(

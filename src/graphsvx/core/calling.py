@@ -1,0 +1,325 @@
+"""How a model is called: which attributes of the data go to which of its parameters.
+
+The engine speaks of tables: x [nodes, features], edge_index [2, edges], weights and attributes of
+edges. A `CallPlan` turns them back into what the user's model takes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphsvx.core.graph import ADJACENCIES, DataForm, attribute_names
+from graphsvx.errors import InputError
+from graphsvx.utils.constraints import shown
+
+Through = Literal["forward", "encode", "encode and decode"]
+Parameters = Mapping[str, inspect.Parameter]
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_PARAMETERS: WeakKeyDictionary[Any, Parameters] = WeakKeyDictionary()
+_GIVEN = ("edge_weight", "edge_attr", "batch", "edge_label_index")
+SUPPLIED = {"x", "edge_index", "num_nodes", *_GIVEN, *ADJACENCIES}
+"""Attributes that the engine supplies; all others are sliced from the data."""
+_PAIRS = "edge_label_index"
+_PLAIN = DataForm()
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """Which attributes a model is given, and in which form."""
+
+    positional: tuple[str, ...] = ("x", "edge_index")
+    """Attributes given by position."""
+    named: tuple[tuple[str, str], ...] = ()
+    """(parameter, attribute) of those given by keyword."""
+    as_data: bool = False
+    """The model takes one `Data` with all attributes."""
+    through: Through = "forward"
+    form: DataForm = _PLAIN
+    without_sigmoid: bool = False
+    """decode() has an argument `sigmoid`, which is switched off: scores are logits."""
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """All attributes that the model is given."""
+        return frozenset((*self.positional, *(attribute for _, attribute in self.named)))
+
+    def __call__(self, model: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+        """The model's output for a graph given by its attributes; those that are None are not
+        passed by keyword."""
+        values = given if self.form == _PLAIN else self._in_form(given)
+        if self.as_data:
+            chosen = {name: values.get(name) for name in self.attributes}
+            if chosen["x"] is None:
+                chosen["num_nodes"] = values["num_nodes"]
+            return model(Data(**{n: v for n, v in chosen.items() if v is not None}))
+        by_name = {
+            parameter: values[attribute]
+            for parameter, attribute in self.named
+            if values.get(attribute) is not None
+        }
+        by_position = [values[attribute] for attribute in self.positional]
+        if self.through == "forward":
+            return model(*by_position, **by_name)
+        encoded = model.encode(*by_position, **by_name)  # type: ignore[attr-defined]  # it has one
+        if self.through == "encode":
+            return encoded
+        options = {"sigmoid": False} if self.without_sigmoid else {}
+        return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]
+
+    def _in_form(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        values, form = dict(given), self.form
+        x = values["x"]
+        if not form.has_x:
+            values["x"] = None
+        elif form.row_shape is not None:
+            values["x"] = x.reshape(x.shape[0], *form.row_shape)
+        if form.layout is not None:
+            matrix = _adjacency(values, x.shape[0], form.layout)
+            values |= dict.fromkeys(("edge_index", *ADJACENCIES), matrix)
+        return values
+
+
+USUAL = CallPlan()
+"""(x, edge_index)."""
+
+
+def _adjacency(values: Mapping[str, Any], count: int, layout: torch.layout) -> Tensor:
+    """Sparse matrix whose row i holds the edges into node i."""
+    entries = values["edge_weight"] if values["edge_attr"] is None else values["edge_attr"]
+    size = (count, count, *entries.shape[1:])
+    ends = values["edge_index"].flip(0)
+    matrix = torch.sparse_coo_tensor(ends, entries, size, check_invariants=False).coalesce()
+    if layout == torch.sparse_csr:
+        return matrix.to_sparse_csr()
+    return matrix.to_sparse_csc() if layout == torch.sparse_csc else matrix
+
+
+def unwrapped(model: Any) -> Any:
+    """The module inside of `torch.compile` and `DataParallel`; anything else as it is."""
+    while isinstance(model, nn.Module):
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and isinstance(
+            model, (nn.DataParallel, nn.parallel.DistributedDataParallel)
+        ):
+            inner = model.module
+        if inner is None:
+            break
+        model = inner
+    return model
+
+
+def plan_call(
+    model: Callable[..., Any],
+    data: Any,
+    *,
+    arguments: Mapping[str, str] | None,
+    whole_graphs: bool,
+    links: bool,
+    decoder: bool,
+) -> CallPlan:
+    """Read from the model's signature which attributes of `data` it takes, and how.
+
+    `arguments` maps parameters to attributes where their names differ.
+    """
+    through, function = _entry(model, links, decoder)
+    parameters = _parameters(function)
+    own = attribute_names(data)
+    names = {name for name in own if getattr(data, name, None) is not None}
+    available = (names | {"x", "edge_index", "num_nodes"}) - {"batch", _PAIRS}
+    if whole_graphs:
+        available.add("batch")
+    if links:
+        available.add(_PAIRS)
+    mapped = _checked_arguments(arguments, parameters, available | {"batch"})
+    if through == "forward" and not mapped and _takes_data(parameters, names):
+        # What a model reads of its Data is not known before it is called.
+        read = available - {"num_nodes", "ptr", "batch_size"}
+        return CallPlan((), tuple(sorted((name, name) for name in read)), as_data=True)
+    plan = _plan_arguments(parameters, mapped, available)
+    sigmoid = through == "encode and decode" and _has_sigmoid(model)
+    return CallPlan(*plan, through=through, without_sigmoid=sigmoid)
+
+
+def _entry(
+    model: Callable[..., Any], links: bool, decoder: bool
+) -> tuple[Through, Callable[..., Any]]:
+    """What is called: the model, or its methods encode and decode."""
+    if not isinstance(model, nn.Module):
+        return "forward", model
+    encode = getattr(model, "encode", None)
+    has_forward = "forward" in _own_methods(model)
+    if not callable(encode):
+        return "forward", model.forward
+    takes_pairs = has_forward and _PAIRS in _parameters(model.forward)
+    if links and callable(getattr(model, "decode", None)) and not takes_pairs:
+        return "encode and decode", _encoder(model)
+    if not has_forward or (decoder and takes_pairs):
+        return "encode", _encoder(model)
+    return "forward", model.forward
+
+
+def _own_methods(model: nn.Module) -> set[str]:
+    """Names of methods that the model's own classes define."""
+    owners = [kind for kind in type(model).__mro__ if kind is not nn.Module and kind is not object]
+    return {name for kind in owners for name in vars(kind)}
+
+
+def _encoder(model: nn.Module) -> Callable[..., Any]:
+    """encode(), or the encoder whose arguments it passes on (GAE)."""
+    encode: Callable[..., Any] = model.encode  # type: ignore[assignment]  # a method
+    kinds = {parameter.kind for parameter in _parameters(encode).values()}
+    inner = getattr(model, "encoder", None)
+    return inner.forward if kinds <= {*_VARIADIC} and isinstance(inner, nn.Module) else encode
+
+
+def _has_sigmoid(model: Any) -> bool:
+    inner = getattr(model, "decoder", None)
+    functions = [model.decode, *([inner.forward] if isinstance(inner, nn.Module) else [])]
+    return any("sigmoid" in _parameters(function) for function in functions)
+
+
+def _takes_data(parameters: Parameters, names: set[str]) -> bool:
+    """Whether the only argument that must be given is a `Data`."""
+    usual = [p for p in parameters.values() if p.kind not in _VARIADIC]
+    required = [p for p in usual if p.default is p.empty]
+    if len(required) != 1 or usual[0] is not required[0]:
+        return False
+    parameter = required[0]
+    hint = parameter.annotation
+    if isinstance(hint, type) and hint is not parameter.empty:
+        return issubclass(hint, Data)
+    if isinstance(hint, str) and hint.rpartition(".")[2] in ("Data", "Batch"):
+        return True
+    return parameter.name not in (names | {"x", "edge_index"}) - {"batch", "data"}
+
+
+def _checked_arguments(
+    arguments: Any, parameters: Parameters, available: set[str]
+) -> dict[str, str]:
+    if arguments is None:
+        return {}
+    expected = "arguments must map parameters of the model to attributes of data"
+    if not isinstance(arguments, Mapping):
+        raise InputError(f"{expected}, such as {{'h': 'x'}}, got {shown(arguments)}")
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for parameter, attribute in arguments.items():
+        if parameter not in parameters and not open_ended:
+            raise InputError(f"{expected}; the model has no parameter {parameter!r}, only "
+                             f"{list(parameters)}")  # fmt: skip
+        if attribute not in available:
+            raise InputError(f"{expected}; data has no {attribute!r}, only {sorted(available)}")
+    return dict(arguments)
+
+
+def _plan_arguments(
+    parameters: Parameters, mapped: dict[str, str], available: set[str]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Attributes given by position, and those given by keyword."""
+    usual = [p for p in parameters.values() if p.kind not in _VARIADIC]
+    if not usual and not mapped:  # (*args), or no signature at all
+        return ("x", "edge_index"), ()
+    chosen = _choose_attributes(usual, mapped, available)
+    order = [parameter.name for parameter in usual]
+    # By position where x and edge_index come first: every callable understands that.
+    positional = 0
+    for at, parameter in enumerate(usual):
+        leading = at == positional < 2 and chosen.get(parameter.name) in ("x", "edge_index")
+        by_keyword = parameter.kind is parameter.KEYWORD_ONLY
+        if (leading and not by_keyword) or (
+            parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in chosen
+        ):
+            positional = at + 1
+    extra = [name for name in mapped if name not in order]  # through **kwargs
+    return (
+        tuple(chosen[name] for name in order[:positional]),
+        tuple((name, chosen[name]) for name in [*order[positional:], *extra] if name in chosen),
+    )
+
+
+def _choose_attributes(
+    usual: list[inspect.Parameter], mapped: dict[str, str], available: set[str]
+) -> dict[str, str]:
+    """The attribute of each parameter: the one of its name, or x and edge_index in this order."""
+    chosen: dict[str, str] = dict(mapped)
+    unnamed: list[str] = []
+    for parameter in usual:
+        name, required = parameter.name, parameter.default is parameter.empty
+        if name in chosen:
+            continue
+        # A model of nodes may need batch too: it is one graph.
+        known = available | {"batch"} if required else available - _ONLY_IF_REQUIRED
+        if name in known:
+            chosen[name] = name
+        elif required and name in SUPPLIED:
+            raise InputError(_missing(name))
+        elif required:
+            unnamed.append(name)
+    taken = {*chosen.values()}
+    left = [
+        name for name in ("x", "edge_index") if name not in taken and not taken & _STANDS_FOR[name]
+    ]
+    if len(unnamed) > len(left):
+        raise InputError(_missing(unnamed[len(left)]))
+    return chosen | dict(zip(unnamed, left, strict=False))
+
+
+_STANDS_FOR: dict[str, set[str]] = {"x": set(), "edge_index": {*ADJACENCIES}}
+"""Attributes in place of which x or edge_index is not looked for."""
+
+
+_ONLY_IF_REQUIRED = {"y", "num_nodes", "batch_size", "ptr"}
+"""Attributes that an optional parameter of the same name is not given."""
+
+
+def _missing(name: str) -> str:
+    return (
+        f"the model needs {name!r}, which data does not have; set data.{name} (a row for each "
+        f"node or edge), or say which attribute it is with arguments={{{name!r}: ...}}"
+    )
+
+
+def adjacency_for(model: Callable[..., Any], data: Any, arguments: Any) -> str | None:
+    """The sparse matrix of `data` that the model takes by name, if any."""
+    names = {*attribute_names(data)}
+    present = [name for name in ADJACENCIES if name in names]
+    if not present:
+        return None
+    function = model.forward if isinstance(model, nn.Module) else model
+    wanted = {*_parameters(function)}
+    if "edge_index" in names and _takes_data(_parameters(function), names):
+        raise InputError(
+            f"data has an edge_index and {present[0]}, and forward(data) may read either; delete "
+            f"the one that it does not read"
+        )
+    if isinstance(arguments, Mapping):
+        wanted |= {*arguments.values()}
+    return next((name for name in present if name in wanted), None)
+
+
+def signature_of(model: Callable[..., Any]) -> Parameters:
+    """Parameters of a model's forward, by name; empty where Python cannot tell."""
+    return _parameters(model.forward if isinstance(model, nn.Module) else model)
+
+
+def _parameters(function: Callable[..., Any]) -> Parameters:
+    """Parameters of a function; cached for methods."""
+    code = function.__func__ if isinstance(function, MethodType) else None
+    if code in _PARAMETERS:
+        return _PARAMETERS[code]
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some builtins have no signature
+        return {}
+    if isinstance(code, FunctionType):
+        _PARAMETERS[code] = parameters
+    return parameters

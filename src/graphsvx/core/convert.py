@@ -1,0 +1,146 @@
+"""Graphs in other forms than PyG's `Data`: networkx graphs, dictionaries, data sets of one graph.
+
+Also collections of graphs: lists, data sets, batches and loaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torch_geometric.data import Batch, Data
+
+from graphsvx.errors import InputError
+
+_LABELS = ("y", "label")
+"""Attributes of nodes that are no features: what the model predicts."""
+
+
+def as_data(data: Any) -> Any:
+    """One graph as an object with `x` and `edge_index`; what is one already is returned as is."""
+    if isinstance(data, Data):
+        return data
+    if isinstance(data, Dataset) and hasattr(data, "__len__") and len(data) == 1:
+        return as_data(data[0])
+    if is_networkx(data):
+        return from_networkx(data)
+    if isinstance(data, Mapping):
+        if not {"edge_index", "adj_t", "adj"} & {*data}:
+            raise InputError(
+                f"a graph given as a dictionary must have an edge_index, got the keys "
+                f"{sorted(map(str, data))[:10]}"
+            )
+        return Data(**{str(name): value for name, value in data.items()})
+    return data
+
+
+def is_networkx(data: Any) -> bool:
+    """Whether this is a networkx graph (networkx is not imported for it)."""
+    return type(data).__module__.partition(".")[0] == "networkx" or any(
+        kind.__module__.startswith("networkx.classes") for kind in type(data).__mro__
+    )
+
+
+def as_collection(data: Any) -> list[Any] | None:
+    """The graphs of a list, data set, batch, loader or dictionary of graphs; None: one graph."""
+    if isinstance(data, Batch):
+        return list(data.to_data_list())
+    if isinstance(data, DataLoader):
+        return [graph for batch in data for graph in _graphs(batch)]
+    if isinstance(data, (list, tuple)):
+        return [*data]
+    if isinstance(data, Dataset) and hasattr(data, "__len__"):
+        return [data[i] for i in range(len(data))]
+    values = list(data.values()) if isinstance(data, Mapping) else []
+    if values and all(is_networkx(v) or isinstance(v, (Data, Mapping)) for v in values):
+        return values
+    return None
+
+
+def _graphs(batch: Any) -> Iterable[Any]:
+    if isinstance(batch, Batch):
+        return list(batch.to_data_list())
+    return batch if isinstance(batch, (list, tuple)) else [batch]
+
+
+# --- networkx --------------------------------------------------------------------------------
+
+
+def from_networkx(graph: Any) -> Data:
+    """A networkx graph as `Data`, its nodes in the order of `graph.nodes`.
+
+    `x` is the node attribute "x" if there is one, else all attributes that are numbers or vectors
+    of numbers, side by side (`feature_names` says which). "y" or "label" become `y`. The edge
+    attribute "weight" becomes `edge_weight`, all other numbers of edges `edge_attr`. Edges without
+    direction become two.
+    """
+    nodes = list(graph.nodes)
+    position: dict[Hashable, int] = {node: i for i, node in enumerate(nodes)}
+    ends: list[tuple[int, int]] = []
+    about: list[Mapping[str, Any]] = []
+    for u, v, attributes in graph.edges(data=True):
+        for pair in [(u, v)] if graph.is_directed() or u == v else [(u, v), (v, u)]:
+            ends.append((position[pair[0]], position[pair[1]]))
+            about.append(attributes)
+    data = Data(edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous())
+    data.num_nodes = len(nodes)
+    table = _columns([graph.nodes[node] for node in nodes], "x", _LABELS, "node")
+    if table is not None:
+        data.x, data.feature_names = table
+    for name in _LABELS:
+        values = [graph.nodes[node].get(name) for node in nodes]
+        if values and all(isinstance(value, (int, np.integer, bool)) for value in values):
+            data.y = torch.tensor([int(value) for value in values])
+            break
+    weights = [attributes.get("weight") for attributes in about]
+    if weights and all(isinstance(weight, Number) for weight in weights):
+        data.edge_weight = torch.tensor(weights, dtype=torch.get_default_dtype())
+    table = _columns(about, "edge_attr", ("weight",), "edge")
+    if table is not None:
+        data.edge_attr, data.edge_feature_names = table
+    if nodes != list(range(len(nodes))):
+        data.node_names = [str(node) for node in nodes]
+    return data
+
+
+def node_positions(data: Any) -> dict[Hashable, int] | None:
+    """Position of each node of a networkx graph, whose nodes are named by themselves."""
+    if isinstance(data, Data):
+        return None
+    return {node: i for i, node in enumerate(data.nodes)} if is_networkx(data) else None
+
+
+def _columns(
+    rows: list[Mapping[str, Any]], whole: str, left_out: tuple[str, ...], what: str
+) -> tuple[Tensor, list[str]] | None:
+    """Numeric attributes side by side, and the names of the columns."""
+    if not rows:
+        return None
+    first = rows[0]
+    numeric = {name: np.asarray(value) for name, value in first.items() if name not in left_out}
+    widths = {n: v.size for n, v in numeric.items() if v.dtype.kind in "biuf" and v.ndim <= 1}
+    if whole in widths:
+        widths = {whole: widths[whole]}
+    if not widths:
+        return None
+    columns = []
+    for name, width in widths.items():
+        values = [np.asarray(row.get(name, ())) for row in rows]
+        if any(value.size != width or value.dtype.kind not in "biuf" for value in values):
+            raise InputError(
+                f"the attribute {name!r} must be {'a number' if width == 1 else f'{width} numbers'}"
+                f" at every {what} of the networkx graph, got something else at some"
+            )
+        columns.append(np.stack([value.reshape(-1) for value in values]))
+    names = [
+        name if width == 1 else f"{name} {i}"
+        for name, width in widths.items()
+        for i in range(width)
+    ]
+    table = np.concatenate(columns, 1)
+    return torch.tensor(table, dtype=torch.get_default_dtype()), names

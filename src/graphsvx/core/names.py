@@ -1,0 +1,127 @@
+"""Names of features, nodes and outputs, given by the user or carried by the data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.errors import InputError, TargetError
+from graphsvx.utils.constraints import checked, shown
+from graphsvx.utils.suggest import did_you_mean
+
+NameList = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Names of features (columns of x), nodes and outputs; None: numbers are used."""
+
+    features: NameList = None
+    nodes: NameList = None
+    classes: NameList = None
+    edge_features: NameList = None
+    positions: Mapping[Hashable, int] | None = None
+    """Nodes by what the data calls them itself (networkx)."""
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        names = self.nodes or ()
+        by_name = {name: i for i, name in enumerate(names)}
+        if len(by_name) < len(names):
+            twice = next(name for i, name in enumerate(names) if by_name[name] != i)
+            raise InputError(
+                f"a node can be asked for by its name only if all names differ, got {twice!r} twice"
+            )
+        return by_name
+
+    def check(self, nodes: int, columns: int, row_shape: tuple[int, ...] | None) -> None:
+        """Raise InputError unless every node and feature has a name, where names are given."""
+        series = row_shape[-1] if row_shape else columns
+        for name, given, counts in (
+            ("node_names", self.nodes, {nodes}),
+            ("feature_names", self.features, {columns, series}),
+        ):
+            if given is not None and len(given) not in counts:
+                what = name.removesuffix("_names")
+                raise InputError(
+                    f"{name} must name each of the {max(counts)} {what}s, got {len(given)} names"
+                )
+
+    def node(self, given: Any) -> Any:
+        """The position of a node given by name; anything else as it is."""
+        if self.positions is not None and isinstance(given, Hashable):
+            if given in self.positions:
+                return self.positions[given]
+            raise InputError(f"the graph has no node {shown(given)}")
+        if not isinstance(given, str):
+            return given
+        if self.nodes is None:
+            raise InputError(
+                f"node must be an integer, got {shown(given)}; to ask by name give node_names="
+            )
+        if given not in self._by_name:
+            raise InputError(
+                f"there is no node {given!r} among node_names; "
+                f"{did_you_mean(given, self.nodes[:10_000])}".rstrip("; ")
+            )
+        return self._by_name[given]
+
+    def node_group(self, given: Any) -> Any:
+        """Positions of several nodes, some of which may be given by name."""
+        if isinstance(given, (Tensor, np.ndarray, str, bytes)) or not hasattr(given, "__iter__"):
+            return given
+        return [self.node(node) for node in given]
+
+    def target(self, given: Any) -> Any:
+        """The number of an output given by name; anything else as it is."""
+        if not isinstance(given, str):
+            return given
+        if self.classes is None:
+            raise TargetError(
+                f"target must be an integer, got {given!r}; to ask by name give class_names="
+            )
+        if given not in self.classes:
+            raise TargetError(
+                f"there is no output {given!r}; {did_you_mean(given, self.classes)}"
+                f"class_names are {', '.join(self.classes[:10])}"
+            )
+        return self.classes.index(given)
+
+
+NUMBERS = Names()
+
+
+def find_names(
+    data: Any,
+    *,
+    feature_names: Any = None,
+    node_names: Any = None,
+    class_names: Any = None,
+    positions: Mapping[Hashable, int] | None = None,
+) -> Names:
+    """Names that are given, else those that `data` carries under the same names."""
+
+    def find(given: Any, name: str) -> NameList:
+        if given is not None:
+            names: NameList = checked(_plain(given), tuple[str, ...] | None, name)
+            return names
+        held = _plain(getattr(data, name, None))
+        fits = isinstance(held, (list, tuple)) and all(isinstance(part, str) for part in held)
+        return tuple(held) if fits and held else None
+
+    return Names(
+        features=find(feature_names, "feature_names"),
+        nodes=find(node_names, "node_names"),
+        classes=find(class_names, "class_names"),
+        edge_features=find(None, "edge_feature_names"),
+        positions=positions,
+    )
+
+
+def _plain(names: Any) -> Any:
+    return names.tolist() if isinstance(names, np.ndarray) else names

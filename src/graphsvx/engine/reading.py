@@ -1,0 +1,192 @@
+"""What a model's outputs are, found out from one call where the user does not say.
+
+Scores of classes (a softmax over them), labels that do not exclude each other (a sigmoid each) or
+plain values: nothing in a tensor tells for certain. What tells is the model's last operation, the
+labels in `data.y`, and numbers between 0 and 1 that do not sum to 1. What is assumed from less than
+the last operation is said in a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from graphsvx.core import graph as graphs
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Reading, Scale, call_on
+from graphsvx.core.query import Query
+from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
+from graphsvx.errors import ModelError
+
+_SQUASHING: dict[str, Reading] = {"sigmoid": "multilabel_probs", "softmax": "probs"}
+_PASSING = {"squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "double", "contiguous",
+            "detach", "to", "clone", "type_as"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """How outputs are read, and what the user is told of it."""
+
+    output: Reading = "raw"
+    scale: Scale = "probability"
+    warning: str | None = None
+
+
+def with_reading(query: Query) -> Query:
+    """The query with `model.output` and `model.scale` found out, if the user did not say them."""
+    model = query.model
+    if model.output_is_given or model.scale == "value":
+        return query
+    profile = profile_for(model, query.graph)
+    if profile.reading is None:
+        profile.reading = _read(query)
+    assumed: Assumption = profile.reading
+    if query.kind == "edge" and assumed.output in ("multilabel_probs", "values"):
+        # One score a link is that of the link.
+        assumed = Assumption("probs" if assumed.output == "multilabel_probs" else "raw")
+    if assumed.output == "values" and model.scale_is_given:
+        assumed = Assumption()
+    if assumed.warning is not None and not model.scale_is_given:
+        warnings.warn(assumed.warning, stacklevel=4)
+    scale = model.scale if model.scale_is_given else assumed.scale
+    return replace(query, model=replace(model, output=assumed.output, scale=scale))
+
+
+_ONE_OUTPUT = Assumption(
+    warning="the model has one output, which is read as the logit of the second of two classes; "
+    'for a number that it predicts say output="regression", for a class output="class"'
+)
+_BETWEEN_0_AND_1 = Assumption(
+    "multilabel_probs",
+    warning="the model's outputs are between 0 and 1 and do not sum to 1: they are read as a "
+    'probability for each label; for logits of labels say output="multilabel", for scores of '
+    'classes output="class", for values output="regression"',
+)
+_NUMBERS = Assumption(
+    "values",
+    "value",
+    'data.y holds numbers: the model\'s output is read as a regression (output="regression"); '
+    'for scores of classes say output="class"',
+)
+_LABELS = Assumption(
+    "multilabel",
+    warning="data.y says of each output whether it is so: the outputs are read as logits of "
+    'labels (output="multilabel"); for classes that exclude each other say output="class"',
+)
+
+
+def _read(query: Query) -> Assumption:
+    call = _LastOperation()
+    out = _sample_output(query, call)
+    if out is None:
+        return Assumption()
+    outputs, last = out.shape[-1], call.squashing
+    if last is not None:
+        return Assumption("probs" if outputs == 1 else last)
+    if query.kind == "edge":  # the score of a link
+        return Assumption()
+    by_labels = _by_labels(_labels(query), outputs)
+    if by_labels is not None:
+        return by_labels
+    if outputs == 1:
+        return _ONE_OUTPUT
+    return _BETWEEN_0_AND_1 if _are_separate_probabilities(out) else Assumption()
+
+
+def _by_labels(labels: Tensor | None, outputs: int) -> Assumption | None:
+    """What data.y [rows, labels] tells of the outputs; None: nothing."""
+    if labels is None:
+        return None
+    if labels.shape[1] == 1 < outputs and not labels.is_floating_point():
+        return Assumption()  # numbers of classes
+    if labels.shape[1] != outputs:
+        return None
+    values = labels.double()
+    if not bool(((values == 0) | (values == 1)).all()):
+        return _NUMBERS
+    one_each = bool((values.sum(1) == 1).all()) and len(values) > 1
+    return Assumption() if outputs == 1 or one_each else _LABELS
+
+
+def _labels(query: Query) -> Tensor | None:
+    """data.y as [rows, labels], if it has a row for each of what the model's outputs are of."""
+    labels, rows = query.graph.labels, query.graph.num_nodes
+    if labels is None or labels.is_complex() or not labels.numel():
+        return None
+    if query.kind == "graph":
+        rows, labels = 1, labels.reshape(1, -1) if labels.dim() <= 1 else labels
+    labels = labels[:, None] if labels.dim() == 1 else labels
+    return labels if labels.dim() == 2 and labels.shape[0] == rows else None
+
+
+def _are_separate_probabilities(out: Tensor) -> bool:
+    """Whether rows, at least four of them different, are within (0, 1) and do not sum to 1."""
+    rows = out.reshape(-1, out.shape[-1]).double()
+    inside = bool(((rows > 0) & (rows < 1)).all())
+    return inside and len(torch.unique(rows, dim=0)) >= 4 and bool(
+        ((rows.sum(-1) - 1).abs() > 1e-3).any()
+    )  # fmt: skip
+
+
+def _sample_output(query: Query, call: _LastOperation) -> Tensor | None:
+    """Outputs for a part of the graph, or all of it where the model does not take a part."""
+    model, graph = query.model, query.graph
+    tries: list[Graph] = [graph]
+    if not model.whole_graphs:
+        nodes = sample_neighbourhood(graph, np.random.default_rng(0))
+        tries = [graphs.subgraph(graph, nodes), *([graph] if fits_one_call(graph) else [])]
+    for part in tries:
+        try:
+            with call:
+                out = call_on(model, part)
+            if query.decoder is not None:
+                return _decoded(query.decoder, out, call)
+            return out
+        except ModelError:  # too small a part for the model, or its own fault: later calls tell
+            continue
+    return None
+
+
+def _decoded(decoder: Callable[..., Any], out: Tensor, call: _LastOperation) -> Tensor | None:
+    call.seen.clear()
+    try:
+        with call:
+            scores = decoder(out[:1], out[-1:])
+    except Exception:  # the decoder's own fault: later calls tell
+        return None
+    return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
+
+
+class _LastOperation(TorchFunctionMode):
+    """Records which tensors come from a sigmoid or softmax, in one call of a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[int, tuple[Tensor, Reading]] = {}
+        """Tensors by id, which keeps them alive."""
+        self.last: Tensor | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not isinstance(out, Tensor):
+            return out
+        name = getattr(func, "__name__", "").strip("_")
+        self.last = out
+        kind = _SQUASHING.get(name)
+        if kind is None and name in _PASSING and args:
+            kind = self.seen.get(id(args[0]), (None, None))[1]
+        if kind is not None:
+            self.seen[id(out)] = (out, kind)
+        return out
+
+    @property
+    def squashing(self) -> Reading | None:
+        """What the tensor that was made last comes from."""
+        return None if self.last is None else self.seen.get(id(self.last), (None, None))[1]

@@ -1,0 +1,170 @@
+"""Features of edges as players: the columns of `edge_attr`.
+
+A switched-off column has its mean (categories: the mode) at every edge, or the value of the
+reference. A coalition costs one model call on the receptive field; some coalitions are evaluated
+again on the whole graph, and all of them if these differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, as_tensor
+from graphsvx.core.model import Model
+from graphsvx.core.query import Query
+from graphsvx.core.random import derive_rng
+from graphsvx.core.reference import Reference
+from graphsvx.engine.rounding import allclose
+from graphsvx.errors import InputError
+from graphsvx.estimators.lasso import Lasso
+from graphsvx.estimators.least_squares import Estimator
+from graphsvx.games.base import FunctionGame, empty_and_full
+from graphsvx.masks.base import Mask, Masks
+from graphsvx.methods.local_graph import (
+    LocalGraph,
+    build_explanation,
+    game_report,
+    local_graph_of,
+)
+from graphsvx.results.explanation import Credit, Explanation
+
+# Coalitions that are evaluated again on the whole graph, besides the empty and the full one.
+_REPLAYS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeFeatureSettings:
+    """What is asked of a game of edge features."""
+
+    reference: Reference
+    samples: int
+    mask: Mask
+    estimator: Estimator
+    method: object
+
+
+def explain_edge_features(query: Query, settings: EdgeFeatureSettings, seed: int) -> Explanation:
+    """Shapley values of the columns of edge_attr."""
+    table = _table(query)
+    if isinstance(settings.estimator, Lasso):
+        raise InputError(
+            'a Lasso chooses nodes and features; leave it out with players="edge_attr"'
+        )
+    other = _reference(table, settings.reference)
+    players = torch.nonzero((table != other.to(table.dtype)).any(0))[:, 0]
+    local = local_graph_of(query, seed)
+    calls, masks, values = _play(query, local, table, other, players, settings, seed)
+    outputs, target = query.choose_outputs(values[1])
+    chosen = values[:, outputs[0] : outputs[-1] + 1]
+    fit = settings.estimator(masks, chosen[2:], chosen[0], chosen[1])
+    names = query.names.edge_features
+    credit = Credit(
+        players.cpu(), fit.values, fit.errors,
+        tuple(names[i] if names else f"edge feature {i}" for i in players.tolist()),
+    )  # fmt: skip
+    explanation = build_explanation(
+        query, local.evaluator, settings.method, seed, outputs=outputs, target=target,
+        predictions=values[1], bases=fit.base, features=credit,
+        meaning="Shapley value: the edge feature's fair share of the difference between the "
+        "prediction and the base value",
+        games=(
+            game_report(
+                "edge features", len(players), calls, type(settings.mask).__name__,
+                exact=masks.exact, budget=settings.samples, coalitions=len(masks.rows) + 2,
+                r2=float(fit.r2[outputs.index(target)]),
+            ),
+        ),
+    )  # fmt: skip
+    field = replace(explanation.field, num_features=table.shape[1])
+    return replace(explanation, field=field)
+
+
+def _table(query: Query) -> Tensor:
+    """edge_attr as [edges, columns]."""
+    attr = query.graph.edge_attr
+    if attr is None or "edge_attr" not in query.model.takes:
+        raise InputError(
+            'players="edge_attr" needs data.edge_attr and a model that takes edge_attr; '
+            f"the model takes {sorted(query.model.plan.attributes)}"
+        )
+    return attr.reshape(len(attr), -1)
+
+
+def _reference(table: Tensor, given: Reference) -> Tensor:
+    if given is None:
+        if table.is_floating_point():
+            return table.double().mean(0)
+        return table.long().mode(0).values.double()
+    if not isinstance(given, tuple) or len(given) != table.shape[1]:
+        raise InputError(
+            f"reference must be a vector with one value for each of the {table.shape[1]} columns "
+            f"of edge_attr, got {given!r}"
+        )
+    return torch.tensor(given, dtype=torch.float64, device=table.device)
+
+
+def _play(
+    query: Query, local: LocalGraph, table: Tensor, other: Tensor, players: Tensor,
+    settings: EdgeFeatureSettings, seed: int,
+) -> tuple[int, Masks, Tensor]:  # fmt: skip
+    """Number of calls, coalitions, and the scores of the empty, the full and these coalitions."""
+    device = table.device
+    own = table[as_tensor(local.edges, device)]
+
+    def function(rows: Tensor, call: Callable[[Tensor], Tensor]) -> Callable[[Bools], Tensor]:
+        def scores(coalitions: Bools) -> Tensor:
+            listed = []
+            for coalition in coalitions:
+                off = players[as_tensor(np.flatnonzero(~coalition), device)]
+                changed = rows.clone()
+                changed[:, off] = other[off].to(rows.dtype)
+                listed.append(query.scores(call(changed)[None])[0].cpu())
+            return torch.stack(listed)
+
+        return scores
+
+    in_field = function(own, lambda attr: _outputs(query.model, local, attr))
+    on_graph = function(table, lambda attr: _whole_outputs(query, attr))
+    rng = np.random.default_rng(seed)
+    probes = np.concatenate(
+        [empty_and_full(len(players)), rng.random((_REPLAYS, len(players))) < 0.5]
+    )
+    agree = not local.evaluator.local or allclose(in_field(probes), on_graph(probes))
+    game = FunctionGame(in_field if agree else on_graph, len(players))
+    if len(players):
+        masks = settings.mask(game, settings.samples, derive_rng(seed, "edge features"))
+    else:
+        none = np.zeros((0, 0), dtype=bool)
+        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
+    ends = game.states(empty_and_full(len(players)))
+    values = game.values(np.concatenate([ends, masks.states]))
+    return game.calls, masks, values
+
+
+def _outputs(model: Model, local: LocalGraph, attr: Tensor) -> Tensor:
+    pairs = local.centres[:, None] if model.scores_pairs else None
+    shaped = attr if local.edge_attr is None else attr.reshape(local.edge_attr.shape)
+    out = model(
+        local.x, local.edge_index, local.edge_weight, shaped, local.batch, pairs, local.attributes
+    )
+    return out if model.scores_pairs else local.explained(out)
+
+
+def _whole_outputs(query: Query, attr: Tensor) -> Tensor:
+    graph, model = query.graph, query.model
+    device = graph.x.device
+    batch = None
+    if model.whole_graphs:
+        batch = torch.zeros(graph.num_nodes, dtype=torch.long, device=device)
+    centres = as_tensor(query.centres, device)
+    shaped = attr if graph.edge_attr is None else attr.reshape(graph.edge_attr.shape)
+    out = model(
+        graph.x, graph.edge_index, graph.edge_weight, shaped, batch,
+        centres[:, None] if model.scores_pairs else None, graph.attributes_at(None, None),
+    )  # fmt: skip
+    return out if model.whole_graphs or model.scores_pairs else out[centres]

@@ -1,0 +1,54 @@
+"""Names of nodes and features in an explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor
+
+from graphsvx.core.names import Names
+from graphsvx.results.explanation import Credit, Explanation
+
+
+def with_names(explanation: Explanation, names: Names) -> Explanation:
+    """The explanation with names of its nodes, features and edges, where there are any.
+
+    Groups keep the names that they were given.
+    """
+    if names.features is None and names.nodes is None:
+        return explanation
+    field, nodes, features = explanation.field, names.nodes, names.features
+    changed = explanation
+    if features is not None and explanation.feature_credit.players:
+        known = features
+        changed = replace(changed, feature_credit=_named(
+            changed.feature_credit, "feature", lambda column: known[column % len(known)]
+        ))  # fmt: skip
+    if nodes is None:
+        return changed
+    return replace(
+        changed,
+        node_credit=_named(changed.node_credit, "node", nodes.__getitem__),
+        edge_credit=_named_edges(changed.edge_credit, nodes.__getitem__),
+        field=replace(field, names=tuple(nodes[node] for node in field.ids.tolist())),
+    )
+
+
+def _named(credit: Credit, what: str, name: Callable[[int], str]) -> Credit:
+    ids = credit.ids.tolist()
+    before = credit.names or tuple(f"{what} {player}" for player in ids)
+    return replace(credit, names=tuple(
+        name(player) if given == f"{what} {player}" else given
+        for player, given in zip(ids, before, strict=True)
+    ))  # fmt: skip
+
+
+def _named_edges(credit: Credit, name: Callable[[int], str]) -> Credit:
+    ends: Tensor = credit.ids.reshape(2, -1).t()
+    plain = [f"edge {u}–{v}" for u, v in ends.tolist()]
+    before = credit.names or tuple(plain)
+    return replace(credit, names=tuple(
+        f"{name(u)}–{name(v)}" if given in (own, f"edge {v}–{u}") else given
+        for (u, v), own, given in zip(ends.tolist(), plain, before, strict=True)
+    ))  # fmt: skip
