@@ -7,11 +7,9 @@ is not charged again, and gets the budget raised until as many distinct ones are
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import median
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -21,7 +19,6 @@ from benchmarks.worlds import Played, node_game, real_games
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Auto, Mask, Paired, SmarterSeparate
-from graphsvx.masks.paired import _Strata
 
 BUDGETS = (50, 100, 300, 1000)
 Estimate = Callable[[Played, int, int], tuple[np.ndarray, int]]
@@ -148,53 +145,6 @@ def estimators() -> dict[str, Estimate]:
     }
 
 
-SIZES = {
-    "the kernel's mass (as it is)": 1.0,
-    "its square root": 0.5,
-    "leverage scores (all sizes alike)": 0.0,
-}
-
-
-@contextmanager
-def drawn_by(power: float) -> Iterator[None]:
-    """Sizes of coalitions are drawn by a power of their kernel mass; weights stay consistent."""
-
-    def changed(run: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(self: _Strata, *args: Any) -> Any:
-            own = self.mass
-            self.mass = own**power / (own**power).sum()
-            try:
-                return run(self, *args)
-            finally:
-                self.mass = own
-
-        return wrapped
-
-    with mock.patch.object(_Strata, "draw", changed(_Strata.draw)), \
-            mock.patch.object(_Strata, "enumerable", changed(_Strata.enumerable)):  # fmt: skip
-        yield
-
-
-def ways_to_draw(games: list[Played], budgets: tuple[int, ...], seeds: int = 3) -> dict[str, Any]:
-    """Median errors of the estimator alone for other ways of drawing sizes, on games to tune on."""
-    truths = [shapley(game.values) for game in games]
-    found: dict[str, Any] = {}
-    for name, power in SIZES.items():
-        for how, regression in (("", GaussianProcess()), (", WLS", WLS())):
-            estimate = our_estimator(Paired(), regression)
-            found[name + how] = {}
-            for calls in budgets:
-                with drawn_by(power):
-                    errors = [
-                        float(((estimate(game, calls, seed)[0] - truth) ** 2).sum()
-                              / (truth**2).sum())
-                        for game, truth in zip(games, truths, strict=True)
-                        for seed in range(seeds)
-                    ]  # fmt: skip
-                found[name + how][str(calls)] = {"median": median(errors)}
-    return found
-
-
 def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 3, skip: int = 8,
             budgets: tuple[int, ...] = BUDGETS) -> dict[str, Any]:  # fmt: skip
     """Median relative squared error by estimator and budget, over games and seeds."""
@@ -222,5 +172,4 @@ def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 3, skip: 
         "seeds": seeds,
         "errors": table,
         "tuned on": skip or each,
-        "sizes": ways_to_draw(list(real_games(skip or each, sizes)), budgets),
     }

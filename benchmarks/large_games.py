@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GraphSAGE
-from torch_geometric.utils import remove_self_loops, to_undirected
+from torch_geometric.utils import k_hop_subgraph, remove_self_loops, to_undirected
 
 from benchmarks import peers
 from benchmarks.coverage import fresh, values_of
@@ -113,9 +113,10 @@ def games(
     order = [int(node) for node in rng.permutation(graph.num_nodes)]
     count = 0
     for node in islice((n for n in order if n not in DEVELOPED_ON.get(name, ())), _TRIED):
-        game, target = node_game(model, graph, node)
-        if not players[0] <= game.players <= players[1]:
+        reached = k_hop_subgraph(node, _LAYERS.get(name, 2), graph.edge_index)[0]
+        if not players[0] <= len(reached) - 1 <= players[1]:
             continue
+        game, target = node_game(model, graph, node)
         probes = rng.random((64, game.players)) < rng.random((64, 1))
         if values_of(game, target, probes).std() < _FLAT:
             continue
@@ -270,7 +271,12 @@ def measure(
                 ]) for budget in budgets}
                 for name, blocks in OURS.items()
             },
-            "peers": peers.measure(found[:: max(1, len(found) // peers_on)], _judge),
+            "peers": peers.measure(
+                found[:: max(1, len(found) // peers_on)], _judge,
+                lambda game: _judge(game, *ours(game, Auto(), GaussianProcess(), peers.CALLS, 0))[
+                    "error"
+                ],
+            ),
         })  # fmt: skip
     return {"classes": table, "calls": calls, "each": each}
 

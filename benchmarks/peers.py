@@ -20,35 +20,38 @@ import numpy as np
 from benchmarks.coverage import values_of
 
 CALLS = 1000
-_SECONDS = 60
+_SECONDS = 120
 NAMES = (
     "KernelSHAP", "LeverageSHAP", "OddSHAP", "PolySHAP", "RegressionMSR", "SVARM",
     "PermutationSamplingSV",
 )  # fmt: skip
 
 
-def measure(games: list[Any], judge: Callable[..., dict[str, float]]) -> dict[str, Any]:
-    """Median errors at 1,000 distinct calls, and of our default on the same games."""
+def measure(
+    games: list[Any], judge: Callable[..., dict[str, float]], ours: Callable[[Any], float]
+) -> dict[str, Any]:
+    """Median errors at 1,000 distinct calls, and those of `ours` on the same games."""
     interpreter = os.environ.get("SHAPIQ_PYTHON")
     if interpreter is None:
         return {}
     results: dict[str, Any] = {}
     for name in NAMES:
-        judged = []
+        judged, own = [], []
         for game in games:
             values = _estimate(interpreter, name, game)
             if values is not None:
                 judged.append(judge(game, values, None))
+                own.append(ours(game))
         if judged:
             results[name] = {
-                "error": median(each["error"] for each in judged),
+                "error": median(each["error"] for each in judged), "ours": median(own),
                 "top": float(np.mean([each["top"] for each in judged])), "games": len(judged),
             }  # fmt: skip
     return results
 
 
 def _estimate(interpreter: str, name: str, game: Any) -> np.ndarray | None:
-    """None where the peer fails, or takes more than a minute."""
+    """None where the peer fails, or takes more than two minutes."""
     worker = Path(__file__).with_name("shapiq_worker.py")
     command = ["timeout", str(_SECONDS), interpreter, str(worker), name,
                str(game.game.players), str(CALLS)]  # fmt: skip

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GCNConv, global_max_pool
 
 from benchmarks import __main__ as bench
-from benchmarks import contenders, error, machine, report, speed, worlds
+from benchmarks import contenders, error, large_games, machine, report, speed, worlds
 
 pytest.importorskip("shap")
 pytest.importorskip("shapiq")
@@ -53,6 +53,10 @@ def _small_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(model=GCN(8, 8, 2, 4).eval(), dataset=dataset)
 
     monkeypatch.setattr(worlds.zoo, "ensure", ensure)
+    trained = ensure("any")
+    monkeypatch.setattr(
+        large_games, "world", lambda name, kind: (trained.model, trained.dataset.graph)
+    )
 
 
 @pytest.mark.usefixtures("_small_zoo")
@@ -65,7 +69,10 @@ def test_a_quick_run_writes_tables_pictures_and_json(
     assert set(figures) == {"machine", "speed", "error"}
     assert all(line["theirs"] > 0 and line["ours"] > 0 for line in figures["speed"]["lines"])
     names = {path.name for path in (tmp_path / "docs").iterdir()}
-    assert names == {f"{a}.{b}" for a in ("speed", "error") for b in ("md", "json", "png")}
+    pages = {f"{a}.{b}" for a in ("speed", "error") for b in ("md", "json", "png")}
+    assert names == {*pages, "error-large.png"}
+    page = (tmp_path / "docs" / "error.md").read_text()
+    assert all(f"## {title}" in page for title in ("12 to 16 players", "65 to 2,500 players", "Do"))
     assert "| contender |" in capsys.readouterr().out
 
 

@@ -37,9 +37,9 @@ WAYS: dict[str, Any] = {
 }  # fmt: skip
 OWN, AROUND = "the node's own features", "features of the subgraph"
 FEATURE_METHODS = {
-    OWN: Setting(GraphSVX()),
-    AROUND: Setting(GraphSVX(players="subgraph_features")),
-    "the node's own, all of them play": Setting(GraphSVX(features="all")),
+    OWN: Setting(GraphSVX(samples=1000)),
+    AROUND: Setting(GraphSVX(samples=1000, players="subgraph_features")),
+    "the node's own, all of them play": Setting(GraphSVX(samples=1000, features="all")),
     RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
 }
 
@@ -85,7 +85,10 @@ def with_and_without(dataset: str) -> dict[str, Setting]:
     """The indirect effect off and on, with the paper's coalitions and with ours."""
     paper = {f"{PAPER_ROWS}, {words}": Setting(GraphSVX.paper(dataset, indirect=way))
              for words, way in WAYS.items()}  # fmt: skip
-    ours = {f"{OUR_ROWS}, {words}": Setting(GraphSVX(indirect=way)) for words, way in WAYS.items()}
+    ours = {
+        f"{OUR_ROWS}, {words}": Setting(GraphSVX(samples=1000, indirect=way))
+        for words, way in WAYS.items()
+    }
     return {RANDOM: CHANCE, **paper, **ours}
 
 
@@ -166,15 +169,15 @@ def base_values(case: Case) -> list[Value]:
     })  # fmt: skip
 
 
-REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX())}, motifs.scoring(20, 0),
-               measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
+REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
+               motifs.scoring(20, 0), measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
 BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(40), case_measures=(base_values,),
              quick=("tree-cycles",))  # fmt: skip
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": zoo_models("gcn", "gat")}
 GRIDS = (
     REDUCED,
     replace(REDUCED, datasets=("ba-community",), quick=None,
-            methods=lambda _: {ALL_FEATURES: Setting(GraphSVX(features="all"))}),
+            methods=lambda _: {ALL_FEATURES: Setting(GraphSVX(samples=1000, features="all"))}),
     replace(REDUCED, methods=lambda _: {}, questions=motifs.test_nodes(10), measures=(),
             case_measures=(left_out_as_one,), **CORA),
     Grid(NODE_SETS, with_and_without, motifs.scoring(20),

@@ -175,7 +175,7 @@ def attention(case: Case) -> Iterator[Value]:
 
 def _graphsvx(dataset: str) -> dict[str, Setting]:
     clean = next(name for name in SETS if dataset.startswith(name))
-    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX())}
+    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX(samples=1000))}
 
 
 FEATURES = Grid(

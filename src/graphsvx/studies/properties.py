@@ -36,7 +36,7 @@ PAPER_SHARES = {"Tree-Cycles": 0.85, "Tree-Grid": 0.85, "BA-Community": 0.20}
 def explainers(dataset: str) -> dict[str, Setting]:
     """On the probability: shares need a score with a scale."""
     return {
-        OURS: Setting(GraphSVX()), PAPERS: Setting(GraphSVX.paper(dataset)),
+        OURS: Setting(GraphSVX(samples=1000)), PAPERS: Setting(GraphSVX.paper(dataset)),
         GNN: selected_setting(dataset, GNN), RANDOM: Setting(Random()),
         "Random, on average": CHANCE,
     }  # fmt: skip
@@ -85,7 +85,11 @@ TOPS: dict[str, tuple[float, tuple[Level, ...]]] = {
     "both, top 20 %": (0.2, ("features", "nodes")),
     "both, top 10": (10, ("features", "nodes")),
 }
-COMPARED = {OURS: Setting(GraphSVX()), GNN: Setting(GNNExplainer()), RANDOM: Setting(Random())}
+COMPARED = {
+    OURS: Setting(GraphSVX(samples=1000)),
+    GNN: Setting(GNNExplainer()),
+    RANDOM: Setting(Random()),
+}
 
 
 def overlap(first: Explanation, second: Explanation, top: float, levels: Sequence[Level]) -> float:

@@ -71,13 +71,15 @@ _SELECTED: dict[str, dict[str, Setting]] = {
         "mutag": Setting(GraphSVX.paper("mutag", erase=True)),
     },
     DEFAULT: {
-        **dict.fromkeys(("ba-shapes", "ba-community"), Setting(GraphSVX(hops=2))),
-        **dict.fromkeys(("tree-cycles", "ba-2motifs"), Setting(GraphSVX(), "log_odds")),
-        "mutag": Setting(GraphSVX(erase=True)),
+        **dict.fromkeys(("ba-shapes", "ba-community"), Setting(GraphSVX(samples=1000, hops=2))),
+        **dict.fromkeys(("tree-cycles", "ba-2motifs"), Setting(GraphSVX(samples=1000), "log_odds")),
+        "mutag": Setting(GraphSVX(samples=1000, erase=True)),
     },
     EDGES: {
-        "ba-shapes": Setting(GraphSVX(players="edges", hops=2), "log_odds", "absolute"),
-        "ba-community": Setting(GraphSVX(players="edges", hops=2), by="absolute"),
+        "ba-shapes": Setting(
+            GraphSVX(samples=1000, players="edges", hops=2), "log_odds", "absolute"
+        ),
+        "ba-community": Setting(GraphSVX(samples=1000, players="edges", hops=2), by="absolute"),
     },
     "GNNExplainer": {"ba-shapes": Setting(GNNExplainer(lr=0.1))},
     "PGM-Explainer": {"ba-community": Setting(_ZERO, by="absolute")},
@@ -95,10 +97,10 @@ def candidates(dataset: str, explainer: str) -> list[Setting]:
     scales: tuple[Scale, ...] = ("probability", "logit", "log_odds")
     if explainer == EDGES:
         other = {"directions": "apart"} if whole_graphs else other
-        methods = [GraphSVX(players="edges"), GraphSVX(players="edges", **other)]
+        methods = [GraphSVX(samples=1000, players="edges", **also) for also in ({}, other)]
         return [Setting(method, scale) for method in methods for scale in scales[::2]]
     if explainer == DEFAULT:
-        methods = [GraphSVX(), GraphSVX(**other)]
+        methods = [GraphSVX(samples=1000, **also) for also in ({}, other)]
         return [Setting(method, scale) for method in methods for scale in scales]
     methods = [GraphSVX.paper(dataset), GraphSVX.paper(dataset, **other)]
     plain = methods if whole_graphs else [replace(method, generator=None) for method in methods]
