@@ -155,3 +155,16 @@ def test_an_error_is_one_line_and_exit_code_two(models) -> None:
 def test_help_shows_examples() -> None:
     text = CliRunner().invoke(app, ["explain", "--help"]).stdout
     assert "graphsvx explain ba-shapes --node 400" in text
+
+
+def test_interactions_and_sets_are_printed_and_saved(run, tmp_path) -> None:
+    path = tmp_path / "e.json"
+    text = run(
+        "ba-shapes", "--node", "400", "--samples", "60", "--order", "2",
+        "--sufficient", "0.5", "--flip", "--json", str(path),
+    )  # fmt: skip
+    assert "together" in text
+    explanation = Explanation.load(path)
+    assert explanation.interactions is not None
+    assert explanation.interactions.order == 2
+    assert [answer.question for answer in explanation.answers] == ["sufficient", "flip"]

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,8 @@ Examples:
     graphsvx explain cora --model gat --node 7 --target 3 --json why.json
 
     graphsvx explain ba-2motifs --graph 12 --set players=edges
+
+    graphsvx explain mutag --graph 7 --order 2 --sufficient 0.9 --flip --describe
 
     graphsvx explain ba-shapes --nodes 401,402,403 --few 3
 
@@ -81,6 +84,18 @@ def explain(
         float | None, typer.Option(help="A limit of time; another run may then differ.")
     ] = None,
     hops: options.Hops = None,
+    order: options.Order = None,
+    sufficient: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Also find the smallest set of players that alone keeps this share of the score.",
+        ),
+    ] = None,
+    flip: Annotated[
+        bool,
+        typer.Option(help="Also find the smallest set whose removal changes the class."),
+    ] = False,
     output: options.ModelOutput = "raw",
     scale: options.Scale = "probability",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
@@ -101,7 +116,7 @@ def explain(
     """Explain one prediction of a trained model."""
     model_choice = ModelChoice(model, weights, checkpoint, model_seed)
     method_choice = MethodChoice(
-        method, samples, hops, few, tuple(setting or ()), tolerance, seconds
+        method, samples, hops, few, tuple(setting or ()), tolerance, seconds, order
     )
     model_choice.check(dataset)
     method_choice.check(model_choice)
@@ -127,6 +142,9 @@ def explain(
             class_names=loaded.class_names if edge is None else None,  # names of node classes
             targets="all" if class_pair else None, **query,
         )  # fmt: skip
+    answers = [] if sufficient is None else [explanation.sufficient(sufficient)]
+    answers += [explanation.flip()] if flip else []
+    explanation = replace(explanation, answers=tuple(answers))
     if class_pair:
         explanation = explanation.contrast(*class_pair)
     if json is None or str(json) != "-":

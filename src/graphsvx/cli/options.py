@@ -40,6 +40,10 @@ MethodName = Annotated[
     typer.Option(help="The explainer: " + ", ".join(names.METHODS) + ", or a registered one."),
 ]
 Samples = Annotated[int | None, typer.Option(help="Model calls that the explainer may make.")]
+Order = Annotated[
+    int | None,
+    typer.Option(min=1, max=3, help="Interactions of up to so many players: 2 or 3."),
+]
 Hops = Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")]
 Few = Annotated[
     int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")
@@ -112,6 +116,7 @@ class MethodChoice:
     pairs: tuple[str, ...] = ()
     tolerance: float | None = None
     seconds: float | None = None
+    order: int | None = None
 
     def check(self, choice: ModelChoice) -> None:
         """Raise for names that do not exist."""
@@ -130,7 +135,7 @@ class MethodChoice:
             if not equals or not key:
                 raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
             settings[key.strip()] = registry.parse_setting(text.strip())
-        for key in ("samples", "hops", "tolerance", "seconds"):
+        for key in ("samples", "hops", "tolerance", "seconds", "order"):
             if getattr(self, key) is not None:
                 settings[key] = getattr(self, key)
         if self.few is not None:

@@ -80,6 +80,7 @@ def run(
     method: options.MethodName = "graphsvx",
     samples: options.Samples = None,
     hops: options.Hops = None,
+    order: options.Order = None,
     few: options.Few = None,
     setting: options.Setting = None,
     target: options.Target = None,
@@ -117,7 +118,7 @@ def run(
             "say what to explain and where to keep it: graphsvx run DATASET --out FOLDER"
         )
     model_choice = ModelChoice(model, weights, checkpoint, model_seed)
-    method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()))
+    method_choice = MethodChoice(method, samples, hops, few, tuple(setting or ()), order=order)
     model_choice.check(dataset)
     method_choice.check(model_choice)
     names.check_extra("pyarrow", "data")

@@ -73,7 +73,33 @@ def _for_everyone(explanation: Explanation) -> list[str]:
         return sentences
     sentences.append(_without(explanation))
     sentences.append(_who(explanation, credited))
+    sentences += _in_sets(explanation)
     return [sentence for sentence in sentences if sentence]
+
+
+def _in_sets(explanation: Explanation) -> list[str]:
+    """What players do together, and the sets that were asked for."""
+    sentences = []
+    if explanation.interactions is not None:
+        for pair in explanation.together(1):
+            verb = "add" if pair.value >= 0 else "take away"
+            sentences.append(
+                f"{_join_names(list(pair.players))} together {verb} {plain(abs(pair.value))} "
+                f"({explanation.interactions.index})."
+            )
+    for answer in explanation.answers:
+        if not answer.found:
+            continue
+        names = _join_names(list(answer.players)) if answer.players else "nothing"
+        if answer.question == "flip":
+            says = explanation.class_name(answer.predicted)
+            sentences.append(f"Without {names} the model would say {says}.")
+        else:
+            share = _percent(answer.score) if explanation.scale == "probability" else (
+                f"a score of {plain(answer.score)}"
+            )  # fmt: skip
+            sentences.append(f"{names} alone would be enough: {share}.")
+    return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
 def _what_it_says(explanation: Explanation) -> str:

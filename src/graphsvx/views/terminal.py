@@ -97,6 +97,15 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         more += [Text(signed(total, 4), style=QUIET)]
         more += [Text("")] * estimated
         out.add_row(*more, CreditBar(total, largest))
+    if explanation.interactions is not None:
+        out.add_section()
+        for pair in explanation.together(3):
+            names = f"{' and '.join(pair.players)} together"
+            line: list[Text | CreditBar] = [Text(names), *[Text("")] * with_hops]
+            line.append(Text(signed(pair.value, 4), style=FOR if pair.value > 0 else AGAINST))
+            if estimated:
+                line.append(Text(_error(pair.error), style=QUIET))
+            out.add_row(*line, CreditBar(pair.value, largest))
     return out
 
 
@@ -141,7 +150,9 @@ def _error(error: float) -> str:
 
 
 def _caption(explanation: Explanation) -> str:
-    return f"{equation(explanation)} ({scale_of(explanation)})\n{explanation.certificate.line()}"
+    lines = [f"{equation(explanation)} ({scale_of(explanation)})"]
+    lines += [answer.line() for answer in explanation.answers]
+    return "\n".join([*lines, explanation.certificate.line()])
 
 
 def text(explanation: Explanation, width: int = 100) -> str:

@@ -16,9 +16,16 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import as_path, atomic_write
 from graphsvx.views.plot.bars import bars, waterfall
 from graphsvx.views.plot.graph import graph
+from graphsvx.views.plot.interactions import interaction_heatmap, network
 
 SUFFIXES = (".png", ".svg", ".pdf")
-KINDS: dict[str, Callable[..., Axes]] = {"graph": graph, "bars": bars, "waterfall": waterfall}
+KINDS: dict[str, Callable[..., Axes]] = {
+    "graph": graph,
+    "bars": bars,
+    "waterfall": waterfall,
+    "heatmap": interaction_heatmap,
+    "network": network,
+}
 
 
 def explanation(
@@ -26,8 +33,8 @@ def explanation(
 ) -> Axes:
     """Plot an explanation; by default its graph if nodes or edges are players, else bars.
 
-    `kind` is "graph", "bars" or "waterfall"; `options` go to `plot.graph`, `plot.bars` or
-    `plot.waterfall`.
+    `kind` is "graph", "bars" or "waterfall", or, of interactions, "heatmap" or "network"; `options`
+    go to `plot.graph`, `plot.bars` and so on.
     """
     if kind is None:
         kind = "graph" if has_graph(explanation) else "bars"

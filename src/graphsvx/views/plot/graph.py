@@ -24,6 +24,7 @@ from graphsvx.views import layout as placing
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Line
 from graphsvx.views.plot import canvas
+from graphsvx.views.plot.interactions import curve
 
 Atoms = Mapping[int, str] | Sequence[str]
 Bonds = Mapping[tuple[int, int], float]
@@ -85,6 +86,7 @@ def graph(
     atoms: Atoms | None = None,
     bonds: Bonds | None = None,
     largest: float | None = None,
+    together: int = 5,
 ) -> Axes:
     """Draw the receptive field with the explained node marked and the important part in bold.
 
@@ -92,6 +94,7 @@ def graph(
     more than `max_nodes` nodes, those with little credit are merged into grey bubbles, labelled
     `+12` for twelve nodes. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 if aromatic)
     draw a molecule. `top` is the number of important nodes, `largest` the end of the colour scale.
+    Where there are interactions, curves join the `together` strongest pairs of nodes.
     """
     full = drawings.drawing_of(explanation)
     symbols = _symbols(full, atoms)
@@ -107,6 +110,7 @@ def graph(
     scale = full.largest if largest is None else largest
     drawing = PlacedDrawing(shown, where, _fit(ax, where), bold, scale, symbols, bonds or {})
     _draw_lines(ax, drawing)
+    _draw_together(ax, drawing, explanation, together)
     _draw_dots(ax, drawing)
     if symbols is not None:
         _write_symbols(ax, drawing)
@@ -186,6 +190,26 @@ def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
     strokes = LineCollection(thin, linewidths=widths, colors=colours, zorder=1, gid="edges")
     strokes.set_capstyle("round")
     ax.add_collection(strokes, autolim=False)
+
+
+def _draw_together(ax: Axes, drawing: PlacedDrawing, explanation: Explanation, most: int) -> None:
+    """Curves between nodes that interact; pairs of merged nodes have none."""
+    record = explanation.interactions
+    if record is None or not most or explanation.node_credit.names is not None:
+        return
+    first = explanation.feature_credit.players
+    ids = explanation.node_ids.tolist()
+    place = {dot.id: i for i, dot in enumerate(drawing.drawing.dots) if dot.count == 1}
+    drawn: list[tuple[int, int, float]] = []
+    for pair in explanation.together():
+        nodes = [position - first for position in pair.positions]
+        if all(0 <= node < len(ids) and ids[node] in place for node in nodes):
+            drawn.append((place[ids[nodes[0]]], place[ids[nodes[1]]], pair.value))
+        if len(drawn) == most:
+            break
+    largest = max((abs(value) for _, _, value in drawn), default=0.0)
+    for a, b, value in reversed(drawn):
+        curve(ax, drawing.where[a], drawing.where[b], value, largest)
 
 
 def _line_style(drawing: PlacedDrawing, line: Line, by_credit: bool) -> tuple[float, str]:

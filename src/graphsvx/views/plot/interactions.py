@@ -1,0 +1,128 @@
+"""Plots of interactions: a heat map and a network of the players with the strongest ones."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.interactions import Interactions
+from graphsvx.utils.constraints import Range, checked
+from graphsvx.views import palette
+from graphsvx.views.plot import canvas
+
+# Pairs with a smaller share of the strongest interaction are not drawn as curves.
+_WEAK = 0.08
+
+
+def interaction_heatmap(
+    explanation: Explanation, ax: Axes | None = None, *, top: int = 12, title: bool = True
+) -> Axes:
+    """Matrix of the interactions of pairs among the `top` players with the strongest ones."""
+    record, players, names = _strongest(explanation, top)
+    row = explanation.outputs.index(explanation.target)
+    values = record.matrix(row, len(explanation.player_names)).numpy()[np.ix_(players, players)]
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    side = 1.6 + 0.34 * len(players)
+    ax = canvas.axes(ax, side + 1.0, side)
+    np.fill_diagonal(values, np.nan)
+    image = ax.imshow(values, cmap=canvas.DIVERGING, vmin=-largest, vmax=largest)
+    places = [float(place) for place in range(len(players))]
+    canvas.plain_ticks(ax, "y", places, names)
+    canvas.plain_ticks(ax, "x", places, names)
+    ax.tick_params(length=0, labelsize=canvas.SMALL, labelcolor=palette.INK)
+    ax.tick_params(axis="x", rotation=90)
+    ax.spines[:].set_visible(False)
+    figure = ax.get_figure()
+    if figure is not None:
+        bar = figure.colorbar(image, ax=ax, shrink=0.7, pad=0.02)
+        bar.set_label(f"{record.index} of pairs", fontsize=canvas.SMALL)
+        bar.ax.tick_params(labelsize=canvas.TINY)
+        bar.outline.set_visible(False)
+    if title:
+        canvas.heading(ax, explanation.title, _below(record))
+    return ax
+
+
+def network(
+    explanation: Explanation, ax: Axes | None = None, *, top: int = 12, title: bool = True
+) -> Axes:
+    """Players on a circle, coloured by their own value, and curves between those that interact."""
+    record, players, names = _strongest(explanation, top)
+    row = explanation.outputs.index(explanation.target)
+    count = len(explanation.player_names)
+    pairs = record.matrix(row, count).numpy()[np.ix_(players, players)]
+    single = np.zeros(count)
+    ones = record.sizes == 1
+    single[record.members[0, ones].numpy()] = record.values[row, ones].numpy()
+    ax = canvas.axes(ax, 5.2, 5.0)
+    angles = np.pi / 2 - 2 * np.pi * np.arange(len(players)) / max(1, len(players))
+    where = np.stack([np.cos(angles), np.sin(angles)], 1)
+    largest = float(np.abs(pairs).max(initial=0.0)) or 1.0
+    order = np.argsort(np.abs(pairs), axis=None)
+    for i, j in zip(*np.unravel_index(order, pairs.shape), strict=True):
+        if i < j and abs(pairs[i, j]) > _WEAK * largest:
+            curve(ax, where[i], where[j], float(pairs[i, j]), largest, bend=0.12)
+    weight = np.abs(single[players])
+    most = float(weight.max(initial=0.0)) or 1.0
+    ax.scatter(
+        where[:, 0], where[:, 1], s=60 + 260 * weight / most, zorder=3,
+        c=[palette.of_credit(float(single[player]), most) for player in players],
+        edgecolors="#6B7280", linewidths=0.7,
+    )  # fmt: skip
+    for name, (x, y) in zip(names, where, strict=True):
+        side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
+        height = "center" if abs(x) >= 0.2 else "bottom" if y > 0 else "top"
+        canvas.text(ax, 1.14 * x, 1.14 * y, name, ha=side, va=height, fontsize=canvas.SMALL,
+                    color=palette.INK)  # fmt: skip
+    ax.set_xlim(-1.7, 1.7)
+    ax.set_ylim(-1.3, 1.3)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    if title:
+        canvas.heading(ax, explanation.title, _below(record))
+    return ax
+
+
+def curve(
+    ax: Axes, a: np.ndarray, b: np.ndarray, value: float, largest: float, bend: float = 0.3
+) -> None:
+    """A curve between two players, coloured and wide by their interaction."""
+    share = min(1.0, abs(value) / largest) if largest else 0.0
+    strong = palette.FOR if value > 0 else palette.AGAINST
+    ax.add_patch(
+        FancyArrowPatch(
+            (float(a[0]), float(a[1])), (float(b[0]), float(b[1])), arrowstyle="-",
+            connectionstyle=f"arc3,rad={bend}", lw=0.6 + 4.4 * share,
+            color=palette.mixed(palette.PALE, strong, 0.3 + 0.7 * share), alpha=0.85, zorder=2,
+            capstyle="round", gid="interaction",
+        )
+    )  # fmt: skip
+
+
+def _below(record: Interactions) -> str:
+    how = "exact" if record.exact else "estimated"
+    left = f", {record.left_out} players left out" if record.left_out else ""
+    return f"{record.index} of pairs, {how}{left}: red adds, blue takes away"
+
+
+def _strongest(explanation: Explanation, top: int) -> tuple[Interactions, list[int], list[str]]:
+    """The players of the strongest pairs, by position, and their names."""
+    top = checked(top, Annotated[int, Range(2)], "top")
+    record = explanation.interactions
+    if record is None or not bool((record.sizes == 2).any()):
+        raise InputError(
+            "this explanation has no interactions of pairs; explain with method=GraphSVX(order=2)"
+        )
+    players: list[int] = []
+    for pair in explanation.together():
+        players += [player for player in pair.positions if player not in players]
+        if len(players) >= top:
+            break
+    chosen = sorted(players[:top])
+    names = explanation.player_names
+    return record, chosen, [canvas.short(names[player], 18) for player in chosen]

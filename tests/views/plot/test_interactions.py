@@ -1,0 +1,43 @@
+"""Interactions in plots, tables and words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import pytest
+
+from graphsvx import Explanation, GraphSVX, explain
+from graphsvx.errors import InputError
+from tests.worlds import random_graph, random_model
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    data, model = random_graph(4, nodes=9, chance=0.3), random_model("gin", 2)
+    found = explain(model, data, node=1, method=GraphSVX(order=2, features="all"))
+    return replace(found, answers=(found.sufficient("class"), found.flip()))
+
+
+@pytest.mark.parametrize("kind", ["graph", "heatmap", "network"])
+def test_interactions_are_drawn(explanation: Explanation, kind: str) -> None:
+    ax = explanation.plot(kind=kind)
+    curves = [patch for patch in ax.patches if patch.get_gid() == "interaction"]
+    assert (len(ax.images) == 1) if kind == "heatmap" else curves
+    ax.get_figure().canvas.draw()
+    plt.close("all")
+
+
+def test_a_plot_of_interactions_needs_some(explanation: Explanation) -> None:
+    with pytest.raises(InputError, match="order=2"):
+        replace(explanation, interactions=None).plot(kind="network")
+
+
+def test_table_and_words_name_pairs_and_sets(explanation: Explanation) -> None:
+    strongest = explanation.together(1)[0]
+    table = str(explanation)
+    assert "together" in table
+    assert explanation.answers[0].wanted in " ".join(table.split())
+    words = explanation.describe()
+    assert strongest.players[1] in words
+    assert "alone would be enough" in words
