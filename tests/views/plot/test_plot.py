@@ -261,7 +261,7 @@ def test_plot_picks_the_right_picture():
     assert by_gid(records.edges_only().plot(), "nodes")
     assert records.features_only().plot().patches
     assert ticks(records.house().plot(kind="waterfall"))[0] == "base"
-    with pytest.raises(InputError, match="graph, bars, waterfall, got 'pie'"):
+    with pytest.raises(InputError, match="graph, bars, waterfall, heatmap, network, got 'pie'"):
         records.house().plot(kind="pie")
 
 
