@@ -21,17 +21,18 @@ def test_numbers_are_those_of_a_dictionary(
         monkeypatch.setattr(row_ids, "_hash", lambda rows: np.zeros(len(rows), dtype=np.uint64))
     rng = np.random.default_rng(width)
     known: dict[bytes, int] = {}
-    found = RowIds()
+    numbering = RowIds()
     pool = rng.random((40, width)) < 0.5
     for _ in range(4):
         rows = pool[rng.integers(0, 40, 30)]
-        other = rows[:, :1].astype(np.int16)
-        given, new = found.add(rows, other)
+        other = rng.integers(0, 2, (30, 1)).astype(np.int16)  # rows may differ in this part alone
+        given, new = numbering.add(rows, other)
         before = len(known)
-        wanted = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+        keys = [row.tobytes() + number.tobytes() for row, number in zip(rows, other, strict=True)]
+        wanted = [known.setdefault(key, len(known)) for key in keys]
         assert given.tolist() == wanted
         assert [wanted[i] for i in new] == list(range(before, len(known)))
-        assert len(found) == len(known)
+        assert len(numbering) == len(known)
 
 
 @pytest.mark.parametrize("count", [1, 3])
