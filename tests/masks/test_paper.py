@@ -70,6 +70,19 @@ def test_the_maximum_order_is_kept() -> None:
     assert len(rows) == 2 + 12
 
 
+@pytest.mark.parametrize("players", [4, 5])
+def test_with_budget_for_all_orders_each_coalition_is_listed_once(players: int) -> None:
+    rows, stopped = _whole_orders(players, 1000, players)
+    assert len(rows) == len(np.unique(rows, axis=0)) == 2**players
+    assert stopped == players // 2 + 1
+
+
+def test_the_rest_of_the_middle_order_is_diverse() -> None:
+    """M = 4, P' = 14: orders 0 and 1 cost 10, four of the six coalitions of order 2 follow."""
+    rows = SmarterSeparate(order=2)(game(4), 16, rng()).rows
+    assert rows[10 - 2 : 14 - 2].sum(1).tolist() == [2, 2, 2, 2]
+
+
 def test_diversity_weights_visit_everybody_before_anybody_twice() -> None:
     """k = 2 of 6 players: three coalitions see all six, the next three again, and so on."""
     rows = _diverse_of_order(6, 2, 9, rng())
