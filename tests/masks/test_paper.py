@@ -10,9 +10,17 @@ import torch
 
 from graphsvx.errors import BudgetError
 from graphsvx.games.base import FunctionGame
-from graphsvx.masks import All, Auto, Paired, Random, Smart, SmarterSeparate
+from graphsvx.masks import (
+    All,
+    Auto,
+    Paired,
+    Random,
+    Smart,
+    SmarterSeparate,
+    SmartSeparate,
+)
 from graphsvx.masks.base import shapley_kernel
-from graphsvx.masks.paper import _diverse_of_order, _whole_orders, split_budget
+from graphsvx.masks.paper import _diverse_of_order, _random_of_order, _whole_orders, split_budget
 
 
 def game(players: int) -> FunctionGame:
@@ -93,9 +101,17 @@ def test_diversity_weights_visit_everybody_before_anybody_twice() -> None:
         assert (members[first : first + 3].sum(0) == 1).all()
 
 
-def test_coalitions_of_an_order_and_their_complements_both_occur() -> None:
-    sizes = _diverse_of_order(8, 2, 40, rng()).sum(1)
+@pytest.mark.parametrize("draw", [_diverse_of_order, _random_of_order])
+def test_coalitions_of_an_order_and_their_complements_both_occur(draw) -> None:
+    sizes = draw(8, 2, 40, rng()).sum(1)
     assert set(sizes.tolist()) == {2, 6}
+
+
+def test_masks_named_separate_play_features_and_nodes_apart() -> None:
+    assert SmarterSeparate().separate
+    assert SmartSeparate().separate
+    assert not Smart().separate
+    assert not Random().separate
 
 
 def test_algorithm_4_spends_the_budget_as_it_says() -> None:
