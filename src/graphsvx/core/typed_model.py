@@ -48,6 +48,9 @@ class TypedModel(Model):
     tables: Mapping[str, str] = field(default_factory=dict)
     """Parameters with a row for each node of a type without features: parameter to node type."""
 
+    takes_ids: bool = False
+    """Whether it gets integers of the nodes without features, such as `node_id_dict`."""
+
     @property
     def takes(self) -> frozenset[str]:
         """Arguments that are passed by name."""
@@ -146,7 +149,8 @@ def check_typed_model(
         )
     return TypedModel(
         model, whole_graphs=whole_graphs, taken=takes, flat=graph.flat,
-        arguments=tuple(positional), tables=_tables(model, graph), **read_outputs(output, scale),
+        arguments=tuple(positional), tables=_tables(model, graph),
+        takes_ids=_takes_ids(graph, takes), **read_outputs(output, scale),
     )  # fmt: skip
 
 
@@ -164,6 +168,16 @@ def _available(graph: TypedGraph, whole_graphs: bool, links: bool, relation: boo
     if links and relation:
         names.add("edge_label_type")
     return names
+
+
+def _takes_ids(graph: TypedGraph, takes: frozenset[str]) -> bool:
+    return any(
+        not value.is_floating_point()
+        for name, by_type in graph.node_values.items()
+        if name in takes or f"{name}_dict" in takes
+        for kind, value in by_type.items()
+        if kind not in graph.features
+    )
 
 
 def _tables(model: Any, graph: TypedGraph) -> dict[str, str]:

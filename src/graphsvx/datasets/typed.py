@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,48 @@ ACM_CLASSES = ("database", "wireless communication", "data mining")
 ACM_WORDS = 1902
 RELATIONS = 237
 """Relations of FB15k-237; relation r + 237 is r turned round."""
+
+
+@dataclass(frozen=True)
+class GraphTypes:
+    """Node types with their counts and feature columns (0: none), and edge types."""
+
+    node_types: tuple[str, ...]
+    counts: tuple[int, ...]
+    widths: tuple[int, ...]
+    edge_types: tuple[tuple[str, str, str], ...]
+
+
+USERS, ITEMS, TAGS, FEATURES = 400, 240, 24, 4
+TYPES = {
+    "acm": GraphTypes(
+        ("paper", "author", "subject"),
+        (4019, 7167, 60),
+        (ACM_WORDS, ACM_WORDS, 0),
+        (
+            ("paper", "to", "author"),
+            ("author", "to", "paper"),
+            ("paper", "to", "subject"),
+            ("subject", "to", "paper"),
+        ),
+    ),
+    "typed-motifs": GraphTypes(
+        ("user", "item", "tag"),
+        (USERS, ITEMS, TAGS),
+        (FEATURES, FEATURES, FEATURES),
+        (
+            ("user", "buys", "item"),
+            ("item", "rev_buys", "user"),
+            ("user", "views", "item"),
+            ("item", "rev_views", "user"),
+            ("item", "has", "tag"),
+            ("tag", "rev_has", "item"),
+            ("user", "knows", "user"),
+        ),
+    ),
+    "fb15k-237": GraphTypes(("node",), (14541,), (0,), ()),
+}
+"""Types of the typed sets; the classified node type is the first."""
 
 
 def acm(seed: int, root: str | Path | None) -> DataSet:
@@ -115,7 +158,6 @@ def _dense(file: dict[str, NDArray[np.generic]], name: str) -> Tensor:
 
 # --- a generated set with known truth --------------------------------------------------------
 
-USERS, ITEMS, TAGS, FEATURES = 400, 240, 24, 4
 _TASTES = 2
 """Kinds of items: the class of a user is the kind of most items that the user bought."""
 

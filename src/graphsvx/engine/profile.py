@@ -9,6 +9,7 @@ output with the cached prediction, and on a mismatch the profile is invalidated.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +65,16 @@ _PROFILES: weakref.WeakKeyDictionary[nn.Module, tuple[Fingerprint, list[ModelPro
 _PROFILES = weakref.WeakKeyDictionary()
 
 
-def profile_for(model: Model, graph: Graph) -> ModelProfile:
-    """The cached profile of a model and a graph; a new one if either has changed."""
+def profile_for(
+    model: Model, graph: Graph, make: Callable[[], ModelProfile] | None = None
+) -> ModelProfile:
+    """The cached profile of a model and a graph; a new one (by `make`) if either has changed."""
+    make = make or (lambda: _new_profile(model, graph))
     module = model.call
     if not isinstance(module, nn.Module):
         return ModelProfile((), None, model.plan, structure=Structure(False, "it is no module"))
     if not graph.stamps:  # a part of the user's graph: nothing is kept of it
-        return _new_profile(model, graph)
+        return make()
     fingerprint, profiles = _PROFILES.get(module, (None, []))
     if fingerprint is None or not fingerprint.matches(model.submodules):
         # The model has changed: its profiles are outdated.
@@ -79,7 +83,7 @@ def profile_for(model: Model, graph: Graph) -> ModelProfile:
     for profile in profiles:
         if profile.plan == model.plan and _same(profile.graph, graph):
             return profile
-    new = _new_profile(model, graph)
+    new = make()
     profiles[:] = [new, *profiles][:_PROFILES_PER_MODEL]
     return new
 
@@ -87,12 +91,12 @@ def profile_for(model: Model, graph: Graph) -> ModelProfile:
 def _new_profile(model: Model, graph: Graph) -> ModelProfile:
     try:
         return ModelProfile(
-            _graph_fingerprint(graph), message_passing_depth(model, graph), model.plan
+            graph_fingerprint(graph), message_passing_depth(model, graph), model.plan
         )
     except ModelError:
         guess = sum(isinstance(part, MessagePassing) for part in model.submodules)
         unknown = Structure(False, "its rounds of message passing could not be counted")
-        return ModelProfile(_graph_fingerprint(graph), guess, model.plan, structure=unknown)
+        return ModelProfile(graph_fingerprint(graph), guess, model.plan, structure=unknown)
 
 
 def invalidate(model: Model) -> None:
@@ -109,7 +113,8 @@ def _tensors(graph: Graph) -> tuple[Tensor | None, ...]:
     )  # fmt: skip
 
 
-def _graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
+def graph_fingerprint(graph: Graph) -> tuple[Any, ...]:
+    """Stamps of a graph and weak references to its tensors."""
     tensors = (None if part is None else weakref.ref(part) for part in _tensors(graph))
     return (graph.stamps, *tensors)
 

@@ -16,10 +16,14 @@ from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.constraints import Checked, Count, NotNegative, OneOf, Range, Rate, Share
 
-Family = Literal["blocks", "citation"]
+Family = Literal["blocks", "citation", "typed", "relational"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat")
 CITATION_MODELS = ("gcn", "gat")
 CITATION_SETS = ("cora", "citeseer", "pubmed", "amazon-photo")
+TYPED_MODELS = ("sage", "gat")
+TYPED_SETS = ("acm", "typed-motifs")
+RELATIONAL_MODELS = ("rgcn",)
+RELATIONAL_SETS = ("fb15k-237",)
 Width = Annotated[int, Range(1, 1_000_000)]
 """Units, features or classes."""
 
@@ -31,8 +35,9 @@ _OLD_CARDS = {"normalise": False, "cut_edges": False, "pooling": "max"}
 class Settings(Checked):
     """Architecture and training settings of a model.
 
-    family: "blocks" (message-passing blocks and a linear layer) or "citation" (two layers).
-    model: the convolution: graphconv, gcn, gin, sage or gat.
+    family: "blocks" (message-passing blocks and a linear layer), "citation" (two layers), "typed"
+        (convolutions by edge type) or "relational" (an encoder of entities and a decoder).
+    model: the convolution: graphconv, gcn, gin, sage, gat or rgcn.
     hidden, layers: units of a block (of a head in GAT), number of blocks.
     heads, out_heads: attention heads of the first and of the last layer (citation GAT).
     concat: the linear layer gets the concatenated outputs of all blocks, not only the last.
@@ -45,7 +50,7 @@ class Settings(Checked):
     """
 
     family: Family = "blocks"
-    model: Annotated[str, OneOf(BLOCK_MODELS)] = "graphconv"
+    model: Annotated[str, OneOf((*BLOCK_MODELS, *RELATIONAL_MODELS))] = "graphconv"
     hidden: Width = 20
     layers: Annotated[int, Range(1, 1000)] = 3
     heads: Annotated[int, Range(1, 1000)] = 1
@@ -116,6 +121,28 @@ _MOLECULES = Settings(
     batch_size=128,
 )
 
+_TYPED = Settings(
+    family="typed",
+    model="sage",
+    hidden=64,
+    layers=2,
+    dropout=0.5,
+    normalise=True,
+    epochs=30,
+    learning_rate=5e-3,
+    weight_decay=1e-4,
+)
+_RELATIONAL = Settings(
+    family="relational",
+    model="rgcn",
+    hidden=64,
+    layers=1,
+    dropout=0.3,
+    epochs=300,
+    learning_rate=0.02,
+    batch_size=1024,
+)
+
 # By data set, then by model; "" applies to all other models.
 DEFAULTS: dict[str, dict[str, Settings]] = {
     "ba-shapes": {"": replace(_HOUSES, weight_decay=5e-3)},
@@ -128,6 +155,9 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
     "alkane-carbonyl": {"": _MOLECULES},
     "crippen": {"": replace(_MOLECULES, pooling="sum", epochs=60)},
     "amazon-photo": {"gcn": replace(_GCN, epochs=200), "gat": replace(_GAT, epochs=150)},
+    "acm": {"": _TYPED},
+    "typed-motifs": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=150)},
+    "fb15k-237": {"": _RELATIONAL},
     "cora": {"gcn": _GCN, "gat": _GAT},
     "citeseer": {"gcn": _GCN, "gat": _GAT},
     "pubmed": {
@@ -139,7 +169,15 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
 
 def models(dataset: str) -> tuple[str, ...]:
     """Names of the models for a data set, the default one first."""
-    return CITATION_MODELS if clean_name(dataset) in CITATION_SETS else BLOCK_MODELS
+    name = clean_name(dataset)
+    for sets, known in (
+        (CITATION_SETS, CITATION_MODELS),
+        (TYPED_SETS, TYPED_MODELS),
+        (RELATIONAL_SETS, RELATIONAL_MODELS),
+    ):
+        if name in sets:
+            return known
+    return BLOCK_MODELS
 
 
 def checked_model(dataset: str, model: str | None) -> str:

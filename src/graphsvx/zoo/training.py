@@ -12,11 +12,14 @@ from torch.nn.functional import cross_entropy, mse_loss
 from graphsvx.datasets import DataSet
 from graphsvx.datasets.base import generator
 from graphsvx.datasets.registry import checked_seed
+from graphsvx.datasets.typed import RELATIONS, TYPES
 from graphsvx.errors import InputError
 from graphsvx.zoo.card import Card, versions
+from graphsvx.zoo.links import fit_links, mean_reciprocal_rank
 from graphsvx.zoo.models import Blocks, CitationGAT, CitationGCN, GraphClassifier, NodeClassifier
 from graphsvx.zoo.packed import Packed
 from graphsvx.zoo.settings import Settings, checked_model, settings_for
+from graphsvx.zoo.typed_models import RelationalEncoder, TypedClassifier
 
 # Epochs between two evaluations of the validation loss.
 CHECK_EVERY = 5
@@ -48,8 +51,15 @@ class Trained:
     dataset: DataSet
 
 
-def build(settings: Settings, *, features: int, classes: int, task: str) -> nn.Module:
-    """An untrained model, initialised from torch's global random state."""
+def build(
+    settings: Settings, *, features: int, classes: int, task: str, dataset: str | None = None
+) -> nn.Module:
+    """An untrained model, initialised from torch's global random state.
+
+    `dataset`: the name of a typed set, whose node and edge types the model needs.
+    """
+    if settings.family in ("typed", "relational"):
+        return _build_typed(settings, classes, dataset)
     if settings.family == "citation":
         if settings.model == "gat":
             return CitationGAT(
@@ -74,6 +84,32 @@ def build(settings: Settings, *, features: int, classes: int, task: str) -> nn.M
     return GraphClassifier(blocks, classes, settings.dropout, settings.pooling)
 
 
+def _build_typed(settings: Settings, classes: int, dataset: str | None) -> nn.Module:
+    types = TYPES.get(dataset or "")
+    if types is None:
+        raise InputError(f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}")
+    if settings.family == "relational":
+        return RelationalEncoder(
+            types.counts[0],
+            2 * RELATIONS,
+            hidden=settings.hidden,
+            layers=settings.layers,
+            dropout=settings.dropout,
+        )
+    return TypedClassifier(
+        dict(zip(types.node_types, types.widths, strict=True)),
+        dict(zip(types.node_types, types.counts, strict=True)),
+        types.edge_types,
+        types.node_types[0],
+        hidden=settings.hidden,
+        layers=settings.layers,
+        classes=classes,
+        convolution=settings.model,
+        normalise=settings.normalise,
+        dropout=settings.dropout,
+    )
+
+
 def train(
     dataset: DataSet,
     model: str | None = None,
@@ -95,20 +131,25 @@ def train(
     with torch.random.fork_rng(devices=[]):
         # Dropout and initial weights use the global random state: seed it for this training.
         torch.random.set_rng_state(generator(seed, dataset.name, "training").get_state())
-        net = build(settings, features=dataset.features, classes=dataset.classes, task=dataset.task)
-        predictions = _Predictions(net, dataset, settings)
-        best_epoch = _fit(predictions, settings, progress)
+        net = build(
+            settings, features=dataset.features, classes=dataset.classes, task=dataset.task,
+            dataset=dataset.name,
+        )  # fmt: skip
+        if isinstance(net, RelationalEncoder):
+            best_epoch = fit_links(net, dataset, settings, _reported(settings, progress))
+        else:
+            best_epoch = _fit(_Predictions(net, dataset, settings), settings, progress)
     net.eval()
     card = Card(
         dataset=dataset.name,
         data_seed=dataset.seed,
         fingerprint=dataset.fingerprint,
         task=dataset.task,
-        features=dataset.features,
+        features=max(1, dataset.features),
         classes=dataset.classes,
         seed=seed,
         settings=settings,
-        accuracy={name: predictions.accuracy(part) for name, part in dataset.split.parts().items()},
+        accuracy=accuracies(net, dataset),
         best_epoch=best_epoch,
         versions=versions(),
     )
@@ -116,9 +157,23 @@ def train(
 
 
 def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
-    """Accuracy on the three parts of the split; of a regression R², 0 where it is negative."""
+    """Accuracy on the three parts of the split; of links the mean
+    reciprocal rank, of a regression R² (0 where it is negative)."""
+    if isinstance(model, RelationalEncoder):
+        parts = dataset.split.parts().items()
+        return {name: mean_reciprocal_rank(model, dataset, part) for name, part in parts}
     predictions = _Predictions(model.eval(), dataset, Settings())
     return {name: predictions.accuracy(part) for name, part in dataset.split.parts().items()}
+
+
+def _reported(
+    settings: Settings, progress: Progress | None
+) -> Callable[[int, float, float | None], None]:
+    def report(epoch: int, loss: float, best: float | None) -> None:
+        if progress is not None:
+            progress(Step(epoch, settings.epochs, loss, best))
+
+    return report
 
 
 def _fit(predictions: _Predictions, settings: Settings, progress: Progress | None) -> int:
@@ -198,9 +253,12 @@ class _Predictions:
 
     def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
         graph = self.dataset.graph
+        if self.dataset.node_type is not None:
+            logits = self.net(graph.x_dict, graph.edge_index_dict)[part]
+            return logits, self.dataset.labels[part]
         variants = self._edge_variants(graph.edge_index, len(graph.x))
-        logits = [self.net(graph.x, edge_index)[part] for edge_index in variants]
-        return torch.cat(logits), graph.y[part].repeat(len(variants))
+        each = [self.net(graph.x, edge_index)[part] for edge_index in variants]
+        return torch.cat(each), graph.y[part].repeat(len(variants))
 
     def _graphs(self, packed: Packed, graphs: Tensor) -> tuple[Tensor, Tensor]:
         x, edge_index, batch, labels = packed.batch(graphs)
