@@ -8,13 +8,14 @@ whole graph before and after the games, and where it differs every coalition is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import HeteroConv, HGTConv, MessagePassing
 
 from graphsvx.core import field as fields
 from graphsvx.core.arrays import Bools, Ids, as_tensor
@@ -32,8 +33,10 @@ from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
 # Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
-_BATCH_ITEMS = 1 << 17
+_BATCH_ITEMS = 1 << 18
 _REPLAYS = (4, 64)
+# Modules that are one round for all node types.
+_ROUNDS = (HeteroConv, HGTConv)
 _REPLAYS_LATER = 2
 _REPLAYED_NUMBERS = 1 << 26
 
@@ -46,6 +49,8 @@ class Batching:
     """Store equal feature rows once."""
     rows_of_tables: bool
     """Cut parameters with a row for each node of a type to the nodes of the batch."""
+    rounds: int | None = None
+    """Rounds of HeteroConv or HGTConv, each trimmed to the nodes that still matter; None: all."""
 
 
 def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evaluator]:
@@ -93,7 +98,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         passed.clear()
     probes = _probes(field, np.random.default_rng(seed))
     alone = evaluate_plainly(query, field, probes)
-    for at, batching in enumerate(_batchings(query.typed_model)):
+    for at, batching in enumerate(_batchings(query, depth, reach)):
         batches = TypedBatches(query, batching)
         try:
             batch = batches(field, probes, checked.hop_counts(field, probes))
@@ -118,14 +123,23 @@ def _require_deterministic(
         )
 
 
-def _batchings(model: TypedModel) -> list[Batching]:
-    """Ways to batch, the likeliest first."""
-    plain_tables = [Batching(True, False), Batching(False, False)]
-    if not model.tables:
-        return plain_tables
-    cut_tables = [Batching(True, True), Batching(False, True)]
-    # A model that gets ids of nodes looks its tables up by them.
-    return plain_tables + cut_tables if model.takes_ids else cut_tables + plain_tables
+def _batchings(query: TypedQuery, depth: int | None, reach: int | None) -> list[Batching]:
+    """Ways to batch, the fastest and likeliest first."""
+    model = query.typed_model
+    rounds = None
+    # Layers that read degrees need the edges of nodes that no longer matter.
+    if reach is not None and reach == depth and _has_rounds(model):
+        rounds = depth
+    cuts = [False]
+    if model.tables:
+        # A model that gets ids of nodes looks its tables up by them.
+        cuts = [False, True] if model.takes_ids else [True, False]
+    ways = [Batching(True, cut, rounds) for cut in cuts if rounds]
+    return ways + [Batching(shared, cut) for cut in cuts for shared in (True, False)]
+
+
+def _has_rounds(model: TypedModel) -> bool:
+    return any(isinstance(part, _ROUNDS) for part in model.submodules)
 
 
 def _plain_evaluator(query: TypedQuery) -> Evaluator:
@@ -244,7 +258,7 @@ def _evaluate_whole(query: TypedQuery, field: Field, perturbation: Perturbations
         graph, np.arange(graph.num_nodes), ends[:, edges], edges, replaced,
         perturbation.feature_table, field.size,
     )  # fmt: skip
-    return _call(query, rows, query.centres[None], False, False)
+    return _call(query, rows, query.centres[None], Batching(False, False))
 
 
 # --- batches ---------------------------------------------------------------------------------
@@ -260,14 +274,20 @@ class TypedBatches:
     def __call__(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
         """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
         width = 16 + max((self._width(name) for name in self.query.typed_graph.features), default=0)
-        step = max(1, min(_BATCH_ITEMS, self.query.memory // (16 * width))
-                   // max(1, field.size + len(field.edges)))  # fmt: skip
+        limit = max(1, min(_BATCH_ITEMS, self.query.memory // (16 * width)))
+        step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
         parts = [
             self._chunk(field, perturbations.take(part), hops[part])
             for first in range(0, len(perturbations), step)
             for part in (slice(first, first + step),)
         ]
         return torch.cat(parts)
+
+    def _edges_at_most(self, field: Field) -> int:
+        """Edges of a copy, those that a trimmed batch leaves out not counted."""
+        if self.batching.rounds is None:
+            return len(field.edges)
+        return int((field.hops[field.target] < self.batching.rounds).sum())
 
     def _width(self, node_type: str) -> int:
         x = self.query.typed_graph.features[node_type]
@@ -278,7 +298,9 @@ class TypedBatches:
         live = hops < UNREACHABLE
         position = np.cumsum(live.reshape(-1)) - 1
         flat = np.flatnonzero(live)
-        edges_on = _influential_edges(field, perturbations, live)
+        rounds = self.batching.rounds
+        ends_at = live if rounds is None else hops < rounds
+        edges_on = _influential_edges(field, perturbations, live, ends_at)
         copy, edge = np.nonzero(edges_on)
         source, target = field.source[edge], field.target[edge]
         outside = source >= size
@@ -288,7 +310,8 @@ class TypedBatches:
             position[copy * size + target],
         ])  # fmt: skip
         node = flat % size
-        ids = np.concatenate([field.ids[node], field.ids[size:]])
+        boundary = field.ids[size:] if rounds is None else field.ids[:0]
+        ids = np.concatenate([field.ids[node], boundary])
         replaced = np.zeros((2, 0), dtype=np.int64)
         if perturbations.feature_row is not None:
             table_row = perturbations.feature_row.reshape(-1)[flat]
@@ -297,16 +320,17 @@ class TypedBatches:
         rows = _Rows(
             self.query.typed_graph, ids, ends, field.edges[edge], replaced,
             plain(perturbations.feature_table), size, flat // size, count,
+            None if rounds is None else hops.reshape(-1)[flat],
         )  # fmt: skip
         centres = position.reshape(live.shape)[:, : field.centres]
-        return _call(
-            self.query, rows, centres, self.batching.shared_rows, self.batching.rows_of_tables
-        )
+        return _call(self.query, rows, centres, self.batching)
 
 
-def _influential_edges(field: Field, perturbations: Perturbations, live: Bools) -> Bools:
-    """Edges into live nodes from live ones or the boundary, [graphs, edges]."""
-    edges = perturbations.active_edges(field) & live[:, field.target]
+def _influential_edges(
+    field: Field, perturbations: Perturbations, live: Bools, ends_at: Bools
+) -> Bools:
+    """Edges into the nodes `ends_at` from live ones or the boundary, [graphs, edges]."""
+    edges = perturbations.active_edges(field) & ends_at[:, field.target]
     inner = field.inner_edges
     edges[:, inner] &= live[:, field.source[inner]]
     return edges
@@ -330,15 +354,17 @@ class _Rows:
     copy: Ids | None = None
     """Batches: the copy that each of the first rows is of; the boundary follows."""
     copies: int = 1
+    hops: HopCounts | None = None
+    """Trimmed batches: hops from each node to a centre."""
 
 
-def _call(
-    query: TypedQuery, rows: _Rows, centres: Ids, shared: bool, rows_of_tables: bool
-) -> Tensor:
+def _call(query: TypedQuery, rows: _Rows, centres: Ids, batching: Batching) -> Tensor:
     """Outputs at the centres, [copies, centres, outputs], of one call of the model."""
     graph, model, device = rows.graph, query.typed_model, rows.graph.x.device
     kinds = graph.node_type[rows.ids]
-    order = np.argsort(kinds, kind="stable")
+    order = (
+        np.argsort(kinds, kind="stable") if rows.hops is None else np.lexsort((rows.hops, kinds))
+    )
     starts = np.searchsorted(kinds[order], np.arange(len(graph.node_types) + 1))
     within = np.empty(len(order), dtype=np.int64)
     within[order] = np.arange(len(order)) - starts[kinds[order]]
@@ -348,7 +374,7 @@ def _call(
         local = rows.ids[mine] - graph.node_starts[at]
         node_rows[name] = as_tensor(local, device)
         if name in graph.features:
-            x[name] = _features(rows, name, at, local, within, kinds, shared)
+            x[name] = _features(rows, name, at, local, within, kinds, batching.shared_rows)
     edge_index, edge_rows = _edges(rows, within)
     batch = None
     if query.kind == "graph":
@@ -361,13 +387,21 @@ def _call(
     given = TypedInput(
         x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation
     )
-    out = model.run(graph, given, rows_of_tables)
+    rounds = batching.rounds
+    counts = {name: len(ids) for name, ids in node_rows.items()}
+    if rounds is None or rows.hops is None:
+        out = model.run(graph, given, batching.rows_of_tables)
+    else:
+        levels = _levels(rows, kinds, rounds)
+        with trimmed_rounds(model, levels, rounds):
+            out = model.run(graph, given, batching.rows_of_tables)
+        counts = {name: int(levels[name][1]) for name in node_rows}
     if query.kind == "graph" or model.scores_pairs:
         return plain(rows_of(out, "graph", rows.copies))[:, None]
     columns = []
     for column in centres.T:
         node_type = graph.node_types[kinds[column[0]]]
-        output = plain(rows_of(out, node_type, len(node_rows[node_type])))
+        output = plain(rows_of(out, node_type, counts[node_type]))
         columns.append(output.index_select(0, as_tensor(within[column], output.device)))
     if len({column.shape[1] for column in columns}) > 1:
         raise ModelError(
@@ -415,7 +449,11 @@ def _edges(rows: _Rows, within: Ids) -> tuple[dict[EdgeType, Tensor], dict[EdgeT
         key = (FLAT, "", FLAT)
         return {key: as_tensor(ends, device)}, {key: as_tensor(rows.edges, device)}
     kinds = graph.edge_type[rows.edges]
-    order = np.argsort(kinds, kind="stable")
+    order = (
+        np.argsort(kinds, kind="stable")
+        if rows.hops is None
+        else np.lexsort((rows.hops[rows.ends[1]], kinds))
+    )
     starts = np.searchsorted(kinds[order], np.arange(len(graph.edge_types) + 1))
     index, positions = {}, {}
     for at, name in enumerate(graph.edge_types):
@@ -423,6 +461,76 @@ def _edges(rows: _Rows, within: Ids) -> tuple[dict[EdgeType, Tensor], dict[EdgeT
         index[name] = as_tensor(ends[:, mine], device)
         positions[name] = as_tensor(rows.edges[mine] - graph.edge_starts[at], device)
     return index, positions
+
+
+# --- rounds ----------------------------------------------------------------------------------
+
+Levels = dict[Any, Ids]
+"""By node type the number of nodes, and by edge type that of edges into nodes, within 0, 1, ...
+hops of a centre; these come first among those of their type."""
+
+
+def _levels(rows: _Rows, kinds: Ids, rounds: int) -> Levels:
+    graph, hops = rows.graph, rows.hops
+    if hops is None:
+        raise RuntimeError("the rows of a trimmed batch have hops")
+    steps = np.arange(rounds + 1)
+    levels: Levels = {}
+    for at, name in enumerate(graph.node_types):
+        levels[name] = np.searchsorted(np.sort(hops[kinds == at]), steps, side="right")
+    edge_kinds, into = graph.edge_type[rows.edges], hops[rows.ends[1]]
+    for at, edge_type in enumerate(graph.edge_types):
+        levels[edge_type] = np.searchsorted(np.sort(into[edge_kinds == at]), steps, side="right")
+    return levels
+
+
+@contextmanager
+def trimmed_rounds(model: TypedModel, levels: Levels, rounds: int) -> Iterator[None]:
+    """Context manager: round k of a call gets the nodes within `rounds` - k + 1 hops only.
+
+    The nodes that a round computes matter to the centres only if they are near enough for the
+    rounds that follow.
+    """
+    done = 0
+
+    def cut(name: Any, value: Any, keep: int) -> Any:
+        if name not in levels or not isinstance(value, Tensor):
+            return value
+        edges = isinstance(name, tuple)
+        count = int(levels[name][keep - 1 if edges else keep])
+        if edges and value.dim() == 2 and value.shape[0] == 2 and not value.is_floating_point():
+            return value[:, :count]
+        return value if len(value) == count else value[:count]
+
+    def before(_: Any, args: Any, kwargs: Any) -> Any:
+        nonlocal done
+        done += 1
+        keep = rounds - done + 1
+        if keep < 1:
+            raise ModelError(f"the model has more than {rounds} rounds")
+
+        def trim(value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                return value
+            return {name: cut(name, part, keep) for name, part in value.items()}
+
+        return tuple(map(trim, args)), {name: trim(value) for name, value in kwargs.items()}
+
+    hooks: list[Any] = []
+
+    def remove() -> None:
+        for hook in hooks:
+            hook.remove()
+
+    with taking_back(remove):
+        hooks += [
+            part.register_forward_pre_hook(before, with_kwargs=True)
+            for part in model.submodules
+            if isinstance(part, _ROUNDS)
+        ]
+        yield
+    if done != rounds:
+        raise ModelError(f"the model has {done} rounds for all node types, not {rounds}")
 
 
 # --- depth -----------------------------------------------------------------------------------
