@@ -20,8 +20,13 @@ from graphsvx.core.convert import as_collection, as_data, node_positions
 from graphsvx.core.model import Output, Pick, Scale, evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query, build_query, node_list
-from graphsvx.core.typed_graph import is_typed
-from graphsvx.core.typed_query import TypedNode, TypedQuery, build_typed_query
+from graphsvx.core.typed_graph import check_typed_graph, is_typed
+from graphsvx.core.typed_query import (
+    TypedNode,
+    TypedQuery,
+    build_typed_query,
+    nodes_of_one_type,
+)
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import GraphSVXError, InputError, ModelError, UnsupportedError
 from graphsvx.methods.answers import Question
@@ -139,7 +144,7 @@ def explain(
 
 
 _OPTIONS = frozenset(inspect.signature(explain).parameters) - {
-    "model", "data", "node", "nodes", "edge", "graph", "relation",
+    "model", "data", "node", "nodes", "edge", "graph",
 }  # fmt: skip
 """Arguments of `explain` that `explain_many` passes on."""
 
@@ -160,15 +165,18 @@ class _Job:
     model: Callable[..., Any]
     data: Any
     whole_graphs: bool
-    links: Sequence[tuple[int, int]] | None
+    links: Sequence[tuple[Any, Any]] | None
     options: dict[str, Any]
+    node_type: str | None = None
+    """HeteroData: the type of the nodes."""
 
     def __call__(self, which: int) -> Explanation | Failure:
         try:
             if self.links is not None:
                 return explain(self.model, self.data, edge=self.links[which], **self.options)
             if not self.whole_graphs:
-                return explain(self.model, self.data, node=which, **self.options)
+                node = which if self.node_type is None else (self.node_type, which)
+                return explain(self.model, self.data, node=node, **self.options)
             explanation = explain(self.model, self.data[which], graph=True, **self.options)
             return replace(explanation, graph_index=which).with_question(explanation.question)
         except GraphSVXError as error:
@@ -183,9 +191,9 @@ class _Job:
 def explain_many(
     model: Callable[..., Any],
     data: Any,
-    nodes: Sequence[int] | Tensor | None = None,
+    nodes: Sequence[Any] | Tensor | None = None,
     *,
-    edges: Sequence[tuple[int, int]] | Tensor | None = None,
+    edges: Sequence[tuple[Any, Any]] | Tensor | None = None,
     workers: int = 1,
     progress: bool | None = None,
     on_failure: Callable[[Failure], None] | None = None,
@@ -200,7 +208,8 @@ def explain_many(
         data: one graph with `nodes`, or a list, data set, batch or loader of graphs (each is
             explained as a whole; its position is `explanation.graph_index`). A `NeighborLoader`
             stands for its graph and its input nodes.
-        nodes: the nodes to explain; all of them if left out.
+        nodes: the nodes to explain; all of them if left out. Of HeteroData one node type, with
+            ids or all: ("paper", [1, 2]) or "paper".
         edges: the links to explain instead, as pairs of nodes.
         workers: processes to use. The result of a question does not depend on it.
         progress: show a bar on standard error; by default if that is a terminal.
@@ -230,14 +239,20 @@ def explain_many(
         raise InputError("a list of graphs is explained as whole graphs; leave nodes and edges out")
     if nodes is not None and edges is not None:
         raise InputError("explain_many explains nodes or edges, got both")
+    node_type: str | None = None
     questions: Sequence[Any]
     if collection is not None:
         data, questions = collection, range(len(collection))
+    elif edges is not None and is_typed(model, data):
+        questions = range(len(edges))
+    elif is_typed(model, data):
+        node_type, nodes, count = nodes_of_one_type(data, nodes)
+        questions = range(count) if nodes is None else node_list(nodes, count)
     else:
         data, questions, edges = _questions_about(data, nodes, edges, options)
     workers = min(workers, max(1, len(questions)))
     links = None if edges is None else [*edges]
-    job = _Job(model, data, whole_graphs, links, options)
+    job = _Job(model, data, whole_graphs, links, options, node_type)
     results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return ExplanationIterator(
@@ -297,7 +312,11 @@ def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | F
 
 def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
     if processes.can_fork() and not job.whole_graphs:
-        graphs.out_edges(graphs.check_graph(job.data))  # index once here, not in every worker
+        # Index once here, not in every worker.
+        if is_typed(job.model, job.data):
+            check_typed_graph(job.data)
+        else:
+            graphs.out_edges(graphs.check_graph(job.data))
     waiting = iter(questions)
     for which, result in processes.imap_unordered(
         job.as_dict, lambda: next(waiting, None), workers

@@ -54,7 +54,10 @@ Examples:
 def explain(
     dataset: options.Dataset,
     *,
-    node: Annotated[int | None, typer.Option(help="The node to explain.")] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(help="The node to explain: 42, or paper:42 of a typed graph."),
+    ] = None,
     nodes: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="A group of nodes: its mean score.")
     ] = None,
@@ -170,7 +173,7 @@ def _query(
     dataset: str,
     graphs: Data | tuple[Data, ...],
     *,
-    node: int | None,
+    node: str | None,
     nodes: str | None,
     edge: str | None,
     graph: int | None,
@@ -189,14 +192,18 @@ def _query(
     if graph is not None:
         raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
     if not given:
-        raise InputError(f"say which node of {dataset} to explain: --node 0..{len(graphs.x) - 1}")
+        types = getattr(graphs, "node_types", None)
+        which = f"{types[0]}:0" if types else f"0..{graphs.num_nodes - 1}"
+        raise InputError(f"say which node of {dataset} to explain: --node {which}")
     if len(given) > 1:
         raise InputError(f"one question at a time, got {' and '.join(given)}")
     if nodes is not None:
         return graphs, {"nodes": _numbers(nodes, "--nodes")}
     if edge is not None:
         return graphs, {"edge": tuple(_numbers(edge, "--edge", 2))}
-    return graphs, {"node": node}
+    kind, colon, number = (node or "").rpartition(":")
+    (position,) = _numbers(number, "--node", 1)
+    return graphs, {"node": (kind, position) if colon else position}
 
 
 def _numbers(text: str, option: str, count: int | None = None) -> list[int]:

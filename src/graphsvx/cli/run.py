@@ -204,16 +204,34 @@ def _chosen(words: str, dataset: str, seed: int, about: Graphs) -> Any:
     """Which nodes or graphs: a part of the split, a class, or numbers."""
     from graphsvx import datasets
 
-    if words == "all":
+    if words == "all" and not hasattr(about, "node_types"):
         return None
     if words in ("train", "val", "test"):
         if dataset not in CATALOGUE:
             raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
         return datasets.load(dataset, seed).split.parts()[words]
     kind, _, rest = words.partition(":")
+    if kind in getattr(about, "node_types", ()):
+        return _of_type(kind, rest or "all", dataset, seed, about)
     if kind == "class":
         return _of_class(_number(rest), dataset, seed, about)
-    return _numbers(words, len(about) if isinstance(about, tuple) else len(about.x))
+    types = getattr(about, "node_types", ())
+    if types:
+        raise InputError(f"say which type of nodes: {types[0]}:test, {types[0]}:3,7; got {words}")
+    return _numbers(words, len(about) if isinstance(about, tuple) else about.num_nodes)
+
+
+def _of_type(node_type: str, words: str, dataset: str, seed: int, about: Any) -> tuple[str, Any]:
+    """Nodes of one type of a typed graph: paper:test, author:3,7."""
+    from graphsvx import datasets
+
+    if words == "all":
+        return node_type, range(about[node_type].num_nodes)
+    if words in ("train", "val", "test") or words.startswith("class:"):
+        if dataset in CATALOGUE and datasets.load(dataset, seed).node_type != node_type:
+            raise InputError(f"{dataset} has no classes of {node_type!r}; name them by number")
+        return node_type, _chosen(words, dataset, seed, about)
+    return node_type, _numbers(words, about[node_type].num_nodes)
 
 
 def _numbers(words: str, count: int) -> list[int]:

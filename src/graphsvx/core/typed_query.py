@@ -12,11 +12,20 @@ from torch import Tensor, full
 from graphsvx.core.arrays import Ids
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.names import find_names
-from graphsvx.core.query import Bytes, Decoder, Query, inner_product, node_list, question_kind
+from graphsvx.core.query import (
+    Bytes,
+    Decoder,
+    Query,
+    build_query,
+    inner_product,
+    node_list,
+    question_kind,
+)
 from graphsvx.core.typed_graph import (
     FLAT,
     TypedGraph,
     check_typed_graph,
+    is_typed,
     node_number,
 )
 from graphsvx.core.typed_model import TypedModel, check_typed_model
@@ -115,6 +124,41 @@ def build_typed_query(
         decoder=score,
         relation=number,
     )
+
+
+def build_any_query(
+    model: Callable[..., Any], data: Any, *, relation: Any = None, **options: Any
+) -> Query:
+    """The query on a graph with or without types."""
+    if is_typed(model, data):
+        return build_typed_query(model, data, relation=relation, **options)
+    if relation is not None:
+        raise InputError(
+            "relation= needs a graph with edge types: HeteroData, or Data with edge_type and a "
+            "model that takes it"
+        )
+    return build_query(model, data, **options)
+
+
+def nodes_of_one_type(data: Any, nodes: Any) -> tuple[str | None, Any, int]:
+    """The type of many nodes, their ids within it (None: all), and how many the type has.
+
+    Of HeteroData nodes are given as ("paper", ids), or "paper" for all; of Data with `edge_type`
+    as ids.
+    """
+    graph = check_typed_graph(data)
+    if graph.flat:
+        return None, nodes, graph.num_nodes
+    ids = None
+    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str):
+        nodes, ids = nodes
+    if not isinstance(nodes, str):
+        raise InputError(
+            f'nodes must be a node type, or one with its ids, such as ("{graph.node_types[0]}", '
+            f"[1, 2]), got {shown(nodes)}"
+        )
+    at = graph.type_id(nodes)
+    return nodes, ids, int(graph.node_starts[at + 1] - graph.node_starts[at])
 
 
 def _relation(graph: TypedGraph, relation: Any) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from graphsvx.api import Failure, explain
 from graphsvx.core import graph as graphs
+from graphsvx.core.typed_graph import check_typed_graph, is_typed
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema
@@ -35,6 +36,8 @@ class Job:
     options: dict[str, Any]
     members: tuple[tuple[int, ...], ...] = ()
     """Links and groups: the nodes of each query, by its position."""
+    node_type: str | None = None
+    """HeteroData: the type of the nodes."""
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; any exception becomes a `Failure`."""
@@ -53,7 +56,7 @@ class Job:
         """The argument of `graphsvx.explain` that names the query."""
         match self.kind:
             case "node":
-                return {"node": query}
+                return {"node": query if self.node_type is None else (self.node_type, query)}
             case "graph":
                 return {"graph": True}
             case "edge":
@@ -116,6 +119,10 @@ class Local(Checked):
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
         """See `Backend`."""
         if processes.can_fork() and job.kind != "graph":
-            graphs.out_edges(graphs.check_graph(job.data))  # index once here, not in every worker
+            # Index once here, not in every worker.
+            if is_typed(job.model, job.data):
+                check_typed_graph(job.data)
+            else:
+                graphs.out_edges(graphs.check_graph(job.data))
         for chunk, result in processes.imap_unordered(job, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

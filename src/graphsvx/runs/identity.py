@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch_geometric.data import HeteroData
 
 from graphsvx.core.arrays import Ids
 from graphsvx.runs.contents import Contents, feed, name_of, words
@@ -36,12 +37,24 @@ def of_graphs(graphs: Iterable[Any]) -> str:
     """SHA-256 of the tensors of the graphs that a model or an explanation uses."""
     digest = hashlib.sha256()
     for graph in graphs:
+        if isinstance(graph, HeteroData) or "edge_type" in graph:
+            _feed_typed(digest, graph)
+            continue
         for name in _GRAPH:
             value = getattr(graph, name, None)
             digest.update(f"{name};".encode())
             if isinstance(value, Tensor):
                 feed(digest, value)
     return digest.hexdigest()
+
+
+def _feed_typed(digest: Any, graph: Any) -> None:
+    """All tensors of a typed graph, by type and name."""
+    for store in graph.stores:
+        for name, value in sorted(store.items()):
+            if isinstance(value, Tensor):
+                digest.update(f"{getattr(store, '_key', None)};{name};".encode())
+                feed(digest, value)
 
 
 def of_model(model: Callable[..., Any]) -> dict[str, Any]:

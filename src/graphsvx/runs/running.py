@@ -25,8 +25,10 @@ from torch_geometric.data import Dataset
 from graphsvx.api import Failure
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
-from graphsvx.core.query import build_query, node_list
-from graphsvx.errors import DataError, InputError, ModelError
+from graphsvx.core.query import node_list
+from graphsvx.core.typed_graph import is_typed
+from graphsvx.core.typed_query import build_any_query, nodes_of_one_type
+from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.runs import arrow_schema, identity
@@ -44,7 +46,7 @@ _OPTIONS = frozenset({"target", "targets", "output", "scale", "class_names", "me
 def start(
     model: Callable[..., Any],
     data: Any,
-    nodes: Sequence[int] | Tensor | None = None,
+    nodes: Sequence[Any] | Tensor | None = None,
     *,
     out: str | Path,
     graphs: Sequence[int] | Tensor | None = None,
@@ -87,12 +89,18 @@ def start(
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
+    node_type: str | None = None
+    if (edges is not None or groups is not None) and is_typed(model, data):
+        raise UnsupportedError("runs on typed graphs explain nodes; leave out edges= and groups=")
     members = _members(data, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
     if members:
         kind: QueryKind = "edge" if edges is not None else "nodes"
         queries = np.arange(len(members), dtype=np.int64)
     else:
-        kind, queries = _queries(data, nodes, graphs)
+        count = None
+        if is_typed(model, data):
+            node_type, nodes, count = nodes_of_one_type(data, nodes)
+        kind, queries = _queries(data, nodes, graphs, count)
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
@@ -100,10 +108,13 @@ def start(
         raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     settings = {"method": method, **options}
-    job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")}, members)
+    job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")}, members,
+              node_type)  # fmt: skip
     # Raise for invalid options once, instead of a failure for each query.
     first = int(queries[0])
-    build_query(model, data[first] if kind == "graph" else data, **job.question(first), **options)
+    build_any_query(
+        model, data[first] if kind == "graph" else data, **job.question(first), **options
+    )
     run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
@@ -145,14 +156,17 @@ def _members(data: Any, **given: Any) -> tuple[tuple[int, ...], ...]:
     return members
 
 
-def _queries(data: Any, nodes: Any, positions: Any) -> tuple[QueryKind, Ids]:
+def _queries(
+    data: Any, nodes: Any, positions: Any, count: int | None = None
+) -> tuple[QueryKind, Ids]:
     """The kind of the queries, and their node ids or graph positions, ascending."""
     is_list = isinstance(data, (list, tuple, Dataset))
     if is_list and nodes is not None:
         raise InputError("a list of graphs is explained as whole graphs; use graphs=, not nodes=")
     if not is_list and positions is not None:
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
-    count = len(data) if is_list else graphs.check_graph(data).num_nodes
+    if count is None:
+        count = len(data) if is_list else graphs.check_graph(data).num_nodes
     what = "graphs" if is_list else "nodes"
     ids = positions if is_list else nodes
     numbers = range(count) if ids is None else node_list(ids, count, what)
@@ -176,8 +190,8 @@ def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> di
         "graph": {
             "sha256": identity.of_graphs(graph_list),
             "graphs": len(graph_list),
-            "nodes": sum(graph.x.shape[0] for graph in graph_list),
-            "edges": sum(graph.edge_index.shape[1] for graph in graph_list),
+            "nodes": sum(int(graph.num_nodes) for graph in graph_list),
+            "edges": sum(int(graph.num_edges) for graph in graph_list),
         },
         "setting": identity.settings(settings),
         "seed": job.options["seed"],
@@ -185,6 +199,7 @@ def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> di
             "kind": job.kind,
             "count": len(queries),
             "sha256": identity.of_queries(queries),
+            **({} if job.node_type is None else {"node type": job.node_type}),
             **({"members": identity.of_members(job.members)} if job.members else {}),
         },
         "part": part,
