@@ -44,7 +44,7 @@ def fit_links(
         head, relation, tail = asked
         start = torch.cat([head, tail])
         kind = torch.cat([relation, relation + relations])
-        candidates, answer = torch.cat([tail, head]).unique(return_inverse=True)
+        candidates, answer = torch.unique(torch.cat([tail, head]), return_inverse=True)
         others = torch.randint(len(entities), (CANDIDATES,))
         among = entities[torch.cat([candidates, others])]
         loss = cross_entropy((entities[start] * net.decoder.relation[kind]) @ among.t(), answer)
