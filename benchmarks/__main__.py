@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import coverage, error, large_games, machine, report, speed
+from benchmarks import coverage, error, large_games, machine, report, speed, typed
 from benchmarks.soundness import run as soundness
 from graphsvx.utils.files import atomic_write
 
@@ -66,4 +66,6 @@ def main(arguments: list[str] | None = None) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["soundness"]:
         sys.exit(soundness.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["typed"]:
+        sys.exit(typed.main(sys.argv[2:]))
     main()

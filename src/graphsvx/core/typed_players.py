@@ -227,7 +227,9 @@ def find_typed_edges(
     if not groups and not relations:
         return Players(_none(), _none(), _none(), _none(), inner, owner)
     labels = [
-        relation_label(graph, position, directions) if relations else edge_label(graph, position)
+        relation_label(graph, position, directions)
+        if relations
+        else edge_label(graph, position, directions == "apart")
         for position in positions[example].tolist()
     ]
     if groups:
@@ -269,10 +271,14 @@ def edge_codes(graph: TypedGraph, positions: Ids, directions: Directions, relati
     return order
 
 
-def edge_label(graph: TypedGraph, position: int) -> str:
-    """An edge in words: source, relation, target."""
+def edge_label(graph: TypedGraph, position: int, apart: bool = False) -> str:
+    """An edge in words: source, relation, target; unless `apart`, as the first of both types."""
     source, target = graph.edge_index[:, position].tolist()
-    relation = graph.edge_types[graph.edge_type[position]][1]
+    kind = int(graph.edge_type[position])
+    first = kind if apart else int(graph.relation_of[kind])
+    if first != kind:
+        source, target = target, source
+    relation = graph.edge_types[first][1]
     return f"{graph.label(source)} –{relation}→ {graph.label(target)}"
 
 

@@ -39,7 +39,7 @@ def with_types(
         ),
         edge_credit=_named(
             explanation.edge_credit,
-            [edge_label(graph, position) for position in _first_edges(field, players)],
+            [edge_label(graph, position, apart) for position in _first_edges(field, players)],
         ),
     )
 
