@@ -127,7 +127,7 @@ def test_every_model_of_every_set_can_be_made() -> None:
             settings = zoo.settings_for(name, model)
             assert settings.model == model
             assert zoo.Settings.from_json(settings.to_json()) == settings
-            zoo.build(settings, features=5, classes=2, task="node")
+            zoo.build(settings, features=5, classes=2, task="node", dataset=name)
     assert set(CONVOLUTIONS) == set(BLOCK_MODELS)
 
 
