@@ -13,7 +13,12 @@ from graphsvx.datasets import registry as loaders
 from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.methods import registry
 from graphsvx.methods.graphsvx import RENAMED, SETTINGS
-from graphsvx.zoo.settings import BLOCK_MODELS, CITATION_MODELS
+from graphsvx.zoo.settings import (
+    BLOCK_MODELS,
+    CITATION_MODELS,
+    RELATIONAL_MODELS,
+    TYPED_MODELS,
+)
 
 HEAVY = ("torch", "torch_geometric", "scipy", "sklearn", "pandas", "numpy", "matplotlib")
 ASK = f"""
@@ -81,7 +86,7 @@ def test_settings_read_from_the_source_are_those_of_the_method(name: str) -> Non
 def test_names_are_those_of_the_registries() -> None:
     assert tuple(names.METHODS) == registry.names()
     assert tuple(CATALOGUE) == tuple(loaders.LOADERS)
-    assert set(names.ZOO) == {*BLOCK_MODELS, *CITATION_MODELS}
+    assert set(names.ZOO) == {*BLOCK_MODELS, *CITATION_MODELS, *TYPED_MODELS, *RELATIONAL_MODELS}
     assert set(names._EARLIER) == set(RENAMED)
     assert zoo.models("cora") == CITATION_MODELS
 

@@ -30,7 +30,7 @@ METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """File of each method, and the classes whose fields are its settings."""
 
-ZOO = ("gcn", "gat", "gin", "graphconv", "sage")
+ZOO = ("gcn", "gat", "gin", "graphconv", "sage", "rgcn")
 """Models of the zoo; which of them a data set has, the zoo says."""
 
 _ALSO = {"graphsvx-paper": ("dataset",), "pgexplainer": ("load",)}

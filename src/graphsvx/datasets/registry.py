@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphsvx.datasets import molecules, real, synthetic, typed
 from graphsvx.datasets.base import DataSet
-from graphsvx.datasets.catalogue import Statistics, checked_name
+from graphsvx.datasets.catalogue import CATALOGUE, Statistics, checked_name
 from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
 from graphsvx.errors import DataError
 
@@ -42,6 +42,7 @@ for _folder in ("Cora", "CiteSeer", "PubMed"):
 for _folder in ("Cora", "CiteSeer", "PubMed"):
     LOADERS[f"{_folder.lower()}-noisy-features"] = _noisy(_folder, with_noisy_features)
     LOADERS[f"{_folder.lower()}-noisy-nodes"] = _noisy(_folder, with_noisy_nodes)
+LOADERS = {name: LOADERS[name] for name in CATALOGUE}  # in the order of the list
 
 
 def load(name: str, seed: int = 0, root: str | Path | None = None) -> DataSet:
