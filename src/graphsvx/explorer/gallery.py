@@ -36,6 +36,7 @@ def _molecule(data: Any, dark: bool) -> str | None:
     try:
         from rdkit import Chem  # noqa: PLC0415  (an extra)
         from rdkit.Chem.Draw import rdMolDraw2D  # noqa: PLC0415  (an extra)
+        from rdkit.rdBase import BlockLogs  # noqa: PLC0415  (an extra)
     except ImportError:
         return None
     molecule = Chem.RWMol()
@@ -50,7 +51,8 @@ def _molecule(data: Any, dark: bool) -> str | None:
     for atom in molecule.GetAtoms():
         atom.SetNoImplicit(True)
     try:
-        drawn = Chem.RemoveHs(molecule.GetMol(), sanitize=False)
+        with BlockLogs():  # it warns of hydrogen that stands alone
+            drawn = Chem.RemoveHs(molecule.GetMol(), sanitize=False)
         drawn.UpdatePropertyCache(strict=False)
         canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
         options: Any = canvas.drawOptions()
