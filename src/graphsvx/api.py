@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch_geometric.data import Batch
 from torch_geometric.loader import NodeLoader
@@ -37,10 +37,11 @@ from graphsvx.results.many import ExplanationIterator
 from graphsvx.results.naming import with_names
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
-from graphsvx.utils.console import message, stderr_console
+from graphsvx.utils.console import message
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
 from graphsvx.utils.printable import one_line
+from graphsvx.utils.progress_bar import progress_bar
 
 _DEFAULT = GraphSVX()
 
@@ -291,7 +292,7 @@ def _with_progress(
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr_console(), transient=True, disable=not shown) as bar:
+    with progress_bar(*columns, shown=shown) as bar:
         task = bar.add_task("explaining", total=count)
         for result in results:
             bar.advance(task)

@@ -13,7 +13,6 @@ import numpy as np
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -36,9 +35,9 @@ from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk, Query
 from graphsvx.runs.progress import TRIES, RunProgress, Scheduler, WriteBuffer, read_progress
 from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
-from graphsvx.utils.console import stderr_console
 from graphsvx.utils.constraints import Count, Seed, checked, shown
 from graphsvx.utils.files import as_path
+from graphsvx.utils.progress_bar import progress_bar
 
 _OPTIONS = frozenset({"target", "targets", "output", "scale", "class_names", "memory"})
 
@@ -225,9 +224,7 @@ def _check_same_run(folder: RunFolder, run_identity: dict[str, Any]) -> None:
 class _Meter:
     """Updates the progress bar, and the rate that other processes read from the folder."""
 
-    def __init__(
-        self, progress: RunProgress, bar: Progress, task: TaskID, command: str | None
-    ) -> None:
+    def __init__(self, progress: RunProgress, bar: Any, task: TaskID, command: str | None) -> None:
         self._folder, self._bar, self._task, self._command = progress.folder, bar, task, command
         self._start, self._last_note, self._answered = time.monotonic(), 0.0, 0
         self._failed = int((progress.failed & progress.done).sum())
@@ -260,13 +257,12 @@ def _display(
     run_progress: RunProgress, progress: bool | None, command: str | None
 ) -> Iterator[_Meter]:
     shown = sys.stderr.isatty() if progress is None else progress
-    bar = Progress(
+    columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}/s"), TimeElapsedColumn(), TimeRemainingColumn(),
         TextColumn("{task.fields[failed]} failed"),
-        console=stderr_console(), transient=True, disable=not shown,
     )  # fmt: skip
-    with bar:
+    with progress_bar(*columns, shown=shown) as bar:
         done = int(run_progress.done.sum())
         task = bar.add_task(
             "explaining", total=len(run_progress.queries), completed=done, rate="-",

@@ -1,0 +1,63 @@
+"""Progress bars in notebooks: shown in the cell's own output, and gone at the end."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from graphsvx import GraphSVX, explain_many
+from graphsvx.utils.progress_bar import NotebookBar, in_notebook, progress_bar
+from tests.worlds import random_graph, random_model
+
+
+class ZMQInteractiveShell:
+    """Called as the shell of a Jupyter kernel is."""
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A stand-in for IPython in a notebook; what its display shows, one entry per change."""
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, content: str) -> None:
+            shown.append(content)
+
+    def display(content: str, display_id: bool) -> Handle:
+        shown.append(content)
+        return Handle()
+
+    ipython, place = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = ZMQInteractiveShell  # type: ignore[attr-defined]
+    place.HTML, place.display = str, display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", place)
+    return shown
+
+
+def test_a_notebook_shows_the_bar_and_keeps_nothing(notebook, capsys) -> None:
+    assert in_notebook()
+    many = explain_many(
+        random_model("gcn", 1), random_graph(1), [1, 2, 3], progress=True,
+        method=GraphSVX(samples=40),
+    )  # fmt: skip
+    assert len(list(many)) == 3
+    assert 'max="3"' in notebook[1]
+    assert notebook[-1] == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_the_bar_is_emptied_after_an_error_too(notebook) -> None:
+    bar = NotebookBar().__enter__()
+    bar.update(bar.add_task("explaining", total=4, completed=1), advance=2, failed=0)
+    bar.__exit__(KeyError, KeyError(), None)
+    assert "3/4" in notebook[1]
+    assert notebook[-1] == ""
+
+
+def test_terminals_have_the_usual_bar() -> None:
+    assert not in_notebook()
+    with progress_bar(shown=False) as bar:
+        bar.advance(bar.add_task("explaining", total=2))
