@@ -149,6 +149,16 @@ def test_credit_of_several_outputs_is_their_average(level: str, masks: Any) -> N
     torch.testing.assert_close(together, torch.stack(single).mean(0))
 
 
+def test_attributes_are_the_cells_of_nodes_and_features() -> None:
+    combination = Combination("node", OUTPUTS[2], ("attributes", None), "model", 2)
+    explanation = explained(combination)[1]
+    record = explanation.graphsvx
+    torch.testing.assert_close(explanation.node_credit, record.cell_matrix.float())
+    presence = sum(cell.value for cell in record.top_cells() if cell.feature == "presence")
+    total = float(explanation.node_credit.sum()) + presence
+    assert total == pytest.approx(record.prediction - record.base, abs=1e-5)
+
+
 def test_a_phenomenon_is_explained_for_the_given_target() -> None:
     combination = Combination("node", OUTPUTS[2], ("object", "object"), "phenomenon", 2)
     explanation = explained(combination)[1]

@@ -143,6 +143,7 @@ def explain(
             loaded.model, data, method=explainer, target=target, seed=seed,
             output=output, scale=scale,  # type: ignore[arg-type]  # checked there
             class_names=loaded.class_names if edge is None else None,  # names of node classes
+            feature_names=loaded.feature_names,
             targets="all" if class_pair else None, **query,
         )  # fmt: skip
     answers = [] if sufficient is None else [explanation.sufficient(sufficient)]

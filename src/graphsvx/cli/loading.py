@@ -24,6 +24,7 @@ from graphsvx.core.graph import check_graph
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.zoo.progress import training_bar
 
+Names: TypeAlias = tuple[str, ...] | None
 Graphs: TypeAlias = Data | tuple[Data, ...]
 
 
@@ -34,7 +35,8 @@ class Loaded:
     model: nn.Module
     graphs: Graphs
     """One graph, or many of which each is explained as a whole."""
-    class_names: tuple[str, ...] | None = None
+    class_names: Names = None
+    feature_names: Names = None
 
 
 def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
@@ -44,15 +46,15 @@ def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loade
     """
     choice.check(dataset)
     if choice.own:
-        graphs, names = _graphs(dataset, choice.seed)
+        graphs, *names = _graphs(dataset, choice.seed)
         if as_graphs and isinstance(graphs, Data):
             graphs = (graphs,)
-        return Loaded(own_model(str(choice.model), choice.weights), graphs, names)
+        return Loaded(own_model(str(choice.model), choice.weights), graphs, *names)
     if dataset in datasets.names():
         trained = _trained(dataset, choice)
         return Loaded(trained.model, *_of_dataset(trained.dataset))
     net, card = zoo.read(Path(str(choice.checkpoint)))
-    graphs, _ = _graphs(dataset, choice.seed)
+    graphs, *_ = _graphs(dataset, choice.seed)
     if card.task == "graph" and isinstance(graphs, Data):
         graphs = (graphs,)
     return Loaded(net, graphs)
@@ -72,15 +74,16 @@ def _trained(dataset: str, choice: ModelChoice) -> zoo.Trained:
         return zoo.ensure(dataset, choice.model, choice.seed, progress)
 
 
-def _of_dataset(source: datasets.DataSet) -> tuple[Graphs, tuple[str, ...]]:
-    return source.graph if source.task == "node" else source.graphs, source.class_names
+def _of_dataset(source: datasets.DataSet) -> tuple[Graphs, Names, Names]:
+    graphs = source.graph if source.task == "node" else source.graphs
+    return graphs, source.class_names, source.feature_names
 
 
-def _graphs(dataset: str, seed: int) -> tuple[Graphs, tuple[str, ...] | None]:
-    """The graphs of a data set with its class names, or of a file without."""
+def _graphs(dataset: str, seed: int) -> tuple[Graphs, Names, Names]:
+    """The graphs of a data set with names of classes and features, or of a file without."""
     if dataset in datasets.names():
         return _of_dataset(datasets.load(dataset, seed))
-    return saved_graphs(Path(dataset)), None
+    return saved_graphs(Path(dataset)), None, None
 
 
 def saved_graphs(path: Path) -> Graphs:

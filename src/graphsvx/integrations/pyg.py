@@ -26,12 +26,15 @@ from graphsvx.integrations.pyg_hetero import (
 )
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.player_kinds import DefaultPlayers, Edges, SubgraphFeatures
+from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
+from graphsvx.results.details import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
 from graphsvx.results.many import Explanations
 from graphsvx.results.typed import types_of
 
+MOST_CELLS = 20
+"""Nodes with cells of their own in `node_mask_type="attributes"`, those with the most credit."""
 LEAST = 0.9
 """Smallest value of a mask where the credit is positive; the largest is 1."""
 
@@ -83,7 +86,8 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     `node_mask_type`: "object" is the credit of nodes [nodes, 1] (an explained node has that of its
     own features), "common_attributes" that of features in the whole neighbourhood [1, features],
-    "attributes" that of nodes and features [nodes, features]. `edge_mask_type="object"` is the
+    "attributes" that of each feature of each node [nodes, features] (`players="cells"`; what nodes
+    earn by their edges alone is in no column). `edge_mask_type="object"` is the
     credit of edges, from a game of their own; an edge and its reverse are one player and share it.
 
     Several outputs (`index` with several entries, or None for all) are explained one by one, and
@@ -266,8 +270,14 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         method = self.method
         if not isinstance(method, GraphSVX) or not isinstance(method.players, DefaultPlayers):
             return method
+        given = method.players
+        if self.explainer_config.node_mask_type == MaskType.attributes:
+            cells = Cells(
+                hops=given.hops, features=given.features, reference=given.reference,
+                top_nodes=MOST_CELLS, top_features=16,
+            )  # fmt: skip
+            return method.with_settings(players=cells)
         if self.explainer_config.node_mask_type == MaskType.common_attributes:
-            given = method.players
             players = SubgraphFeatures(
                 hops=given.hops, features=given.features, reference=given.reference
             )
@@ -298,7 +308,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 if centres:
                     part[centres] += own / len(centres)
             else:
-                part = explanation.to_captum(question.data)[0][0].double()
+                part = _cells(explanation, question.data)
             total[question.nodes] += part
         return (total / len(questions)).float()
 
@@ -318,6 +328,31 @@ def mask(credit: Tensor) -> Tensor:
     if largest <= 0:
         return torch.zeros_like(credit)
     return torch.where(credit > 0, LEAST + (1 - LEAST) * credit / largest, torch.zeros(()))
+
+
+def _cells(explanation: Explanation, data: Data) -> Tensor:
+    """Credit of each feature of each node, [nodes, features].
+
+    The credit of features that share a cell, and that of nodes without cells, is spread evenly
+    over their columns.
+    """
+    if explanation.cells is None:
+        return explanation.to_captum(data)[0][0].double()
+    matrix, row = explanation.cell_matrix, explanation.outputs.index(explanation.target)
+    own: dict[int, set[int]] = {}
+    for node, feature in zip(explanation.cells.nodes, explanation.cells.features, strict=True):
+        own.setdefault(node, set()).add(feature)
+    values = explanation.cells.values[row]
+    for node, feature, value in zip(
+        explanation.cells.nodes, explanation.cells.features, values, strict=True
+    ):
+        others = [column for column in range(matrix.shape[1]) if column not in own[node]]
+        if feature == OTHER_FEATURES and others:
+            matrix[node, others] += value / len(others)
+    for node, value in explanation.nodes.items():
+        if node not in own and node >= 0:
+            matrix[node] += value / matrix.shape[1]
+    return matrix
 
 
 def _positions(index: int | Tensor | None, count: int) -> list[int]:
