@@ -186,9 +186,9 @@ def _large_games_section(result: dict[str, Any]) -> str:
     classes = result["classes"]
     text = [
         f"\n## 65 to 2,500 players\n\n"
-        f"Games of nodes of models that were trained for this (2-layer GCN, GAT and GraphSAGE on "
-        f"Cora and Amazon-Photo, a 3-layer GCN on BA-Community), on nodes that the estimator was "
-        f"not developed on. Truth: least squares on {result['calls']:,} calls; its own error "
+        f"Games of nodes of models that were trained for this, with 2 layers (BA-Community: 3): "
+        f"{', '.join(dict.fromkeys(g['source'] for c in classes for g in c['games']))}; on nodes "
+        f"that the estimator was not developed on. Truth: least squares on {result['calls']:,} calls; its own error "
         f"(median {median(g['truth error'] for c in classes for g in c['games']):.1g}) is taken "
         f"off. Median relative squared error by calls; top ten and coverage of the 95 % bars are "
         f"means at 1,000 calls. Estimators of shapiq 1.8 on some of the games (in brackets "
@@ -224,7 +224,7 @@ def _plot_large_games(result: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415  (slow to import)
 
     classes = result["classes"]
-    figure = Figure(figsize=(4 * len(classes), 4), layout="constrained")
+    figure = Figure(figsize=(max(8, 4 * len(classes)), 4.5), layout="constrained")
     for axes, part in zip(figure.subplots(1, len(classes), squeeze=False)[0], classes, strict=True):
         for name, row in part["each"].items():
             calls = [int(budget) for budget in row]
