@@ -190,8 +190,8 @@ def _large_games_section(result: dict[str, Any]) -> str:
         f"{', '.join(dict.fromkeys(g['source'] for c in classes for g in c['games']))}; on nodes "
         f"that the estimator was not developed on. Truth: least squares on {result['calls']:,} "
         f"calls; its own error (median "
-        f""
-        f"{median(g['truth error'] for c in classes for g in c['games']):.1g}) is taken off. Median relative squared error by calls; top ten and coverage of the 95 % bars are "
+        f"{median(g['truth error'] for c in classes for g in c['games']):.1g}) is taken off. "
+        f"Median relative squared error by calls; top ten and coverage of the 95 % bars are "
         f"means at 1,000 calls. Estimators of shapiq 1.8 on some of the games (in brackets "
         f"the default on the same ones); those that failed or took over two minutes are left "
         f"out. SmarterSeparate has no bars.\n\n",
