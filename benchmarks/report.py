@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import peers
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 
@@ -232,8 +233,12 @@ def _plot_large_games(result: dict[str, Any], path: Path) -> None:
             errors = [max(cell["error"], 1e-6) for cell in row.values()]
             ours = name == "graphsvx (default)"
             axes.loglog(calls, errors, "o-" if ours else "s--", lw=2 if ours else 1, label=name)
-        for marker, (name, cell) in zip("^v<>dpPX*h", part["peers"].items(), strict=False):
-            axes.loglog([1000], [max(cell["error"], 1e-6)], marker, label=f"shapiq {name}")
+        for i, (name, marker) in enumerate(zip(peers.NAMES, "^v<>dpP", strict=True)):
+            if name in part["peers"]:
+                error = max(part["peers"][name]["error"], 1e-6)
+                axes.loglog([1000], [error], marker, color=f"C{i + 3}", label=f"shapiq {name}")
+        axes.set_xticks(calls, calls, minor=False)
+        axes.minorticks_off()
         axes.set(xlabel="model calls", ylabel="median relative squared error",
                  title="{:,}-{:,} players".format(*part["players"]))  # fmt: skip
     handles: dict[str, Any] = {}
