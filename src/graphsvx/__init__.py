@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphsvx.results.explanation import Explanation
     from graphsvx.results.many import Explanations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Certificate",
     "Estimate",
