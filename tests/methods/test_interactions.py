@@ -137,3 +137,16 @@ def test_to_shapiq_and_back(world) -> None:
     again = explain(world[0], world[1], node=1).from_shapiq(values)
     assert again.together(3) == explanation.together(3)
     assert graphsvx.Explanation.from_dict(again.to_dict()).together(3) == again.together(3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_shapiq_plays_the_same_game(world) -> None:
+    shapiq = pytest.importorskip("shapiq")
+    explanation = explain(world[0], world[1], node=1, method=GraphSVX(order=2, index=SII()))
+    game = explanation.to_shapiq_game()
+    values = shapiq.ExactComputer(game, game.n_players)("SII", 2)
+    first = explanation.feature_credit.players
+    for pair in explanation.together():
+        if min(pair.positions) >= first:
+            i, j = (position - first for position in pair.positions)
+            assert pair.value == pytest.approx(values[(i, j)], abs=1e-9)

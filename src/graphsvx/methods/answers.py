@@ -21,9 +21,9 @@ from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.model import evaluation_mode, modules
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
-from graphsvx.engine.evaluator import Evaluator, run_verified
+from graphsvx.engine.evaluator import Evaluator, choose_evaluator, run_verified
 from graphsvx.engine.plain import evaluate_one_by_one, full_reference
-from graphsvx.errors import InputError
+from graphsvx.errors import InputError, ModelError
 from graphsvx.games.lookup_game import LOOK_UPS, LookupGame
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.pipeline import PlayableGame
@@ -75,6 +75,21 @@ class Question:
         target = explanation.target
         return self._smallest(explanation, budget, "flip", _class_margin(target, -1),
                               f"not {explanation.class_name(target)}")  # fmt: skip
+
+    def scores(self, coalitions: Bools, target: int) -> Floats:
+        """Scores of coalitions of the game of nodes (or edges, or features), [coalitions]."""
+        with (
+            exclusive(),
+            evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
+        ):
+            evaluator = choose_evaluator(self.query, self.method.hops(self.query), self.seed)
+            game = self.method.games(self.query, evaluator, self.seed)[-1]
+            return game.values(game.states(coalitions))[:, target].numpy()
+
+    def players(self, explanation: Explanation) -> int:
+        """Number of players of that game."""
+        features, total = explanation.feature_credit.players, len(explanation.player_names)
+        return total - features if total > features else features
 
     def _require_classes(self) -> None:
         if self.query.model.scale == "value":
@@ -138,6 +153,12 @@ def _class_margin(target: int, sign: int) -> Callable[[Floats], Floats]:
 def _plain_scores(query: Query, game: PlayableGame, coalition: Bools) -> Tensor:
     """Scores of one coalition from a plain call on the whole graph, [1, outputs]."""
     field, perturbation = game.perturbed(coalition[None])
+    agrees = game.evaluator.agrees
+    if agrees is not None:  # typed graphs have plain calls of their own
+        raw = game.raw(game.states(coalition[None]))
+        if not agrees(field, perturbation, raw, game.played()):
+            raise ModelError("the model gives another output than the evaluator")
+        return query.scores(raw).cpu()
     out = evaluate_one_by_one(
         query.model, query.graph, field, full_reference(query.graph, field), perturbation,
         query.kind == "graph",

@@ -476,11 +476,11 @@ class Explanation:
         sets are all tried; beyond `budget` model calls the search is greedy and says so. Where
         features and nodes play, the set is one of nodes.
         """
-        return self._asked().sufficient(self, share, budget)
+        return self.asked().sufficient(self, share, budget)
 
     def flip(self, budget: int = 10_000) -> PlayerSet:
         """The smallest set of players whose removal changes the predicted class."""
-        return self._asked().flip(self, budget)
+        return self.asked().flip(self, budget)
 
     def with_question(self, question: Any) -> Explanation:
         """This explanation with what `sufficient` and `flip` ask; it is not saved."""
@@ -493,7 +493,8 @@ class Explanation:
         """What `sufficient` and `flip` ask; None if the model is not at hand."""
         return _QUESTIONS.get(self)
 
-    def _asked(self) -> Any:
+    def asked(self) -> Any:
+        """What `sufficient` and `flip` ask; an InputError if the model is not at hand."""
         question = self.question
         if question is None:
             raise InputError(
@@ -689,6 +690,12 @@ class Explanation:
         from graphsvx.results.export import to_shapiq  # noqa: PLC0415  (it imports this module)
 
         return to_shapiq(self)
+
+    def to_shapiq_game(self) -> Any:
+        """The explained game of nodes (edges, features) as a `shapiq.Game` (needs shapiq)."""
+        from graphsvx.results.export import to_shapiq_game  # noqa: PLC0415  (imports this module)
+
+        return to_shapiq_game(self)
 
     def from_shapiq(self, values: Any) -> Explanation:
         """This explanation with the interactions of a `shapiq.InteractionValues`."""

@@ -341,6 +341,25 @@ def to_shapiq(explanation: Explanation) -> Any:
     )
 
 
+def to_shapiq_game(explanation: Explanation) -> Any:
+    """The explained game as a `shapiq.Game`: coalitions of nodes (or edges, or features)."""
+    shapiq = require_extra("shapiq", quiet=(Warning,))
+    question = explanation.asked()
+
+    class GraphGame(shapiq.Game):  # type: ignore[name-defined]  # an optional package
+        """Scores of perturbed graphs, relative to the empty coalition."""
+
+        def value_function(self, coalitions: Any) -> Any:
+            """Scores, [coalitions]."""
+            return question.scores(np.asarray(coalitions, dtype=bool), explanation.target)
+
+    players = question.players(explanation)
+    names = explanation.player_names[-players:] if players else []
+    empty = question.scores(np.zeros((1, players), dtype=bool), explanation.target)[0]
+    return GraphGame(n_players=players, normalize=True, normalization_value=float(empty),
+                     player_names=names)  # fmt: skip
+
+
 def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
     """The explanation with interactions that shapiq computed for the same players.
 

@@ -12,9 +12,11 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from graphsvx import GraphSVX, explain
 from graphsvx.utils.printable import one_line
 from graphsvx.views import html, palette
 from tests import records
+from tests.worlds import random_graph, random_model
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -421,3 +423,21 @@ def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
             for colour in (parts(ink), under)
         )
         assert levels[1] / levels[0] >= 3.5
+
+
+def test_partners_light_up_and_sets_are_outlined(browser, tmp_path) -> None:
+    data, model = random_graph(4, nodes=9, chance=0.3), random_model("gin", 2)
+    found = explain(model, data, node=1, method=GraphSVX(players="nodes", order=2))
+    sets = (found.flip(), found.sufficient(0.9))
+    browser.open(written(tmp_path, replace(found, answers=sets)))
+    chosen = {found.node_ids[at].item() for each in sets for at in each.positions}
+    outlined = {int(dot.get_attribute("data-id")) for dot in browser.all(".dot.member")}
+    assert outlined == chosen
+    strongest = found.together(1)[0]
+    node, partner = (found.node_ids[at].item() for at in strongest.positions)
+    dot = browser.all(f'.dot[data-id="{node}"]')[0]
+    browser.driver.execute_script(
+        "arguments[0].dispatchEvent(new PointerEvent('pointerenter'))", dot
+    )
+    lit = {int(each.get_attribute("data-id")) for each in browser.all(".dot.partner")}
+    assert partner in lit

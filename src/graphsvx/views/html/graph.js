@@ -51,6 +51,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
     });
     // Drawn from the least to the most important, so that those are on top.
     [...order].reverse().forEach((i) => world.append(dots[i]));
+    (graph.sets ?? []).forEach((set) => set.forEach((i) => dots[i].classList.add('member')));
     if (order.length) dots[order[0]].setAttribute('tabindex', '0');
     move();
     apply();
@@ -312,7 +313,10 @@ export const createGraphView = ({ svg, tip, stage }) => {
 
   const showTip = (i) => {
     const [name, ...rest] = describeDot(graph.dots[i], i);
-    tip.replaceChildren(make('div', { text: name }), ...rest.map((words) => make('div', { text: words })));
+    const partners = partnersOf(i);
+    const together = partners.map(([j, value]) => `with ${nodeName(graph.dots[j])} together ${signed(value)}`);
+    tip.replaceChildren(make('div', { text: name }), ...[...rest, ...together].map((words) => make('div', { text: words })));
+    partners.forEach(([j, value]) => dots[j].classList.add('partner', side(value)));
     tip.hidden = false;
     const frame = stage.getBoundingClientRect();
     const dot = dots[i].getBoundingClientRect();
@@ -322,7 +326,16 @@ export const createGraphView = ({ svg, tip, stage }) => {
     tip.style.top = `${Math.max(0, y)}px`;
   };
 
-  const hideTip = () => { tip.hidden = true; };
+  const hideTip = () => {
+    tip.hidden = true;
+    (dots ?? []).forEach((element) => element.classList.remove('partner', 'for', 'against'));
+  };
+
+  // The nodes that a node interacts with most, and how much.
+  const partnersOf = (i) => (graph.together ?? [])
+    .filter(([a, b]) => a === i || b === i)
+    .map(([a, b, values]) => [a === i ? b : a, values[row] ?? 0])
+    .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 3);
 
   const threshold = (least) => {
     cut = least;

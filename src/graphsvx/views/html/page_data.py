@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,7 +123,30 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
         "error": [[_number(dot.error) for dot in drawing.dots] for drawing in shown],
         "lineCredit": [[_number(line.credit) for line in drawing.lines] for drawing in shown],
         "classes": _classes(explanation),
+        **_in_sets(explanation, first),
     }
+
+
+def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
+    """Pairs of dots that interact, with the value for each output, and the sets of answers."""
+    first, ids = explanation.feature_credit.players, explanation.node_ids.tolist()
+    grouped = explanation.node_credit.names is not None
+    dot_of = {dot.id: i for i, dot in enumerate(drawing.dots) if dot.count == 1 and not grouped}
+
+    def dots(positions: Iterable[int]) -> list[int]:
+        nodes = [ids[at - first] for at in positions if first <= at < first + len(ids)]
+        return [dot_of[node] for node in nodes if node in dot_of]
+
+    record = explanation.interactions
+    pairs: list[list[Any]] = []
+    if record is not None:
+        for at in (record.sizes == 2).nonzero().flatten().tolist():
+            ends = dots(record.members[:2, at].tolist())
+            if len(ends) == 2:
+                pairs.append([*ends, [_number(value) for value in record.values[:, at].tolist()]])
+        pairs.sort(key=lambda pair: -max(abs(value or 0.0) for value in pair[2]))
+    sets = [dots(answer.positions) for answer in explanation.answers if answer.found]
+    return {"together": pairs[:MOST_ROWS], "sets": sets}
 
 
 def _strongest(every: list[GraphDrawing]) -> GraphDrawing:
