@@ -145,7 +145,7 @@ def _started(engine: Any, world: tuple[Any, Data], count: int) -> Callable[[], N
 
 def workers(count: int, repeats: int, patience: float) -> dict[str, Any]:
     world = small_world()
-    job = Job(*world, "node", {"method": GraphSVX(), "seed": 0})
+    job = Job(*world, "node", {"method": GraphSVX(samples=1000), "seed": 0})
     laps = _rounds(
         {
             "1 worker": _started(runs.Local(1), world, count),
@@ -206,7 +206,7 @@ def on_ray(count: int, repeats: int, patience: float) -> dict[str, Any]:
 def driver(rows: int) -> dict[str, Any]:
     """What the one process that writes can take: answers that are there, straight to the disk."""
     model, data = small_world()
-    job = Job(model, data, "node", {"method": GraphSVX(), "seed": 0})
+    job = Job(model, data, "node", {"method": GraphSVX(samples=1000), "seed": 0})
     table = job(tuple(range(256))).rows  # no two of a part are the same
     with tempfile.TemporaryDirectory() as folder:
         store = RunFolder(Path(folder) / "run")

@@ -38,7 +38,7 @@ SETTINGS = {
     "earlier name of the estimator": ({"regression": Lasso(2)}, "is called estimator= now"),
     "earlier name of the share of features": ({"r": 0.5}, "is called feature_share= now"),
     "unknown setting": ({"budgets": 3}, "GraphSVX has the settings players, budget, mask"),
-    "unknown players": ({"players": "links"}, "'features', 'subgraph_features', 'edges' or"),
+    "unknown players": ({"players": "links"}, "'features', 'subgraph_features', 'edges', '"),
     "players that are a number": ({"players": 3}, "or a kind of players such as Edges(hops=2)"),
     "a budget that is a number": ({"budget": 400}, "use samples=400"),
     "unknown directions": (

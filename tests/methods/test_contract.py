@@ -120,7 +120,7 @@ def test_edge_masks_need_layers_that_pass_messages(known):
         return model(x, edge_index)
 
     with pytest.raises(UnsupportedError, match="MessagePassing"):
-        graphsvx.explain(plain, data, node=0, method=GNNExplainer())
+        graphsvx.explain(plain, data, node=0, method=GNNExplainer(), output="class")
     assert not called
     e = graphsvx.explain(plain, data, node=0, method=GNNExplainer(edges=False))
     assert {r.id for r in e.top_features(2)} == {0, 1}

@@ -47,7 +47,7 @@ class Returning(nn.Module):
 
 
 KINDS = {
-    "one logit": {},
+    "one logit": {"output": "class"},
     "one probability": {"output": "probs"},
     "probabilities": {"output": "probs"},
     "log-probabilities": {"output": "log_probs"},

@@ -97,17 +97,16 @@ class GraphTruth:
 
     node_masks, edge_masks: one boolean mask per graph; all False where nothing is known.
     kind: description of the motif.
-    alternatives: for each graph, the node masks that each explain its class on their own, where
-        there may be several; `node_masks` is their union.
-    contributions: for each graph, the contribution of every node to its value, where the truth is
-        a number for each node.
     """
 
     node_masks: tuple[Tensor, ...]
     edge_masks: tuple[Tensor, ...]
     kind: str
     alternatives: tuple[tuple[Tensor, ...], ...] | None = None
+    """For each graph, the node masks that each explain its class on their own, where there may be
+    several; `node_masks` is their union."""
     contributions: tuple[Tensor, ...] | None = None
+    """For each graph, the contribution of every node to its value, where the truth is a number."""
 
     def graph_nodes(self, graph: int) -> Tensor:
         """Boolean mask [nodes] of the motif nodes of a graph."""

@@ -107,13 +107,19 @@ class Evaluator:
     """Whether outputs of perturbed graphs are those of plain calls, given all outputs of the game
     for the scale of rounding errors; None: as for graphs without types."""
 
-    def matches_expected(self, full: Tensor | None) -> bool:
-        """Whether the output of the full coalition equals `expected_output`."""
+    def matches_expected(self, full: Tensor | None, played: Tensor | None = None) -> bool:
+        """Whether the output of the full coalition equals `expected_output`.
+
+        `played`: outputs of the game, which show how large each output is where those of the whole
+        graph are not known.
+        """
         if self.expected_output is None:
             return True
         if full is None or full.shape != self.expected_output.shape:
             return False
-        return allclose(full, self.expected_output, self.outputs)
+        return allclose(
+            full, self.expected_output, played if self.outputs is None else self.outputs
+        )
 
     def hop_counts(self, field: Field, perturbations: Perturbations) -> HopCounts:
         """Hops from each node to a centre in each perturbed graph; UNREACHABLE: no influence."""

@@ -24,10 +24,11 @@ from graphsvx.methods.pipeline import PlayedGame
 from graphsvx.results.details import Balance, Groups, Selection
 from graphsvx.results.explanation import Credit, Explanation, FieldRecord
 from graphsvx.results.interactions import Interactions
-from graphsvx.results.regions import RegionErrors, branch_of, hop_of, memberships
+from graphsvx.results.regions import RegionErrors, branch_of, hop_of
 
 # Credit that sums to less than this share of its absolute sum is not rescaled.
 _NEAR_ZERO = 1e-3
+_MOST_MEMBERSHIPS = 1 << 20
 
 
 @lru_cache(maxsize=64)
@@ -123,12 +124,17 @@ def region_errors(
     for game, fit in zip(played, fits, strict=True):
         plain = nodes.names is None and game.game.players == nodes.players
         if game.game.side == "nodes" and plain and bool(fit.errors.any()):
-            hops, branches = (
-                torch.from_numpy(fit.group_credit(memberships(label(field, nodes.ids)))[1])
-                for label in (hop_of, branch_of)
-            )
-            return RegionErrors(hops, branches)
+            return RegionErrors(*(_errors_of_sums(fit, label(field, nodes.ids)) for label in
+                                  (hop_of, branch_of)))  # fmt: skip
     return None
+
+
+def _errors_of_sums(fit: Fit, labels: Ids) -> Tensor:
+    """Standard errors of credit summed by label, [outputs, labels]; NaN for very many of them."""
+    every = np.unique(labels)
+    if len(every) * len(labels) > _MOST_MEMBERSHIPS:
+        return torch.full((len(fit.values), len(every)), torch.nan, dtype=torch.float64)
+    return torch.from_numpy(fit.group_credit(every[:, None] == labels)[1])
 
 
 def interactions(

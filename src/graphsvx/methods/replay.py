@@ -24,7 +24,9 @@ from graphsvx.methods.pipeline import PlayableGame, PlayedGame
 
 def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
     """Whether the full coalition has the expected output and replays give the same outputs."""
-    if not evaluator.matches_expected(games[-1].game.full_output):
+    last = games[-1].game
+    played_outputs = None if last.full_output is None else last.played()
+    if not evaluator.matches_expected(last.full_output, played_outputs):
         return False
     if not evaluator.replays:
         return True

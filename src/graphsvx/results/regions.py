@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Ids
 from graphsvx.results.schema import Array
 
 if TYPE_CHECKING:
@@ -85,21 +85,16 @@ def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
     return np.where(inside, values[order[place]] if len(known) else -1, -1)
 
 
-def memberships(labels: Ids) -> Bools:
-    """[groups, nodes]: members of each group, in ascending order of the labels."""
-    return np.unique(labels)[:, None] == labels
-
-
 def regions(explanation: Explanation, labels: Ids, errors: Tensor | None) -> list[Region]:
     """Sums of node credit by label; `errors` [outputs, groups] are those of the sums."""
     row = explanation.outputs.index(explanation.target)
     ids, values = explanation.node_ids, explanation.node_values
     own = explanation.node_errors
     result = []
-    for position, (label, inside) in enumerate(
-        zip(np.unique(labels).tolist(), memberships(labels), strict=True)
-    ):
-        members = torch.from_numpy(np.flatnonzero(inside))
+    every, starts = np.unique(np.sort(labels), return_index=True)
+    parts = np.split(np.argsort(labels, kind="stable"), starts[1:])
+    for position, (label, part) in enumerate(zip(every.tolist(), parts, strict=False)):
+        members = torch.from_numpy(part)
         ordered = members[values[members].abs().argsort(descending=True, stable=True)]
         if errors is not None:
             error = float(errors[row, position])
