@@ -37,7 +37,7 @@ finally:
     ("words", "code", "answer"),
     [
         ("--help", 0, "explain"),
-        ("--version", 0, "graphsvx 0.1"),
+        ("--version", 0, "graphsvx 0."),
         ("explain --help", 0, "my_module:build"),
         ("run --help", 0, "--groups"),
         ("datasets", 0, "ba-shapes"),
