@@ -58,6 +58,11 @@ def graph() -> Data:
     return Data(x=torch.randn(80, 4), edge_index=barabasi_albert_graph(80, 2))
 
 
+@pytest.fixture(autouse=True)
+def same_weights() -> None:
+    torch.manual_seed(0)
+
+
 def largest_call(model: Recorded, graph: Data) -> int:
     method = GraphSVX(samples=300, players="nodes", hops=1)
     explain(model.eval(), graph, node=1, method=method)
