@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphsvx.core import arrays
@@ -22,7 +21,7 @@ from graphsvx.engine.plain import (
     evaluate_copies,
     evaluate_one_by_one,
 )
-from graphsvx.engine.rounding import allclose, tolerances
+from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.errors import ModelError
 
 
@@ -119,19 +118,12 @@ def equals_plain_calls(
     if allclose(other, alone, like):
         return True
     draws = np.random.default_rng(0)
-
-    def nudged(x: Tensor) -> Tensor:
-        if not x.is_floating_point():
-            return x
-        signs = torch.from_numpy(draws.choice([-1.0, 1.0], size=x.shape)).to(x)
-        return x * (1 + torch.finfo(x.dtype).eps * signs)
-
     changed = evaluate_one_by_one(
         query.model,
         query.graph,
         field,
-        replace(reference_graph, x=nudged(reference_graph.x)),
-        replace(perturbations, feature_table=nudged(plain(perturbations.feature_table))),
+        replace(reference_graph, x=nudged(reference_graph.x, draws)),
+        replace(perturbations, feature_table=nudged(plain(perturbations.feature_table), draws)),
         query.kind == "graph",
     )
     noise = 16 * (changed.double() - alone.double()).abs().flatten(0, -2).amax(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,3 +48,11 @@ def allclose(a: Tensor, b: Tensor, like: Tensor | None = None, noise: Tensor | N
         return bool(same.all())
     equal = (wide == other) | (wide.isnan() & other.isnan())
     return bool(torch.where(odd, equal, same).all())
+
+
+def nudged(x: Tensor, rng: np.random.Generator) -> Tensor:
+    """x with every number changed by its last bit, up or down at random; integers stay."""
+    if not x.is_floating_point():
+        return x
+    signs = torch.from_numpy(rng.choice([-1.0, 1.0], size=x.shape)).to(x)
+    return x * (1 + torch.finfo(x.dtype).eps * signs)

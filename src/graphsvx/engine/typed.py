@@ -28,7 +28,7 @@ from graphsvx.engine.evaluator import Evaluator, reads_degrees
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.rows import SharedRows
 from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
-from graphsvx.engine.rounding import allclose, tolerances
+from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
@@ -208,15 +208,9 @@ def _same(
         return False
     draws = np.random.default_rng(0)
 
-    def nudged(x: Tensor) -> Tensor:
-        if not x.is_floating_point():
-            return x
-        signs = torch.from_numpy(draws.choice([-1.0, 1.0], size=x.shape)).to(x)
-        return x * (1 + torch.finfo(x.dtype).eps * signs)
-
     graph = query.typed_graph
-    features = {name: nudged(x) for name, x in graph.features.items()}
-    table = nudged(plain(perturbations.feature_table))
+    features = {name: nudged(x, draws) for name, x in graph.features.items()}
+    table = nudged(plain(perturbations.feature_table), draws)
     changed = evaluate_plainly(
         replace(query, graph=replace(graph, features=features)),
         field,

@@ -181,11 +181,13 @@ class _Average:
     def variance_of_sums(self, weights: Floats) -> Floats:
         """Variances of weighted sums of Shapley values, [outputs, sums], for weights [M, sums]."""
         mean = self.credit.T @ weights
-        found = np.zeros_like(mean)
+        total_variance = np.zeros_like(mean)
         for process, weight in zip(self.processes, self.weights, strict=True):
             variance, credit = process.sums(weights)
-            found += weight * (np.multiply.outer(process.scale, variance) + (credit - mean) ** 2)
-        return found * self.disagreement[:, None]
+            total_variance += weight * (
+                np.multiply.outer(process.scale, variance) + (credit - mean) ** 2
+            )
+        return total_variance * self.disagreement[:, None]
 
 
 def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _Average:
@@ -196,12 +198,12 @@ def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _A
     splits = _splits(*coalitions.signs.shape)
     for known, held in splits:
         learning = fit_lengthscales if len(held) else all_mixtures
-        found = learning(coalitions.take(known), odd[known], expected)
+        learnt = learning(coalitions.take(known), odd[known], expected)
         order = np.concatenate([known, held])
-        kernel = Kernel(coalitions.take(order), found.relevance)
-        mixtures = found.best(_BEST if len(held) else _MANY, _LIKELY)
+        kernel = Kernel(coalitions.take(order), learnt.relevance)
+        mixtures = learnt.best(_BEST if len(held) else _MANY, _LIKELY)
         if len(splits) == 1 and len(held):
-            mixtures = [_best_foretold(coalitions, odd, known, held, found)]
+            mixtures = [_best_foretold(coalitions, odd, known, held, learnt)]
         same = [_Process.of(kernel, mixture, odd[order], len(known)) for mixture in mixtures]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
@@ -334,8 +336,8 @@ class _Process:
 
 def _squares(rows: Floats) -> Floats:
     """Sums of squares of the columns."""
-    found: Floats = np.einsum("ij,ij->j", rows, rows)
-    return found
+    squares: Floats = np.einsum("ij,ij->j", rows, rows)
+    return squares
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ def exact_interactions(
         by_size.append((sets, sums.triples(sets)))
     if isinstance(index, KSII):
         by_size = _aggregated(by_size, sums.row_sums() if order == 2 else None)
-    return [SetValues(sets, found, np.zeros_like(found)) for sets, found in by_size]
+    return [SetValues(sets, values, np.zeros_like(values)) for sets, values in by_size]
 
 
 def _sets(listed: Ids, size: int) -> Ids:
@@ -178,7 +178,7 @@ class _StateSums:
         """[sets, outputs]."""
         on, off = self.members.astype(np.float64), self.boundary.astype(np.float64)
         three, two, one, none = (self.weights(*shape) for shape in ((3, 0), (2, 1), (1, 2), (0, 3)))
-        found = np.zeros((len(sets), self.values.shape[1]))
+        triple_values = np.zeros((len(sets), self.values.shape[1]))
         for player in np.unique(sets[:, 0]):
             mine = sets[:, 0] == player
             i_on, i_off = on[:, player], off[:, player]
@@ -187,8 +187,8 @@ class _StateSums:
                     on, off, y * (i_on * three + i_off * two), y * (i_on * two + i_off * one),
                     y * (i_on * one + i_off * none),
                 )  # fmt: skip
-                found[mine, output] = with_player[sets[mine, 1], sets[mine, 2]]
-        return found
+                triple_values[mine, output] = with_player[sets[mine, 1], sets[mine, 2]]
+        return triple_values
 
 
 def _products(on: Floats, off: Floats, two: Floats, mixed: Floats, none: Floats) -> Floats:
@@ -213,10 +213,10 @@ def estimated_pairs(
     even = np.concatenate([(empty + full)[None], values[::2] + values[1::2]]) / 2
     seen = slice(0, _SEEN + 1)
     process = _EvenProcess.fitted(signs[seen], even[seen])
-    found, deviations = process.pairs(listed)
+    pair_values, deviations = process.pairs(listed)
     sets = _sets(listed, 2)
     row, column = np.searchsorted(listed, sets).T
-    pairs = SetValues(sets, found[row, column], deviations[row, column])
+    pairs = SetValues(sets, pair_values[row, column], deviations[row, column])
     singles = SetValues(np.arange(len(credit))[:, None], credit, errors)
     if isinstance(index, KSII):
         sums, spread = process.row_sums(masks, values, empty, full)
@@ -242,11 +242,15 @@ class _EvenProcess:
     def fitted(signs: Floats, even: Floats) -> _EvenProcess:
         """The most likely relevance of players, by the values' spread, and a common length."""
         count, players = signs.shape
-        some = np.unique(np.linspace(0, count - 1, min(count, _LEARNT)).astype(np.int64))
+        learnt_on = np.unique(np.linspace(0, count - 1, min(count, _LEARNT)).astype(np.int64))
         relevance = _relevance(signs, even)
         best = max(
             (
-                (_evidence(signs[some], even[some], total * shape / shape.sum()), total, tilt)
+                (
+                    _evidence(signs[learnt_on], even[learnt_on], total * shape / shape.sum()),
+                    total,
+                    tilt,
+                )
                 for tilt in (0.0, 0.5, 1.0)
                 for shape in [relevance**tilt]
                 for total in players * np.geomspace(0.02, 3.0, 8)
@@ -282,14 +286,14 @@ class _EvenProcess:
         weight_one, outputs = solved[:, :1], self.even.shape[1]
         precision = (ones.T @ weight_one).item()
         mean = (ones.T @ solved[:, 1 : 1 + outputs]) / precision
-        found = flat.T @ (solved[:, 1 : 1 + outputs] - weight_one * mean)
+        pair_values = flat.T @ (solved[:, 1 : 1 + outputs] - weight_one * mean)
         told = (flat * solved[:, 1 + outputs :]).sum(0)
         constant = (ones.T @ solved[:, 1 + outputs :])[0]
         left = self._prior(listed, q, w).reshape(-1) - told + constant**2 / precision
         variance = np.maximum(left, 0)[:, None] * self.scale
         wider = stdtrit(self.held_out, 0.975) / stdtrit(np.inf, 0.975)
         shape = (size, size, outputs)
-        return found.reshape(shape), (wider * np.sqrt(variance)).reshape(shape)
+        return pair_values.reshape(shape), (wider * np.sqrt(variance)).reshape(shape)
 
     def _prior(self, listed: Ids, q: Floats, w: Floats) -> Floats:
         """8 d_i d_j times the double integral of the product over the other players."""

@@ -172,8 +172,8 @@ def _size_functions(signs: Floats, near: Floats, combined: Ids) -> Floats:
 
 def _noise(size: Floats, players: int, combined: int) -> Floats:
     """Variances of the white part by size: the fewer are combined, the more each matters."""
-    found: Floats = 2 / np.sqrt(1 + np.minimum(size, players - size) * (combined / players))
-    return found
+    deviation: Floats = 2 / np.sqrt(1 + np.minimum(size, players - size) * (combined / players))
+    return deviation
 
 
 def _root_mean_square(rows: Floats, inner: Bools) -> float:
@@ -183,8 +183,8 @@ def _root_mean_square(rows: Floats, inner: Bools) -> float:
 
 def _log_count(players: int, size: Floats) -> Floats:
     """Logarithm of the number of coalitions of a size."""
-    found: Floats = gammaln(players + 1.0) - gammaln(size + 1) - gammaln(players - size + 1)
-    return found
+    log_count: Floats = gammaln(players + 1.0) - gammaln(size + 1) - gammaln(players - size + 1)
+    return log_count
 
 
 class Kernel:
@@ -204,25 +204,25 @@ class Kernel:
     @cached_property
     def _linear(self) -> Floats:
         """The linear part and the functions of sizes."""
-        here = self.coalitions
-        found = _weighted_products(here, here, self.effect)
-        found += here.sizes @ here.sizes.T
-        return found
+        coalitions = self.coalitions
+        gram = _weighted_products(coalitions, coalitions, self.effect)
+        gram += coalitions.sizes @ coalitions.sizes.T
+        return gram
 
     @cached_property
     def _per_size(self) -> Floats:
-        here = self.coalitions
-        rows = here.direct_centred * np.multiply.outer(
-            here.slope, np.sqrt(self.effect[here.direct])
+        coalitions = self.coalitions
+        rows = coalitions.direct_centred * np.multiply.outer(
+            coalitions.slope, np.sqrt(self.effect[coalitions.direct])
         )
-        found: Floats = rows @ rows.T
-        return found
+        gram: Floats = rows @ rows.T
+        return gram
 
     @cached_property
     def _walk(self) -> Floats:
         rows = _scaled_walks(self.coalitions, 1.0)
-        found: Floats = rows @ rows.T
-        return found
+        gram: Floats = rows @ rows.T
+        return gram
 
     def _product(self, theta: float) -> Floats:
         """The product, scaled to variance 1."""
@@ -243,17 +243,17 @@ class Kernel:
 
     def gram_once(self, mixture: Mixture) -> Floats:
         """The same on and above the diagonal, for one mixture: faster, and nothing is kept."""
-        here = self.coalitions
-        count = len(here)
+        coalitions = self.coalitions
+        count = len(coalitions)
         gram = np.zeros((count, count))
-        regressors = self._regressors(here, mixture)
-        weighted = here.signs * (self.relevance * (mixture.theta / 2 / here.players))
+        regressors = self._regressors(coalitions, mixture)
+        weighted = coalitions.signs * (self.relevance * (mixture.theta / 2 / coalitions.players))
         for first in range(0, count, _BLOCK):
             rows = slice(first, first + _BLOCK)
             block = gram[rows, first:]
             np.matmul(regressors[rows], regressors[first:].T, out=block)
             if mixture.theta:
-                block += _product(weighted[rows] @ here.signs[first:].T, mixture.theta)
+                block += _product(weighted[rows] @ coalitions.signs[first:].T, mixture.theta)
         return self._with_white(gram, mixture)
 
     def _with_white(self, gram: Floats, mixture: Mixture) -> Floats:
@@ -264,13 +264,13 @@ class Kernel:
 
     def expected(self, others: Coalitions, mixture: Mixture, solved: Floats) -> Floats:
         """Covariances of other pairs (none of these) with the pairs, times `solved`."""
-        here = self.coalitions
-        slopes = self._regressors(here, mixture).T @ solved
-        found: Floats = self._regressors(others, mixture) @ slopes
+        coalitions = self.coalitions
+        slopes = self._regressors(coalitions, mixture).T @ solved
+        predictions: Floats = self._regressors(others, mixture) @ slopes
         if mixture.theta:
-            weighted = others.signs * (self.relevance * (mixture.theta / 2 / here.players))
-            found += _product(weighted @ here.signs.T, mixture.theta) @ solved
-        return found
+            weighted = others.signs * (self.relevance * (mixture.theta / 2 / coalitions.players))
+            predictions += _product(weighted @ coalitions.signs.T, mixture.theta) @ solved
+        return predictions
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
         """Rows whose products are all parts but the product and the white one."""
@@ -285,44 +285,44 @@ class Kernel:
     def product_derivative(self, theta: float) -> Floats:
         """The derivative of the product by w_j is s_j t_j times this, [pairs, pairs]."""
         half = theta / 2
-        found: Floats = np.cosh(self.likeness * half)
-        found *= half / self.coalitions.players / np.sinh(half)
-        return found
+        derivative: Floats = np.cosh(self.likeness * half)
+        derivative *= half / self.coalitions.players / np.sinh(half)
+        return derivative
 
     def shapley(self, mixture: Mixture) -> Floats:
         """Shapley values of the covariance with each pair, as a function: [pairs, M]."""
-        here = self.coalitions
-        credit: Floats = here.signs * (2 * self.effect / here.players)
+        coalitions = self.coalitions
+        credit: Floats = coalitions.signs * (2 * self.effect / coalitions.players)
         if mixture.per_size:
-            part = here.direct_centred * self.effect[here.direct]
+            part = coalitions.direct_centred * self.effect[coalitions.direct]
             part -= part.mean(1, keepdims=True)
-            part *= (mixture.per_size * here.mean_slope * here.slope)[:, None]
-            credit[:, here.direct] += part
+            part *= (mixture.per_size * coalitions.mean_slope * coalitions.slope)[:, None]
+            credit[:, coalitions.direct] += part
         if mixture.theta:
-            theta = mixture.theta * self.relevance / here.players
-            credit += product_shapley(here.signs, theta) / -np.expm1(-mixture.theta)
-        if mixture.walk and here.walks is not None and here.walk_scale is not None:
-            rows = _scaled_walks(here, mixture.walk)
-            credit += here.walks.shapley(rows, np.sqrt(mixture.walk) * here.walk_scale)
-        white = here.alone * here.noise * (mixture.white / 2)
-        credit += here.signs * white[:, None]
-        credit -= (white * here.signs.mean(1))[:, None]
+            theta = mixture.theta * self.relevance / coalitions.players
+            credit += product_shapley(coalitions.signs, theta) / -np.expm1(-mixture.theta)
+        if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
+            rows = _scaled_walks(coalitions, mixture.walk)
+            credit += coalitions.walks.shapley(rows, np.sqrt(mixture.walk) * coalitions.walk_scale)
+        white = coalitions.alone * coalitions.noise * (mixture.white / 2)
+        credit += coalitions.signs * white[:, None]
+        credit -= (white * coalitions.signs.mean(1))[:, None]
         return credit
 
     def prior(self, mixture: Mixture) -> Floats:
         """Variances of the Shapley values before any pair is known, [M]."""
-        here, players = self.coalitions, self.coalitions.players
+        coalitions, players = self.coalitions, self.coalitions.players
         variance = 4 * self.effect / players
         if mixture.per_size:
-            direct, count = self.effect[here.direct], len(here.direct)
+            direct, count = self.effect[coalitions.direct], len(coalitions.direct)
             spread = direct * (1 - 2 / count) + direct.sum() / count**2
-            variance[here.direct] += mixture.per_size * here.mean_slope**2 * spread
+            variance[coalitions.direct] += mixture.per_size * coalitions.mean_slope**2 * spread
         if mixture.theta:
             product = product_prior(mixture.theta * self.relevance / players)
             variance += product / -np.expm1(-mixture.theta)
-        if mixture.walk and here.walks is not None and here.walk_scale is not None:
-            variance += mixture.walk * here.walks.variances(here.walk_scale)
-        variance += mixture.white * white_prior(players, len(here.direct))
+        if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
+            variance += mixture.walk * coalitions.walks.variances(coalitions.walk_scale)
+        variance += mixture.white * white_prior(players, len(coalitions.direct))
         return variance
 
     def prior_of_sums(self, mixture: Mixture, weights: Floats) -> Floats:
@@ -330,20 +330,20 @@ class Kernel:
 
         `weights` [M, sums].
         """
-        here, players = self.coalitions, self.coalitions.players
+        coalitions, players = self.coalitions, self.coalitions.players
         variance: Floats = (4 / players) * (self.effect @ weights**2)
         if mixture.per_size:
-            centred = weights[here.direct] - weights[here.direct].mean(0)
-            part = self.effect[here.direct] @ centred**2
-            variance += mixture.per_size * here.mean_slope**2 * part
+            centred = weights[coalitions.direct] - weights[coalitions.direct].mean(0)
+            part = self.effect[coalitions.direct] @ centred**2
+            variance += mixture.per_size * coalitions.mean_slope**2 * part
         if mixture.theta:
             product = product_prior_of_sums(mixture.theta * self.relevance / players, weights)
             variance += product / -np.expm1(-mixture.theta)
-        if mixture.walk and here.walks is not None and here.walk_scale is not None:
-            loadings = here.walks.loadings(weights, here.walk_scale)
+        if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
+            loadings = coalitions.walks.loadings(weights, coalitions.walk_scale)
             variance += mixture.walk * (loadings**2).sum(0)
         centred = weights - weights.mean(0)
-        white = mixture.white * white_prior(players, len(here.direct))
+        white = mixture.white * white_prior(players, len(coalitions.direct))
         variance += white * players / max(players - 1, 1) * (centred**2).sum(0)
         return variance
 
@@ -357,8 +357,8 @@ def _scaled_walks(coalitions: Coalitions, variance: float) -> Floats:
 
 def _weighted_products(a: Coalitions, b: Coalitions, weights: Floats) -> Floats:
     """Weighted means of the products of signs, [a, b]."""
-    found: Floats = a.signs @ (b.signs * (weights / a.players)).T
-    return found
+    products: Floats = a.signs @ (b.signs * (weights / a.players)).T
+    return products
 
 
 def _product(likeness: Floats, theta: float) -> Floats:

@@ -43,12 +43,14 @@ class ResidualFit:
 
     def variances_of_sums(self, sums: Floats) -> Floats:
         """Variances of weighted sums of the coefficients, [sums], for weights [M, sums]."""
-        found = []
+        variances = []
         for weights in sums.T:
             solved = solve(self.rows, self.weights, self.precision, weights)
             along = (self.rows @ solved.astype(np.float32)).astype(np.float64)
-            found.append(self.open_squares @ along**2 + self.noise * (self.precision @ solved**2))
-        return np.array(found)
+            variances.append(
+                self.open_squares @ along**2 + self.noise * (self.precision @ solved**2)
+            )
+        return np.array(variances)
 
 
 def centred_rows(members: Bools) -> Singles:
@@ -107,7 +109,7 @@ def _understatement(
 def solve(rows: Singles, weights: Floats, precision: Floats, right: Floats) -> Floats:
     """(X'WX + precision)^-1 right by conjugate gradients, with a diagonal preconditioner."""
     scale = 1 / (precision + weights @ (rows**2).mean(1))
-    found = np.zeros(len(right))
+    solution = np.zeros(len(right))
     left = right.copy()
     towards = scale * left
     direction = towards.copy()
@@ -119,12 +121,12 @@ def solve(rows: Singles, weights: Floats, precision: Floats, right: Floats) -> F
         product = _transposed(rows, weights * (rows @ direction.astype(np.float32)))
         product += precision * direction
         step = size / float(direction @ product)
-        found += step * direction
+        solution += step * direction
         left -= step * product
         towards = scale * left
         size, before = float(left @ towards), size
         direction = towards + (size / before) * direction
-    return found
+    return solution
 
 
 def _inverse_diagonal(rows: Singles, weights: Floats, precision: Floats) -> tuple[Floats, Floats]:
