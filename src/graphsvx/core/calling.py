@@ -26,8 +26,8 @@ Parameters = Mapping[str, inspect.Parameter]
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PARAMETERS: WeakKeyDictionary[Any, Parameters] = WeakKeyDictionary()
-_GIVEN = ("edge_weight", "edge_attr", "batch", "edge_label_index")
-SUPPLIED = {"x", "edge_index", "num_nodes", *_GIVEN, *ADJACENCIES}
+_OPTIONAL = ("edge_weight", "edge_attr", "batch", "edge_label_index")
+SUPPLIED = {"x", "edge_index", "num_nodes", *_OPTIONAL, *ADJACENCIES}
 """Attributes that the engine supplies; all others are sliced from the data."""
 _PAIRS = "edge_label_index"
 _PLAIN = DataForm()
@@ -53,15 +53,15 @@ class CallPlan:
         """All attributes that the model is given."""
         return frozenset((*self.positional, *(attribute for _, attribute in self.named)))
 
-    def __call__(self, model: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    def __call__(self, model: Callable[..., Any], inputs: Mapping[str, Any]) -> Any:
         """The model's output for a graph given by its attributes; those that are None are not
         passed by keyword."""
-        values = given if self.form == _PLAIN else self._in_form(given)
+        values = inputs if self.form == _PLAIN else self._in_form(inputs)
         if self.as_data:
-            chosen = {name: values.get(name) for name in self.attributes}
-            if chosen["x"] is None:
-                chosen["num_nodes"] = values["num_nodes"]
-            return model(Data(**{n: v for n, v in chosen.items() if v is not None}))
+            fields = {name: values.get(name) for name in self.attributes}
+            if fields["x"] is None:
+                fields["num_nodes"] = values["num_nodes"]
+            return model(Data(**{n: v for n, v in fields.items() if v is not None}))
         by_name = {
             parameter: values[attribute]
             for parameter, attribute in self.named
@@ -76,8 +76,8 @@ class CallPlan:
         options = {"sigmoid": False} if self.without_sigmoid else {}
         return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]
 
-    def _in_form(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        values, form = dict(given), self.form
+    def _in_form(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        values, form = dict(inputs), self.form
         x = values["x"]
         if not form.has_x:
             values["x"] = None
@@ -133,8 +133,8 @@ def plan_call(
     """
     through, function = _entry(model, links, decoder)
     parameters = _parameters(function)
-    own = attribute_names(data)
-    names = {name for name in own if getattr(data, name, None) is not None}
+    attributes = attribute_names(data)
+    names = {name for name in attributes if getattr(data, name, None) is not None}
     available = (names | {"x", "edge_index", "num_nodes"}) - {"batch", _PAIRS}
     if whole_graphs:
         available.add("batch")
@@ -228,21 +228,25 @@ def _plan_arguments(
     usual = [p for p in parameters.values() if p.kind not in _VARIADIC]
     if not usual and not mapped:  # (*args), or no signature at all
         return ("x", "edge_index"), ()
-    chosen = _choose_attributes(usual, mapped, available)
+    attribute_of = _choose_attributes(usual, mapped, available)
     order = [parameter.name for parameter in usual]
     # By position where x and edge_index come first: every callable understands that.
     positional = 0
     for at, parameter in enumerate(usual):
-        leading = at == positional < 2 and chosen.get(parameter.name) in ("x", "edge_index")
+        leading = at == positional < 2 and attribute_of.get(parameter.name) in ("x", "edge_index")
         by_keyword = parameter.kind is parameter.KEYWORD_ONLY
         if (leading and not by_keyword) or (
-            parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in chosen
+            parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in attribute_of
         ):
             positional = at + 1
     extra = [name for name in mapped if name not in order]  # through **kwargs
     return (
-        tuple(chosen[name] for name in order[:positional]),
-        tuple((name, chosen[name]) for name in [*order[positional:], *extra] if name in chosen),
+        tuple(attribute_of[name] for name in order[:positional]),
+        tuple(
+            (name, attribute_of[name])
+            for name in [*order[positional:], *extra]
+            if name in attribute_of
+        ),
     )
 
 
@@ -250,27 +254,27 @@ def _choose_attributes(
     usual: list[inspect.Parameter], mapped: dict[str, str], available: set[str]
 ) -> dict[str, str]:
     """The attribute of each parameter: the one of its name, or x and edge_index in this order."""
-    chosen: dict[str, str] = dict(mapped)
+    attribute_of: dict[str, str] = dict(mapped)
     unnamed: list[str] = []
     for parameter in usual:
         name, required = parameter.name, parameter.default is parameter.empty
-        if name in chosen:
+        if name in attribute_of:
             continue
         # A model of nodes may need batch too: it is one graph.
-        known = available | {"batch"} if required else available - _ONLY_IF_REQUIRED
-        if name in known:
-            chosen[name] = name
+        candidates = available | {"batch"} if required else available - _ONLY_IF_REQUIRED
+        if name in candidates:
+            attribute_of[name] = name
         elif required and name in SUPPLIED:
             raise InputError(_missing(name))
         elif required:
             unnamed.append(name)
-    taken = {*chosen.values()}
+    used = {*attribute_of.values()}
     left = [
-        name for name in ("x", "edge_index") if name not in taken and not taken & _STANDS_FOR[name]
+        name for name in ("x", "edge_index") if name not in used and not used & _STANDS_FOR[name]
     ]
     if len(unnamed) > len(left):
         raise InputError(_missing(unnamed[len(left)]))
-    return chosen | dict(zip(unnamed, left, strict=False))
+    return attribute_of | dict(zip(unnamed, left, strict=False))
 
 
 _STANDS_FOR: dict[str, set[str]] = {"x": set(), "edge_index": {*ADJACENCIES}}
@@ -295,15 +299,15 @@ def adjacency_for(model: Callable[..., Any], data: Any, arguments: Any) -> str |
     if not present:
         return None
     function = model.forward if isinstance(model, nn.Module) else model
-    wanted = {*_parameters(function)}
+    requested = {*_parameters(function)}
     if "edge_index" in names and _takes_data(_parameters(function), names):
         raise InputError(
             f"data has an edge_index and {present[0]}, and forward(data) may read either; delete "
             f"the one that it does not read"
         )
     if isinstance(arguments, Mapping):
-        wanted |= {*arguments.values()}
-    return next((name for name in present if name in wanted), None)
+        requested |= {*arguments.values()}
+    return next((name for name in present if name in requested), None)
 
 
 def signature_of(model: Callable[..., Any]) -> Parameters:

@@ -116,7 +116,7 @@ def node_positions(data: Any) -> dict[Hashable, int] | None:
 
 
 def _columns(
-    rows: list[Mapping[str, Any]], whole: str, left_out: tuple[str, ...], what: str
+    rows: list[Mapping[str, Any]], combined: str, left_out: tuple[str, ...], item: str
 ) -> tuple[Tensor, list[str]] | None:
     """Numeric attributes side by side, and the names of the columns."""
     if not rows:
@@ -124,8 +124,8 @@ def _columns(
     first = rows[0]
     numeric = {name: np.asarray(value) for name, value in first.items() if name not in left_out}
     widths = {n: v.size for n, v in numeric.items() if v.dtype.kind in "biuf" and v.ndim <= 1}
-    if whole in widths:
-        widths = {whole: widths[whole]}
+    if combined in widths:
+        widths = {combined: widths[combined]}
     if not widths:
         return None
     columns = []
@@ -134,7 +134,7 @@ def _columns(
         if any(value.size != width or value.dtype.kind not in "biuf" for value in values):
             raise InputError(
                 f"the attribute {name!r} must be {'a number' if width == 1 else f'{width} numbers'}"
-                f" at every {what} of the networkx graph, got something else at some"
+                f" at every {item} of the networkx graph, got something else at some"
             )
         columns.append(np.stack([value.reshape(-1) for value in values]))
     names = [

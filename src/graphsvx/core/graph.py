@@ -100,8 +100,8 @@ class Attribute:
         if self.owner == "graph":
             return self
         shape = (rows, *self.value.shape[1:])
-        more = self.value[:1].expand(shape) if len(self.value) else self.value.new_zeros(shape)
-        return replace(self, value=torch.cat([self.value, more]))
+        padding = self.value[:1].expand(shape) if len(self.value) else self.value.new_zeros(shape)
+        return replace(self, value=torch.cat([self.value, padding]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,11 +244,11 @@ def converted(graph: Graph, dtype: torch.dtype) -> Graph:
 
 def _once(source: Tensor, key: Any, make: Callable[[], Any]) -> Any:
     """What is made from a tensor, cached as long as the tensor lives and holds the same."""
-    held = _CONVERTED.get(source)
-    wanted = (key, stamp(source))
-    if held is None or held[0] != wanted:
-        held = _CONVERTED[source] = (wanted, make())
-    return held[1]
+    entry = _CONVERTED.get(source)
+    version = (key, stamp(source))
+    if entry is None or entry[0] != version:
+        entry = _CONVERTED[source] = (version, make())
+    return entry[1]
 
 
 def statistics_of(x: Tensor, x_stamp: Stamp | None = None) -> Statistics:
@@ -367,28 +367,28 @@ def _entries(matrix: Tensor) -> tuple[Tensor, Tensor]:
         return entries.indices().flip(0).contiguous(), entries.values().clone()
 
     values = matrix.values() if matrix.layout != torch.sparse_coo else matrix.coalesce().values()
-    held = _CONVERTED.get(matrix)
-    wanted = ("entries", stamp(values)[1])
-    if held is None or held[0] != wanted:
-        held = _CONVERTED[matrix] = (wanted, make())
-    ends, weights = held[1]
+    entry = _CONVERTED.get(matrix)
+    version = ("entries", stamp(values)[1])
+    if entry is None or entry[0] != version:
+        entry = _CONVERTED[matrix] = (version, make())
+    ends, weights = entry[1]
     return ends, weights
 
 
-def check_edge_index(edge_index: Any, where: str = "data") -> None:
+def check_edge_index(edge_index: Any, owner: str = "data") -> None:
     """Raise an InputError unless this is a dense [2, edges] tensor of integers."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError(
-            f"{where}.edge_index must be a dense tensor of shape [2, edges], "
+            f"{owner}.edge_index must be a dense tensor of shape [2, edges], "
             f"got {type(edge_index).__name__}"
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise InputError(
-            f"{where}.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
+            f"{owner}.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
         )
     if edge_index.dtype != torch.long:
         raise InputError(
-            f"{where}.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
+            f"{owner}.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
         )
 
 

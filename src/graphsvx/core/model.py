@@ -61,7 +61,7 @@ class Model:
         attributes: Mapping[str, Any] | None = None,
     ) -> Tensor:
         """The model's raw output for one graph, [nodes, graphs or pairs, outputs]."""
-        given = {
+        inputs = {
             **(attributes or {}),
             "x": x,
             "edge_index": edge_index,
@@ -72,7 +72,7 @@ class Model:
             "num_nodes": x.shape[0],
         }
         try:
-            out = self.returned(given)
+            out = self.returned(inputs)
         except (KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
@@ -99,12 +99,12 @@ class Model:
             )
         return out
 
-    def returned(self, given: dict[str, Any]) -> Any:
+    def returned(self, inputs: dict[str, Any]) -> Any:
         """What the model returns for a graph given by its attributes, and `pick` finds in it."""
-        if given["batch"] is None and "batch" in self.takes:
-            x = given["x"]
-            given["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-        out = self.plan(self.call, given)
+        if inputs["batch"] is None and "batch" in self.takes:
+            x = inputs["x"]
+            inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
+        out = self.plan(self.call, inputs)
         return out if self.pick is None else self.pick(out)
 
     def _other_level(self, out: Tensor, nodes: int) -> str:
@@ -256,17 +256,17 @@ def _no_tensor(out: Any, picked: bool) -> str:
     """Message for a model that returns something else than one tensor."""
     if picked:
         return f"the function given as output= must return one tensor, got {type(out).__name__}"
-    which = "out[0]"
+    example = "out[0]"
     if isinstance(out, Mapping):
         keys = list(out)
-        which = f"out[{keys[0]!r}]" if keys else "out[...]"
+        example = f"out[{keys[0]!r}]" if keys else "out[...]"
         got = f"a dictionary with {', '.join(map(repr, keys))}"
     else:
         got = type(out).__name__
         got += f" of {len(out)}" if isinstance(out, (tuple, list)) else ""
     return (
         f"the model must return one tensor, got {got}; say where the scores are by a function, "
-        f"such as output=lambda out: {which}"
+        f"such as output=lambda out: {example}"
     )
 
 
@@ -312,17 +312,17 @@ def read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str,
     if callable(output):
         pick, output = output, None if scale is None else "raw"
     name = checked(output, Output | None, "output")
-    known = checked(scale, Scale | None, "scale")
-    if name == "regression" and known not in (None, "value"):
+    scale_name = checked(scale, Scale | None, "scale")
+    if name == "regression" and scale_name not in (None, "value"):
         raise InputError(
             f'output="regression" has values, not classes: scale must be "value", got {scale!r}'
         )
     return {
         "output": _NAMED_OUTPUTS[name or "raw"],
-        "scale": known or ("value" if name == "regression" else "probability"),
+        "scale": scale_name or ("value" if name == "regression" else "probability"),
         "pick": pick,
         "output_is_given": name is not None,
-        "scale_is_given": known is not None,
+        "scale_is_given": scale_name is not None,
     }
 
 

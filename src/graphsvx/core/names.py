@@ -42,55 +42,55 @@ class Names:
     def check(self, nodes: int, columns: int, row_shape: tuple[int, ...] | None) -> None:
         """Raise InputError unless every node and feature has a name, where names are given."""
         series = row_shape[-1] if row_shape else columns
-        for name, given, counts in (
+        for name, names, counts in (
             ("node_names", self.nodes, {nodes}),
             ("feature_names", self.features, {columns, series}),
         ):
-            if given is not None and len(given) not in counts:
-                what = name.removesuffix("_names")
+            if names is not None and len(names) not in counts:
+                item = name.removesuffix("_names")
                 raise InputError(
-                    f"{name} must name each of the {max(counts)} {what}s, got {len(given)} names"
+                    f"{name} must name each of the {max(counts)} {item}s, got {len(names)} names"
                 )
 
-    def node(self, given: Any) -> Any:
+    def node(self, node: Any) -> Any:
         """The position of a node given by name; anything else as it is."""
-        if self.positions is not None and isinstance(given, Hashable):
-            if given in self.positions:
-                return self.positions[given]
-            raise InputError(f"the graph has no node {shown(given)}")
-        if not isinstance(given, str):
-            return given
+        if self.positions is not None and isinstance(node, Hashable):
+            if node in self.positions:
+                return self.positions[node]
+            raise InputError(f"the graph has no node {shown(node)}")
+        if not isinstance(node, str):
+            return node
         if self.nodes is None:
             raise InputError(
-                f"node must be an integer, got {shown(given)}; to ask by name give node_names="
+                f"node must be an integer, got {shown(node)}; to ask by name give node_names="
             )
-        if given not in self._by_name:
+        if node not in self._by_name:
             raise InputError(
-                f"there is no node {given!r} among node_names; "
-                f"{did_you_mean(given, self.nodes[:10_000])}".rstrip("; ")
+                f"there is no node {node!r} among node_names; "
+                f"{did_you_mean(node, self.nodes[:10_000])}".rstrip("; ")
             )
-        return self._by_name[given]
+        return self._by_name[node]
 
-    def node_group(self, given: Any) -> Any:
+    def node_group(self, nodes: Any) -> Any:
         """Positions of several nodes, some of which may be given by name."""
-        if isinstance(given, (Tensor, np.ndarray, str, bytes)) or not hasattr(given, "__iter__"):
-            return given
-        return [self.node(node) for node in given]
+        if isinstance(nodes, (Tensor, np.ndarray, str, bytes)) or not hasattr(nodes, "__iter__"):
+            return nodes
+        return [self.node(node) for node in nodes]
 
-    def target(self, given: Any) -> Any:
+    def target(self, target: Any) -> Any:
         """The number of an output given by name; anything else as it is."""
-        if not isinstance(given, str):
-            return given
+        if not isinstance(target, str):
+            return target
         if self.classes is None:
             raise TargetError(
-                f"target must be an integer, got {given!r}; to ask by name give class_names="
+                f"target must be an integer, got {target!r}; to ask by name give class_names="
             )
-        if given not in self.classes:
+        if target not in self.classes:
             raise TargetError(
-                f"there is no output {given!r}; {did_you_mean(given, self.classes)}"
+                f"there is no output {target!r}; {did_you_mean(target, self.classes)}"
                 f"class_names are {', '.join(self.classes[:10])}"
             )
-        return self.classes.index(given)
+        return self.classes.index(target)
 
 
 NUMBERS = Names()
@@ -106,13 +106,13 @@ def find_names(
 ) -> Names:
     """Names that are given, else those that `data` carries under the same names."""
 
-    def find(given: Any, name: str) -> NameList:
-        if given is not None:
-            names: NameList = checked(_plain(given), tuple[str, ...] | None, name)
+    def find(value: Any, name: str) -> NameList:
+        if value is not None:
+            names: NameList = checked(_plain(value), tuple[str, ...] | None, name)
             return names
-        held = _plain(getattr(data, name, None))
-        fits = isinstance(held, (list, tuple)) and all(isinstance(part, str) for part in held)
-        return tuple(held) if fits and held else None
+        stored = _plain(getattr(data, name, None))
+        fits = isinstance(stored, (list, tuple)) and all(isinstance(part, str) for part in stored)
+        return tuple(stored) if fits and stored else None
 
     return Names(
         features=find(feature_names, "feature_names"),

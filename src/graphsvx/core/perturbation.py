@@ -32,14 +32,14 @@ class Perturbations:
     def __len__(self) -> int:
         return len(self.active)
 
-    def take(self, chosen: Ids | slice) -> Perturbations:
+    def take(self, index: Ids | slice) -> Perturbations:
         """The chosen perturbed graphs."""
         return Perturbations(
-            self.active[chosen],
-            None if self.feature_row is None else self.feature_row[chosen],
+            self.active[index],
+            None if self.feature_row is None else self.feature_row[index],
             self.feature_table,
-            None if self.added_edges is None else self.added_edges[chosen],
-            None if self.removed_edges is None else self.removed_edges[chosen],
+            None if self.added_edges is None else self.added_edges[index],
+            None if self.removed_edges is None else self.removed_edges[index],
         )
 
     def feature_rows(self) -> Ids:

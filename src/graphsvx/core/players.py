@@ -172,11 +172,11 @@ def find_edge_players(
     inner, code, source, target = inner[plays], code[plays], source[plays], target[plays]
     names: dict[str, tuple[str, ...]] = {}
     if groups:
-        wanted = [
+        group_positions = [
             (label, edge_positions(graph, label, members, directions)) for label, members in groups
         ]
         ends = np.stack([source, target], 1)
-        owner, names["edges"] = _edge_owners(field.edges[inner], code, ends, wanted)
+        owner, names["edges"] = _edge_owners(field.edges[inner], code, ends, group_positions)
     else:
         _, owner = np.unique(code, return_inverse=True)
     return Players(_none(), _none(), _none(), _none(), inner, owner.reshape(-1), names)
@@ -230,16 +230,16 @@ def standing_out(
 # --- groups that switch on and off together ------------------------------------------------
 
 
-def freeze_groups(given: Any, name: str) -> Groups:
+def freeze_groups(mapping: Any, name: str) -> Groups:
     """A mapping of names to members as sorted tuples; members are integers or pairs of them."""
-    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
     if not isinstance(pairs, (list, tuple)):
-        raise InputError(f"{name} must be a mapping of names to members, got {shown(given)}")
+        raise InputError(f"{name} must be a mapping of names to members, got {shown(mapping)}")
     groups: list[tuple[str, tuple[Any, ...]]] = []
     seen: dict[Any, str] = {}
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise InputError(f"{name} must be a mapping of names to members, got {shown(given)}")
+            raise InputError(f"{name} must be a mapping of names to members, got {shown(mapping)}")
         label, members = pair
         if isinstance(members, (str, bytes)) or not isinstance(members, (Iterable, Tensor)):
             raise InputError(f"group {label!r} must be a list of members, got {shown(members)}")
@@ -251,12 +251,12 @@ def freeze_groups(given: Any, name: str) -> Groups:
         frozen = tuple(_member(member, label) for member in plain)
         for member in frozen:
             if member in seen:
-                where = (
+                places = (
                     f"in {seen[member]!r} and {label!r}"
                     if seen[member] != label
                     else "in " + repr(label)
                 )
-                raise InputError(f"a player can be in one group only, got {member} twice, {where}")
+                raise InputError(f"a player can be in one group only, got {member} twice, {places}")
             seen[member] = label
         groups.append((label, frozen))
     return tuple(groups)
@@ -273,18 +273,18 @@ def _member(member: Any, label: str) -> Any:
     return as_int(member, f"each member of group {label!r}")
 
 
-def check_groups(groups: Groups, count: int, what: str) -> None:
+def check_groups(groups: Groups, count: int, item: str) -> None:
     """Every member must be one of the graph's `count` nodes (features)."""
     for label, members in groups:
         for member in members:
             if isinstance(member, tuple):
                 raise InputError(
-                    f"group {label!r} names the edge {member}, but {what}s play; "
+                    f"group {label!r} names the edge {member}, but {item}s play; "
                     f'use players="edges" for groups of edges'
                 )
             if not 0 <= member < count:
                 raise InputError(
-                    f"group {label!r} names {what} {member}; {what}s go from 0 to {count - 1}"
+                    f"group {label!r} names {item} {member}; {item}s go from 0 to {count - 1}"
                 )
 
 
@@ -315,16 +315,16 @@ def _edge_owners(
     """The player of each edge: its group's, or that of its own ends (`code`)."""
     owner = np.full(len(positions), -1)
     names: list[str] = []
-    for label, wanted in groups:
-        mine = np.isin(positions, wanted)
+    for label, members in groups:
+        mine = np.isin(positions, members)
         if (owner[mine] >= 0).any():
             raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
         if mine.any():
             owner[mine] = len(names)
             names.append(label)
     alone = owner < 0
-    _, example, which = np.unique(code[alone], return_index=True, return_inverse=True)
-    owner[alone] = len(names) + which.reshape(-1)
+    _, example, inverse = np.unique(code[alone], return_index=True, return_inverse=True)
+    owner[alone] = len(names) + inverse.reshape(-1)
     names += [f"edge {u}–{v}" for u, v in ends[alone][example].tolist()]
     return owner, tuple(names)
 

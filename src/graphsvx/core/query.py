@@ -155,13 +155,13 @@ def build_query(
 
 def question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -> Kind:
     """Which of node=, nodes=, edge= and graph=True was given; an InputError unless it is one."""
-    given: dict[Kind, bool] = {
+    is_given: dict[Kind, bool] = {
         "node": node is not None,
         "nodes": nodes is not None,
         "graph": checked(graph, bool, "graph"),
         "edge": edge is not None,
     }
-    kinds = [name for name, is_so in given.items() if is_so]
+    kinds = [name for name, is_so in is_given.items() if is_so]
     if len(kinds) != 1:
         got = " and ".join(kinds) or "none of them"
         raise InputError(
@@ -185,8 +185,8 @@ def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
         ),
         None,
     )
-    own, dtype = graph.x.dtype, None if weights is None else weights.dtype
-    if dtype in (None, own) or not graph.form.has_x or not own.is_floating_point:
+    x_dtype, dtype = graph.x.dtype, None if weights is None else weights.dtype
+    if dtype in (None, x_dtype) or not graph.form.has_x or not x_dtype.is_floating_point:
         return model, graph
     if _works(model, graph):
         return model, graph
@@ -195,7 +195,7 @@ def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
     if not _works(changed_model, changed):
         return model, graph
     warnings.warn(
-        f"data.x is {own} and the model's weights are {dtype}: x is converted; use "
+        f"data.x is {x_dtype} and the model's weights are {dtype}: x is converted; use "
         f"data.x.to({dtype})",
         stacklevel=4,
     )
@@ -237,20 +237,20 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
     return scores
 
 
-def node_list(nodes: Any, count: int, what: str = "nodes") -> list[int]:
+def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
     """Node ids; a boolean mask over all nodes is converted to ids."""
     if isinstance(nodes, Tensor):
         nodes = nodes.detach().cpu().numpy()
     if isinstance(nodes, np.ndarray):
         if nodes.dtype == np.bool_ and nodes.shape != (count,):
-            raise InputError(f"a mask of {what} must have {count} entries, got {list(nodes.shape)}")
+            raise InputError(f"a mask of {name} must have {count} entries, got {list(nodes.shape)}")
         nodes = np.flatnonzero(nodes) if nodes.dtype == np.bool_ else nodes
         single = nodes.ndim != 1
     else:
         single = isinstance(nodes, (str, bytes)) or not isinstance(nodes, Iterable)
     if single:
-        raise InputError(f"{what} must be a list of numbers, or a mask, got {shown(nodes)}")
-    return [as_int(node, f"each of {what}") for node in nodes]
+        raise InputError(f"{name} must be a list of numbers, or a mask, got {shown(nodes)}")
+    return [as_int(node, f"each of {name}") for node in nodes]
 
 
 def _ends(edge: Any) -> list[Any]:
@@ -267,19 +267,19 @@ def _ends(edge: Any) -> list[Any]:
 
 def _centres(node: Any, nodes: Any, count: int) -> Ids:
     if node is not None:
-        chosen = [as_int(node, "node")]
+        ids = [as_int(node, "node")]
     elif nodes is not None:
-        chosen = node_list(nodes, count)
-        if not chosen:
+        ids = node_list(nodes, count)
+        if not ids:
             raise InputError("nodes must name at least one node, got none")
-        if len(set(chosen)) < len(chosen):
+        if len(set(ids)) < len(ids):
             raise InputError("nodes must name each node once, got a node twice")
     else:
-        chosen = []
-    for node_id in chosen:
+        ids = []
+    for node_id in ids:
         if not 0 <= node_id < count:
             raise InputError(f"node must be from 0 to {count - 1}, got {node_id}")
-    return np.asarray(chosen, dtype=np.int64)
+    return np.asarray(ids, dtype=np.int64)
 
 
 Kind = Literal["node", "nodes", "graph", "edge", "model"]

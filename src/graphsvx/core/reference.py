@@ -17,32 +17,36 @@ Reference = int | str | tuple[float, ...] | None
 _EXPECTED = 'reference must be a node id, "class:c" or a vector of numbers'
 
 
-def freeze_reference(given: Any, name: str = "reference") -> Reference:
+def freeze_reference(reference: Any, name: str = "reference") -> Reference:
     """Validate a reference and make it hashable: vectors become tuples."""
-    if given is None:
+    if reference is None:
         return None
-    if isinstance(given, str):
-        head, _, number = given.partition(":")
+    if isinstance(reference, str):
+        head, _, number = reference.partition(":")
         if head != "class" or not number.isdecimal():
-            raise InputError(f"{_EXPECTED}, got {shown(given)}")
-        return given
-    if isinstance(given, Tensor):
-        given = given.item() if given.dim() == 0 else given.detach().cpu().double().numpy()
-    if isinstance(given, (tuple, list, np.ndarray)):
+            raise InputError(f"{_EXPECTED}, got {shown(reference)}")
+        return reference
+    if isinstance(reference, Tensor):
+        reference = (
+            reference.item() if reference.dim() == 0 else reference.detach().cpu().double().numpy()
+        )
+    if isinstance(reference, (tuple, list, np.ndarray)):
         try:
-            vector = np.asarray(given, dtype=np.float64)
+            vector = np.asarray(reference, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError(f"{_EXPECTED}, got {shown(given)}") from None
+            raise InputError(f"{_EXPECTED}, got {shown(reference)}") from None
         if vector.ndim != 1:
             raise InputError(f"{_EXPECTED}, got an array of shape {list(vector.shape)}")
         if not np.isfinite(vector).all():
-            where = int(np.flatnonzero(~np.isfinite(vector))[0])
-            raise InputError(f"reference must be finite, got {vector[where]} for feature {where}")
+            feature = int(np.flatnonzero(~np.isfinite(vector))[0])
+            raise InputError(
+                f"reference must be finite, got {vector[feature]} for feature {feature}"
+            )
         return tuple(vector.tolist())
     try:
-        return as_int(given, name)
+        return as_int(reference, name)
     except InputError:
-        raise InputError(f"{_EXPECTED}, got {shown(given)}") from None
+        raise InputError(f"{_EXPECTED}, got {shown(reference)}") from None
 
 
 ReferenceSetting = Annotated[Reference, Converted(freeze_reference)]
@@ -82,9 +86,9 @@ def class_mean(x: Tensor, y: Tensor | None, label: int) -> Tensor:
         )
     members = x[y == label]
     if not len(members):
-        known = sorted(set(y.tolist()))
+        labels = sorted(set(y.tolist()))
         raise InputError(
-            f'reference="class:{label}" names a class without nodes; data.y has {known[:10]}'
+            f'reference="class:{label}" names a class without nodes; data.y has {labels[:10]}'
         )
     return _typical(members)
 

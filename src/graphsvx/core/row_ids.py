@@ -57,8 +57,10 @@ class RowIds:
         first = _first(_hash(rows))
         # Hash collisions are practically impossible, but must not merge different rows.
         if rows.shape[1] > 1 and not np.array_equal(rows[first], rows):
-            _, first_index, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-            first = first_index[which.reshape(-1)]
+            _, first_index, inverse = np.unique(
+                rows, axis=0, return_index=True, return_inverse=True
+            )
+            first = first_index[inverse.reshape(-1)]
         is_new = np.zeros(len(rows), dtype=bool)
         is_new[first] = True
         number = is_new.cumsum() - 1

@@ -115,16 +115,16 @@ class TypedGraph(Graph):
 
     def edge_type_id(self, name: Any) -> int:
         """Position of an edge type: a triple, or its relation where only one type has it."""
-        given = tuple(name) if isinstance(name, (tuple, list)) else name
-        if given in self.edge_types:
-            return self.edge_types.index(given)
-        matching = [at for at, (_, relation, _) in enumerate(self.edge_types) if relation == given]
+        key = tuple(name) if isinstance(name, (tuple, list)) else name
+        if key in self.edge_types:
+            return self.edge_types.index(key)
+        matching = [at for at, (_, relation, _) in enumerate(self.edge_types) if relation == key]
         if len(matching) == 1:
             return matching[0]
         problem = "which several edge types have" if matching else "which no edge type is"
         listed = ", ".join(map(str, self.edge_types[:8]))
-        more = ", ..." if len(self.edge_types) > 8 else ""
-        raise InputError(f"got {shown(name)}, {problem}; the edge types are {listed}{more}")
+        dots = ", ..." if len(self.edge_types) > 8 else ""
+        raise InputError(f"got {shown(name)}, {problem}; the edge types are {listed}{dots}")
 
     @cached_property
     def relation_of(self) -> Ids:
@@ -192,7 +192,7 @@ def check_typed_graph(data: Any) -> TypedGraph:
         seen = (stamps, tuple(parts.counts.items()))
         cached = _CHECKED.get(key)
         if cached is None or cached[0] != seen:
-            cached = _CHECKED[key] = (seen, _build(parts, tuple(one[3] for one in stamps)))
+            cached = _CHECKED[key] = (seen, _build(parts, tuple(entry[3] for entry in stamps)))
     graph: TypedGraph = cached[1]
     return graph
 
@@ -290,20 +290,20 @@ def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
 
 
 def _check_edge_index(edge_index: Any, edge_type: EdgeType, parts: _Parts) -> None:
-    where = "data" if parts.flat else f"data[{edge_type}]"
+    owner = "data" if parts.flat else f"data[{edge_type}]"
     if edge_index is None:
-        raise InputError(f"{where} must have an edge_index of shape [2, edges], it has none")
-    graphs.check_edge_index(edge_index, where)
+        raise InputError(f"{owner} must have an edge_index of shape [2, edges], it has none")
+    graphs.check_edge_index(edge_index, owner)
     for end, node_type in ((0, edge_type[0]), (1, edge_type[2])):
         count = parts.counts.get(node_type)
         if count is None:
             raise InputError(
-                f"{where} names the node type {node_type!r}; the data has {list(parts.counts)}"
+                f"{owner} names the node type {node_type!r}; the data has {list(parts.counts)}"
             )
         ids = edge_index[end]
         if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= count):
             raise InputError(
-                f"{where}.edge_index[{end}] must name nodes of type {node_type!r} from 0 to "
+                f"{owner}.edge_index[{end}] must name nodes of type {node_type!r} from 0 to "
                 f"{count - 1}, got {int(ids.min())} to {int(ids.max())}"
             )
 
@@ -326,10 +326,10 @@ def _edge_types(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids, Ids]:
         raise InputError(f"data.edge_type must be 0 or more, got {edge_type.min()}")
     (nodes,) = parts.nodes.values()
     count = int(edge_type.max(initial=-1)) + 1
-    given = nodes.get("relation_names")
+    relation_names = nodes.get("relation_names")
     labels = [str(r) for r in range(count)]
-    if isinstance(given, (list, tuple)) and len(given) >= count:
-        labels = [str(name) for name in given]
+    if isinstance(relation_names, (list, tuple)) and len(relation_names) >= count:
+        labels = [str(name) for name in relation_names]
     return tuple((FLAT, label, FLAT) for label in labels), edge_type, np.zeros(1, dtype=np.int64)
 
 
@@ -339,14 +339,15 @@ def _features(parts: _Parts) -> dict[str, Tensor]:
         x = store.get("x")
         if x is None:
             continue
-        where = "data.x" if parts.flat else f"data[{name!r}].x"
+        attribute = "data.x" if parts.flat else f"data[{name!r}].x"
         if not isinstance(x, Tensor) or x.layout != torch.strided or x.dim() == 0:
             raise InputError(
-                f"{where} must be a dense tensor with a row for each node, got {type(x).__name__}"
+                f"{attribute} must be a dense tensor with a row for each node, "
+                f"got {type(x).__name__}"
             )
         if x.shape[0] != parts.counts[name]:
             raise InputError(
-                f"{where} must have a row for each of the {parts.counts[name]} nodes, "
+                f"{attribute} must have a row for each of the {parts.counts[name]} nodes, "
                 f"got {x.shape[0]}"
             )
         features[name] = x
@@ -383,19 +384,19 @@ def _values_by_name(
 def _names(parts: _Parts) -> dict[str, tuple[str, ...]]:
     names = {}
     for kind, store in parts.nodes.items():
-        given = store.get("node_names" if parts.flat else "names")
-        if isinstance(given, (list, tuple)) and len(given) == parts.counts[kind]:
-            names[kind] = tuple(map(str, given))
+        listed = store.get("node_names" if parts.flat else "names")
+        if isinstance(listed, (list, tuple)) and len(listed) == parts.counts[kind]:
+            names[kind] = tuple(map(str, listed))
     return names
 
 
-def node_number(graph: TypedGraph, node: Any, what: str = "node") -> int:
+def node_number(graph: TypedGraph, node: Any, label: str = "node") -> int:
     """The number of a node given as (type, id); of a flat graph, as its id."""
     if graph.flat and not isinstance(node, (tuple, list)):
-        return graph.number(FLAT, as_int(node, what))
+        return graph.number(FLAT, as_int(node, label))
     if not (isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)):
         raise InputError(
-            f'{what} must be a node type and an id, such as ("{graph.node_types[0]}", 0), '
+            f'{label} must be a node type and an id, such as ("{graph.node_types[0]}", 0), '
             f"got {shown(node)}"
         )
-    return graph.number(node[0], as_int(node[1], what))
+    return graph.number(node[0], as_int(node[1], label))

@@ -40,7 +40,7 @@ class TypedInput:
 class TypedModel(Model):
     """A model of (x_dict, edge_index_dict), or of (x, edge_index, edge_type)."""
 
-    taken: frozenset[str] = frozenset()
+    argument_names: frozenset[str] = frozenset()
     """Arguments that are passed by name."""
     flat: bool = False
     arguments: tuple[str, ...] = ()
@@ -54,22 +54,24 @@ class TypedModel(Model):
     @property
     def takes(self) -> frozenset[str]:
         """Arguments that are passed by name."""
-        return self.taken
+        return self.argument_names
 
-    def run(self, graph: TypedGraph, given: TypedInput, rows_of_tables: bool = False) -> Any:
+    def run(self, graph: TypedGraph, inputs: TypedInput, rows_of_tables: bool = False) -> Any:
         """The model's raw output: a tensor, or one for each node type.
 
         `rows_of_tables`: parameters with a row for each node of a type are cut to the rows of the
         nodes that are there.
         """
         gather = _flat_values if self.flat else _dictionaries
-        values = gather(graph, given, self.takes)
+        values = gather(graph, inputs, self.takes)
         try:
             positional = tuple(values[name] for name in self.arguments)
             named = {name: values[name] for name in self.takes}
             if rows_of_tables and isinstance(self.call, nn.Module):
-                own = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
-                cut = {name: own[name][given.node_rows[at]] for name, at in self.tables.items()}
+                tensors = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
+                cut = {
+                    name: tensors[name][inputs.node_rows[at]] for name, at in self.tables.items()
+                }
                 out = functional_call(self.call, cut, positional, named)
             else:
                 out = self.call(*positional, **named)
@@ -77,7 +79,7 @@ class TypedModel(Model):
         except (KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
-            counts = {name: len(rows) for name, rows in given.node_rows.items()}
+            counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
             raise ModelError(
                 f"the model failed on a graph with {counts} nodes: {type(error).__name__}: {error}"
             ) from error
@@ -148,7 +150,7 @@ def check_typed_model(
             f"{'batch' if graph.flat else 'batch_dict'}, got one of {list(parameters)}"
         )
     return TypedModel(
-        model, whole_graphs=whole_graphs, taken=takes, flat=graph.flat,
+        model, whole_graphs=whole_graphs, argument_names=takes, flat=graph.flat,
         arguments=tuple(positional), tables=_tables(model, graph),
         takes_ids=_takes_ids(graph, takes), **read_outputs(output, scale),
     )  # fmt: skip
@@ -198,45 +200,45 @@ def _tables(model: Any, graph: TypedGraph) -> dict[str, str]:
     return tables
 
 
-def _dictionaries(graph: TypedGraph, given: TypedInput, wanted: frozenset[str]) -> dict[str, Any]:
+def _dictionaries(graph: TypedGraph, inputs: TypedInput, names: frozenset[str]) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "x_dict": dict(given.x),
-        "edge_index_dict": dict(given.edge_index),
-        "num_nodes_dict": {name: len(rows) for name, rows in given.node_rows.items()},
+        "x_dict": dict(inputs.x),
+        "edge_index_dict": dict(inputs.edge_index),
+        "num_nodes_dict": {name: len(rows) for name, rows in inputs.node_rows.items()},
     }
     sides: tuple[tuple[Mapping[str, Mapping[Any, Tensor]], Mapping[Any, Tensor]], ...] = (
-        (graph.node_values, given.node_rows),
-        (graph.edge_values, given.edge_rows),
+        (graph.node_values, inputs.node_rows),
+        (graph.edge_values, inputs.edge_rows),
     )
     for stores, rows in sides:
         for name, by_type in stores.items():
-            if f"{name}_dict" not in wanted:
+            if f"{name}_dict" not in names:
                 continue
             parts = {kind: value[rows[kind]] for kind, value in by_type.items()}
             values.setdefault(f"{name}_dict", {}).update(parts)
-    if given.batch is not None:
-        values["batch_dict"] = dict(given.batch)
-    if given.pairs is not None:
-        values["edge_label_index"] = given.pairs
+    if inputs.batch is not None:
+        values["batch_dict"] = dict(inputs.batch)
+    if inputs.pairs is not None:
+        values["edge_label_index"] = inputs.pairs
     return values
 
 
-def _flat_values(graph: TypedGraph, given: TypedInput, wanted: frozenset[str]) -> dict[str, Any]:
-    (edges,) = given.edge_index.values()
-    (edge_rows,) = given.edge_rows.values()
-    rows = given.node_rows[FLAT]
-    values: dict[str, Any] = {"x": given.x.get(FLAT), "edge_index": edges}
+def _flat_values(graph: TypedGraph, inputs: TypedInput, names: frozenset[str]) -> dict[str, Any]:
+    (edges,) = inputs.edge_index.values()
+    (edge_rows,) = inputs.edge_rows.values()
+    rows = inputs.node_rows[FLAT]
+    values: dict[str, Any] = {"x": inputs.x.get(FLAT), "edge_index": edges}
     for name, by_node in graph.node_values.items():
-        if name in wanted:
+        if name in names:
             values[name] = by_node[FLAT][rows]
     for name, by_edge in graph.edge_values.items():
-        if name in wanted:
+        if name in names:
             (value,) = by_edge.values()
             values[name] = value[edge_rows]
-    if given.batch is not None:
-        values["batch"] = given.batch[FLAT]
-    if given.pairs is not None:
-        values["edge_label_index"] = given.pairs
-        if given.relation is not None:
-            values["edge_label_type"] = torch.full_like(given.pairs[0], given.relation)
+    if inputs.batch is not None:
+        values["batch"] = inputs.batch[FLAT]
+    if inputs.pairs is not None:
+        values["edge_label_index"] = inputs.pairs
+        if inputs.relation is not None:
+            values["edge_label_type"] = torch.full_like(inputs.pairs[0], inputs.relation)
     return values

@@ -240,18 +240,18 @@ def find_typed_edges(
             ]))
             for label, listed in groups
         ]  # fmt: skip
-        taken = np.full(len(distinct), -1)
+        group = np.full(len(distinct), -1)
         for at, (label, codes) in enumerate(members):
             mine = np.isin(distinct, codes)
-            if (taken[mine] >= 0).any():
+            if (group[mine] >= 0).any():
                 raise InputError(f"an edge can be in one group only, got one of {label!r} twice")
-            taken[mine] = at
-        present = [at for at in range(len(members)) if (taken == at).any()]
-        alone = np.flatnonzero(taken < 0)
+            group[mine] = at
+        present = [at for at in range(len(members)) if (group == at).any()]
+        alone = np.flatnonzero(group < 0)
         number = np.empty(len(distinct), dtype=np.int64)
         number[alone] = len(present) + np.arange(len(alone))
         for new, at in enumerate(present):
-            number[taken == at] = new
+            number[group == at] = new
         owner = number[owner]
         labels = [members[at][0] for at in present] + [labels[at] for at in alone]
     return Players(_none(), _none(), _none(), _none(), inner, owner, {"edges": tuple(labels)})
@@ -331,10 +331,10 @@ def _in_range(positions: Ids, count: int, label: str) -> Ids:
 # --- meta-paths ------------------------------------------------------------------------------
 
 
-def freeze_meta_paths(given: Any, name: str) -> MetaPaths:
+def freeze_meta_paths(mapping: Any, name: str) -> MetaPaths:
     """{name: edge types from the far end to the explained node} as tuples."""
-    pairs = list(given.items()) if isinstance(given, Mapping) else given
-    expected = f"{name} must be a mapping of names to lists of edge types, got {shown(given)}"
+    pairs = list(mapping.items()) if isinstance(mapping, Mapping) else mapping
+    expected = f"{name} must be a mapping of names to lists of edge types, got {shown(mapping)}"
     if not isinstance(pairs, (list, tuple)):
         raise InputError(expected)
     paths: list[tuple[str, tuple[Any, ...]]] = []

@@ -179,18 +179,18 @@ def _with_relation(decoder: Callable[..., Tensor], relation: int) -> Decoder:
 
 def _centres(graph: TypedGraph, node: Any, nodes: Any, edge: Any) -> Ids:
     if node is not None:
-        chosen = [node_number(graph, node)]
+        numbers = [node_number(graph, node)]
     elif edge is not None:
         if not isinstance(edge, (tuple, list)) or len(edge) != 2:
             raise InputError(f"edge must be a pair of nodes, got {shown(edge)}")
-        chosen = [node_number(graph, end, "each end of edge") for end in edge]
-        if chosen[0] == chosen[1]:
+        numbers = [node_number(graph, end, "each end of edge") for end in edge]
+        if numbers[0] == numbers[1]:
             raise InputError(f"edge must join two different nodes, got {shown(edge)}")
     elif nodes is not None:
-        chosen = _group(graph, nodes)
+        numbers = _group(graph, nodes)
     else:
-        chosen = []
-    return np.asarray(chosen, dtype=np.int64)
+        numbers = []
+    return np.asarray(numbers, dtype=np.int64)
 
 
 def _group(graph: TypedGraph, nodes: Any) -> list[int]:
@@ -199,19 +199,19 @@ def _group(graph: TypedGraph, nodes: Any) -> list[int]:
         first = graph.number(nodes[0], 0)
         at = graph.node_types.index(nodes[0])
         ids = node_list(nodes[1], int(graph.node_starts[at + 1]) - first)
-        chosen = [graph.number(nodes[0], node) for node in ids]
+        numbers = [graph.number(nodes[0], node) for node in ids]
     elif graph.flat:
-        chosen = [graph.number(FLAT, node) for node in node_list(nodes, graph.num_nodes)]
+        numbers = [graph.number(FLAT, node) for node in node_list(nodes, graph.num_nodes)]
     elif isinstance(nodes, (list, tuple)):
-        chosen = [node_number(graph, node, "each of nodes") for node in nodes]
+        numbers = [node_number(graph, node, "each of nodes") for node in nodes]
     else:
         raise InputError(
             f'nodes must be a node type with its ids, such as ("paper", [1, 2]), got {shown(nodes)}'
         )
-    if not chosen:
+    if not numbers:
         raise InputError("nodes must name at least one node, got none")
-    if len(set(chosen)) < len(chosen):
+    if len(set(numbers)) < len(numbers):
         raise InputError("nodes must name each node once, got a node twice")
-    if len(np.unique(graph.node_type[chosen])) > 1:
+    if len(np.unique(graph.node_type[numbers])) > 1:
         raise InputError("nodes must be of one node type")
-    return chosen
+    return numbers

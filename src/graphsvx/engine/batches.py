@@ -288,8 +288,8 @@ class _BatchRows:
 
     @staticmethod
     def by_state(hops: HopCounts) -> _BatchRows:
-        every = np.arange(hops.size)
-        return _BatchRows(every, every, None)
+        rows = np.arange(hops.size)
+        return _BatchRows(rows, rows, None)
 
     @staticmethod
     def by_hops(hops: HopCounts) -> _BatchRows:

@@ -54,8 +54,8 @@ def probe_perturbations(query: Query, field: Field, rng: np.random.Generator) ->
 
 def node_perturbations(query: Query, field: Field, on: Bools) -> Perturbations:
     """Perturbations with the active nodes `on`, features unchanged."""
-    own = arrays.as_tensor(field.ids[: field.size], query.graph.x.device)
-    table = query.graph.x.index_select(0, own)
+    ids = arrays.as_tensor(field.ids[: field.size], query.graph.x.device)
+    table = query.graph.x.index_select(0, ids)
     return Perturbations(on, None, table)
 
 

@@ -46,8 +46,8 @@ class ClassCode:
                         used.add(value)
             functions = used - seen
         globals_read = tuple(
-            (scope, ordered := tuple(sorted(each)), [id(scope[name]) for name in ordered])
-            for scope, each in names.values()
+            (scope, ordered := tuple(sorted(globals_of)), [id(scope[name]) for name in ordered])
+            for scope, globals_of in names.values()
         )
         return ClassCode(kinds, tuple(_ids(base) for base in kinds), globals_read)
 

@@ -185,17 +185,23 @@ def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -
     out = evaluator.evaluate(field, perturbations, evaluator.hop_counts(field, perturbations))
     if not evaluator.replays:
         return out
-    chosen = np.unique(
+    replayed = np.unique(
         np.linspace(0, len(perturbations) - 1, evaluator.replays + 1).astype(np.int64)
     )
     reference_graph = reference_graph_for(query, field, np.random.default_rng(0))
     graph_level = query.kind == "graph"
-    sample = perturbations.take(chosen)
+    sample = perturbations.take(replayed)
     alone = evaluate_one_by_one(
         query.model, query.graph, field, reference_graph, sample, graph_level
     )
     if equals_plain_calls(
-        query, field, reference_graph, sample, alone, out[arrays.as_tensor(chosen, out.device)], out
+        query,
+        field,
+        reference_graph,
+        sample,
+        alone,
+        out[arrays.as_tensor(replayed, out.device)],
+        out,
     ):
         return out
     return evaluate_one_by_one(
@@ -276,18 +282,18 @@ def _field_evaluators(
     query: Query, depth: int | None, seed: int, replays: int
 ) -> Iterator[Evaluator]:  # fmt: skip
     copied = "feature rows copied, sharing them changed the output"
-    far = f"all nodes that can reach the explained one, {depth} hops are not enough"
-    ways: list[tuple[Shortcuts, str | None]] = [
+    all_reaching = f"all nodes that can reach the explained one, {depth} hops are not enough"
+    candidates: list[tuple[Shortcuts, str | None]] = [
         (Shortcuts(None), None),
         (Shortcuts(None, shared_rows=False), copied),
     ]
     if depth is not None:
-        ways = [
+        candidates = [
             *_shortcut_candidates(query.model, depth),
             (Shortcuts(depth + 1, shared_rows=False), copied),
-            (Shortcuts(None), far),
+            (Shortcuts(None), all_reaching),
         ]
-    for tried, (shortcuts, reason) in enumerate(ways):
+    for attempt, (shortcuts, reason) in enumerate(candidates):
         if reason is not None:
             replays = _distrust_structure(query)
         field = fields.in_neighbourhood(
@@ -299,7 +305,7 @@ def _field_evaluators(
             fast = _batched(query, shortcuts, ModelLayers.of(query.model.submodules))
             deep = None if shortcuts.reach is None else depth
             yield Evaluator(field, deep, shortcuts.reach, fast, _CHECKS, reason, replays=replays)
-        elif not tried:
+        elif not attempt:
             require_deterministic(query, field, reference_graph)
 
 
@@ -458,38 +464,38 @@ def _undirected_evaluators(
     """
     graph, centres = query.graph, query.centres
     field = fields.undirected_neighbourhood(graph, centres, depth)
-    near, far = (
+    reference, wider = (
         undirected_reference(
-            graph, field, fields.undirected_neighbourhood(graph, centres, depth + more)
+            graph, field, fields.undirected_neighbourhood(graph, centres, depth + extra)
         )
-        for more in (0, 1)
+        for extra in (0, 1)
     )
     perturbations = probe_perturbations(query, field, np.random.default_rng(seed))
     try:
         alone, *others = (
             evaluate_one_by_one(query.model, graph, field, reference_graph, perturbations, False)
-            for reference_graph in (near, far, full_reference(graph, field))
+            for reference_graph in (reference, wider, full_reference(graph, field))
         )
     except ModelError:
         return  # the model takes the whole graph only (a table with a row for each node)
-    require_deterministic(query, field, near)
+    require_deterministic(query, field, reference)
     if not all(
-        equals_plain_calls(query, field, near, perturbations, alone, other) for other in others
+        equals_plain_calls(query, field, reference, perturbations, alone, other) for other in others
     ):
         return
 
     def in_copies(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        return evaluate_copies(query.model, graph, field, near, perturbations, query.memory)
+        return evaluate_copies(query.model, graph, field, reference, perturbations, query.memory)
 
     def one_at_a_time(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        return evaluate_one_by_one(query.model, graph, field, near, perturbations, False)
+        return evaluate_one_by_one(query.model, graph, field, reference, perturbations, False)
 
-    why = (
+    reason = (
         "the neighbourhood: the model has layers that are not known to pass messages "
         "along the edges only"
     )
     checks = ("neighbourhood = wider graph", "deterministic")
-    if copies_equal_single_calls(query, field, near, perturbations, alone):
+    if copies_equal_single_calls(query, field, reference, perturbations, alone):
         batched = (checks[0], "batch = single calls", checks[1])
         yield Evaluator(
             field,
@@ -497,11 +503,11 @@ def _undirected_evaluators(
             None,
             in_copies,
             batched,
-            f"whole copies of {why}",
+            f"whole copies of {reason}",
             local=False,
             replays=replays,
         )
-    yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {why}",
+    yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {reason}",
                  local=False, replays=replays)  # fmt: skip
 
 

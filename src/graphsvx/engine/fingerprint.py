@@ -109,7 +109,7 @@ class Fingerprint:
             return False  # an attribute is missing or has another type
 
 
-def _nothing(own: dict[str, Any]) -> None:  # noqa: ARG001  (a getter's argument)
+def _nothing(attributes: dict[str, Any]) -> None:  # noqa: ARG001  (a getter's argument)
     return None
 
 
@@ -122,9 +122,9 @@ def _reader_of(name: str, value: Any) -> Callable[[Any], Any]:
     return _weights if _holds_tensors(value) else _contents
 
 
-def _children(held: dict[str, Any]) -> list[Any]:
+def _children(modules: dict[str, Any]) -> list[Any]:
     """Names and identities of child modules; a fast version of `_contents`."""
-    return [*held, *map(id, held.values())]
+    return [*modules, *map(id, modules.values())]
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -134,21 +134,21 @@ def _holds_tensors(value: Any) -> bool:
     )
 
 
-def _weights(held: Any) -> list[Any]:
+def _weights(tensors: Any) -> list[Any]:
     """Identity, version and address of each tensor; a fast version of `_contents`."""
     try:
-        return [*held] + [
+        return [*tensors] + [
             tensor if tensor is None else (id(tensor), tensor._version, tensor.data_ptr())
-            for tensor in held.values()
+            for tensor in tensors.values()
         ]
     except (AttributeError, RuntimeError, ValueError):  # something else by now, lazily made, ...
-        return _contents(held)
+        return _contents(tensors)
 
 
-def _contents(held: Any, depth: int = 4) -> list[Any]:
-    if isinstance(held, dict):
-        held = [*held, *held.values()]
-    return [_item(value, depth) for value in held]
+def _contents(values: Any, depth: int = 4) -> list[Any]:
+    if isinstance(values, dict):
+        values = [*values, *values.values()]
+    return [_item(value, depth) for value in values]
 
 
 def _item(value: Any, depth: int = 4) -> Any:

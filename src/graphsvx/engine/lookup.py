@@ -120,15 +120,15 @@ class Lookup:
         # All bits set where an edge is there: `&` is the fastest way to choose.
         edges = -np.ascontiguousarray(perturbations.active_edges(self.field).T, dtype=np.int32)
         features, table = perturbations.feature_row, len(perturbations.feature_table)
-        own: list[_States] = []
+        feature_states: list[_States] = []
         for u in range(size):
             parts = [(edges[e] & 1, 2) for e in self._loops[u]]
             if features is not None:
                 parts.append((features[:, u].astype(np.int32), table))
-            own.append(_states(parts, count))
-        levels = [own]
+            feature_states.append(_states(parts, count))
+        levels = [feature_states]
         if self.reads_degrees:
-            levels.append([self._with_degree(own[u], u, edges) for u in range(size)])
+            levels.append([self._with_degree(feature_states[u], u, edges) for u in range(size)])
         for _ in range(self.depth):
             following = [
                 (states.number + np.int32(1), len(states.example) + 1) for states in levels[-1]
@@ -137,7 +137,7 @@ class Lookup:
                 [
                     _states(
                         [
-                            _column(own[u]),
+                            _column(feature_states[u]),
                             *(
                                 (following[w][0] & edges[e], following[w][1])
                                 for e, w in zip(into, self.field.source[into], strict=True)
@@ -150,14 +150,14 @@ class Lookup:
             )
         return levels
 
-    def _with_degree(self, own: _States, node: int, edges: Numbers) -> _States:
+    def _with_degree(self, states: _States, node: int, edges: Numbers) -> _States:
         into = self._in_edges[node]
-        parts = [_column(own)]
+        parts = [_column(states)]
         if "edge_weight" in self.model.takes and self.graph.edge_weight is not None:
             parts += [(edges[e] & 1, 2) for e in into]
         else:
             parts.append((-edges[into].sum(0, dtype=np.int32), len(into) + 1))
-        return _states(parts, len(own.number))
+        return _states(parts, len(states.number))
 
     def _embed(
         self, perturbations: Perturbations, levels: list[list[_States]]
@@ -177,27 +177,27 @@ class Lookup:
                 at += len(vertices)
                 rows.append(feature_rows[states.example, u])
                 for e in self._loops[u]:
-                    there = edges[states.example, e]
-                    sources.append(vertices[there])
-                    targets.append(vertices[there])
-                    positions.append(np.full(int(there.sum()), e))
+                    present = edges[states.example, e]
+                    sources.append(vertices[present])
+                    targets.append(vertices[present])
+                    positions.append(np.full(int(present.sum()), e))
                 for e in self._in_edges[u] if number else ():
-                    there = edges[states.example, e]
+                    present = edges[states.example, e]
                     w = field.source[e]
-                    before = levels[number - 1][w].number[states.example[there]]
+                    before = levels[number - 1][w].number[states.example[present]]
                     sources.append(starts[number - 1][w] + before.astype(np.int64))
-                    targets.append(vertices[there])
+                    targets.append(vertices[present])
                     positions.append(np.full(len(before), e))
         none = np.zeros(0, dtype=np.int64)
         index = np.stack([np.concatenate([none, *sources]), np.concatenate([none, *targets])])
-        where = as_tensor(field.edges[np.concatenate([none, *positions])], device)
+        edge_ids = as_tensor(field.edges[np.concatenate([none, *positions])], device)
         embeddings, poolings = PooledModel(self.model, graph).embed(
             plain(perturbations.feature_table).index_select(
                 0, as_tensor(np.concatenate(rows), device)
             ),
             as_tensor(index, device),
-            None if graph.edge_weight is None else graph.edge_weight[where],
-            None if graph.edge_attr is None else graph.edge_attr[where],
+            None if graph.edge_weight is None else graph.edge_weight[edge_ids],
+            None if graph.edge_attr is None else graph.edge_attr[edge_ids],
         )
         ends = [*starts[-1], at]
         return [
@@ -231,8 +231,8 @@ def _states(parts: list[tuple[Numbers, int]], count: int) -> _States:
             keys, distinct = compact.number, len(compact.example)
         if distinct * bound > _TABLE:
             pairs = keys * np.int64(bound) + values
-            met, which = np.unique(pairs, return_inverse=True)
-            keys, distinct = which.reshape(-1).astype(np.int32), len(met)
+            met, inverse = np.unique(pairs, return_inverse=True)
+            keys, distinct = inverse.reshape(-1).astype(np.int32), len(met)
         else:
             keys = keys * np.int32(bound) + values
             distinct *= bound
@@ -265,25 +265,25 @@ class _Pool:
         nodes, graphs = len(self.numbers), len(self.numbers[0])
         width = sum(tables[0].shape[1] for tables in self.embeddings)
         joined = self._joined()
-        every = all(pooling.reduction for pooling in self.poolings)
-        step = max(1, _POOLED // (width * (1 if every else nodes)))
+        all_reduced = all(pooling.reduction for pooling in self.poolings)
+        step = max(1, _POOLED // (width * (1 if all_reduced else nodes)))
         for first in range(0, graphs, step):
             part = slice(first, first + step)
             yield [
-                self._pooled(which, pooling, joined, part)
-                for which, pooling in enumerate(self.poolings)
+                self._pooled(number, pooling, joined, part)
+                for number, pooling in enumerate(self.poolings)
             ]
 
     def _pooled(
         self,
-        which: int,
+        number: int,
         pooling: Pooling,
         joined: list[tuple[Tensor, list[Tensor]]],
         part: slice,
     ) -> Tensor:
         nodes = len(self.numbers)
         if pooling.reduction is None:
-            tables = self.embeddings[which]
+            tables = self.embeddings[number]
             rows = torch.stack(
                 [
                     table.index_select(0, as_tensor(numbers[part], table.device))
@@ -295,7 +295,7 @@ class _Pool:
             return pooling.call(rows.flatten(0, 1), batch)
         total: Tensor | None = None
         for numbers, tables in joined:
-            block = tables[which].index_select(0, numbers[part])
+            block = tables[number].index_select(0, numbers[part])
             total = block if total is None else _reduce(pooling.reduction, total, block)
         total = cast(Tensor, total)
         return total / nodes if pooling.reduction == "mean" else total
@@ -311,8 +311,8 @@ class _Pool:
         numbers, distinct = self.numbers[self.order[0]], _TABLE + 1
         tables: list[Tensor] = []
         for u in self.order:
-            own = [tables[u] for tables in self.embeddings]
-            base = len(own[0])
+            new_tables = [tables[u] for tables in self.embeddings]
+            base = len(new_tables[0])
             if distinct * base <= _TABLE:
                 joint = _numbered(numbers * np.int32(base) + self.numbers[u], distinct * base)
                 if len(joint.example) <= most:
@@ -321,18 +321,20 @@ class _Pool:
                     tables = [
                         table if pooling.reduction is None
                         else _reduce(pooling.reduction, table[before], part[mine])
-                        for pooling, table, part in zip(self.poolings, tables, own, strict=True)
+                        for pooling, table, part in zip(
+                            self.poolings, tables, new_tables, strict=True
+                        )
                     ]  # fmt: skip
                     numbers, distinct = joint.number, len(joint.example)
                     continue
             if tables:
                 blocks.append((as_tensor(numbers, device), tables))
-            numbers, distinct, tables = self.numbers[u], base, own
+            numbers, distinct, tables = self.numbers[u], base, new_tables
         return [*blocks, (as_tensor(numbers, device), tables)]
 
 
-def _reduce(reduction: Reduction, one: Tensor, other: Tensor) -> Tensor:
+def _reduce(reduction: Reduction, first: Tensor, second: Tensor) -> Tensor:
     """Two parts of a pooling joined; means are sums until the end."""
     if reduction in ("sum", "mean"):
-        return one + other
-    return torch.maximum(one, other) if reduction == "max" else torch.minimum(one, other)
+        return first + second
+    return torch.maximum(first, second) if reduction == "max" else torch.minimum(first, second)

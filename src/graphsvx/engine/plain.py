@@ -72,8 +72,8 @@ def wider_reference(
     # Out-edges of the field detect models that pass messages against the edges.
     sent = _sample_out_edges(graph, field, rng, most)
     ends = graph.edge_index.cpu().numpy()
-    known = np.sort(np.concatenate([inside_ids, new]))
-    sent = sent[~_is_member(ends[1][sent], known)]
+    covered = np.sort(np.concatenate([inside_ids, new]))
+    sent = sent[~_is_member(ends[1][sent], covered)]
     # The field's edges have local ids already; only the others are looked up.
     # A hub would bring its whole neighbourhood along: some of its edges tell as much.
     edges = np.concatenate([_some_edges(graph.index, new, 16), sent])
@@ -106,20 +106,20 @@ def _is_member(nodes: Ids, ordered: Ids) -> NDArray[np.bool_]:
 
 
 def _sample_out_edges(
-    graph: Graph, field: Field, rng: np.random.Generator, most: int, each: int = 8
+    graph: Graph, field: Field, rng: np.random.Generator, most: int, per_node: int = 8
 ) -> Ids:
-    """At most `each` out-edges of the centres and of `most` other nodes of the field."""
+    """At most `per_node` out-edges of the centres and of `most` other nodes of the field."""
     centres, others = np.split(field.ids[: field.size], [field.centres])
     if len(others) > most:
         others = rng.choice(others, most, replace=False)
     nodes = np.concatenate([centres, others])
-    return _some_edges(out_edges(graph), nodes, each)
+    return _some_edges(out_edges(graph), nodes, per_node)
 
 
-def _some_edges(index: Index, nodes: Ids, each: int) -> Ids:
-    """The first `each` edges of every node."""
+def _some_edges(index: Index, nodes: Ids, per_node: int) -> Ids:
+    """The first `per_node` edges of every node."""
     first = index.start[nodes]
-    count = np.minimum(index.start[nodes + 1] - first, each)
+    count = np.minimum(index.start[nodes + 1] - first, per_node)
     steps = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return index.order[np.repeat(first, count) + steps].astype(np.int64)
 
@@ -137,8 +137,8 @@ def _reference_from_edges(
 ) -> ReferenceGraph:
     sources = graph.edge_index[0].cpu().numpy()[edges]
     targets = graph.edge_index[1].cpu().numpy()[edges]
-    every = np.concatenate([inside, sources, targets])
-    ids = setdiff_sorted(every, every[:0])
+    nodes = np.concatenate([inside, sources, targets])
+    ids = setdiff_sorted(nodes, nodes[:0])
     local = np.stack([np.searchsorted(ids, sources), np.searchsorted(ids, targets)])
     device = graph.x.device
     return ReferenceGraph(
@@ -173,16 +173,16 @@ def _evaluate_single(
             as_tensor(perturbation.feature_row[0], device)
         ]
     keep = as_tensor(np.flatnonzero(keeps), device)
-    where = as_tensor(reference_graph.edges[keeps], device)
+    edge_ids = as_tensor(reference_graph.edges[keeps], device)
     centres = as_tensor(reference_graph.position[: field.centres], device)
     out = model(
         x,
         reference_graph.edge_index[:, keep],
-        None if graph.edge_weight is None else graph.edge_weight[where],
-        None if graph.edge_attr is None else graph.edge_attr[where],
+        None if graph.edge_weight is None else graph.edge_weight[edge_ids],
+        None if graph.edge_attr is None else graph.edge_attr[edge_ids],
         torch.zeros(len(x), dtype=torch.long, device=device) if graph_level else None,
         centres[:, None] if model.scores_pairs else None,
-        _attributes(graph, reference_graph, where),
+        _attributes(graph, reference_graph, edge_ids),
     )
     return out if graph_level or model.scores_pairs else out[centres]
 
@@ -248,17 +248,17 @@ def _evaluate_copies(
     )
     index = as_tensor(rows.reshape(-1), device)
     weight, attr = graph.edge_weight, graph.edge_attr
-    where = as_tensor(reference_graph.edges[edge], device)
+    edge_ids = as_tensor(reference_graph.edges[edge], device)
     start = np.arange(count)[:, None] * size
     centres = as_tensor((start + reference_graph.position[: field.centres]).reshape(-1), device)
     out = model(
         SharedRows(torch.cat([reference_graph.x, perturbations.feature_table]), index),
         as_tensor(ends[:, edge] + copy * size, device),
-        None if weight is None else weight[where],
-        None if attr is None else attr[where],
+        None if weight is None else weight[edge_ids],
+        None if attr is None else attr[edge_ids],
         None,
         centres.reshape(count, -1).t() if model.scores_pairs else None,
-        _attributes(graph, reference_graph, where, count),
+        _attributes(graph, reference_graph, edge_ids, count),
     )
     if model.scores_pairs:
         return plain(out)[:, None, :]

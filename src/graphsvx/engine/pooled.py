@@ -75,10 +75,10 @@ class PooledModel:
 
     def head(self, pooled: list[Tensor]) -> Tensor:
         """Raw outputs, [graphs, outputs], of what the poolings gave, [graphs, width] each."""
-        given = iter(pooled)
+        results = iter(pooled)
 
         def replace(pooling: Pooling, nodes: Tensor, batch: Tensor) -> Tensor:  # noqa: ARG001  (a pooling's arguments)
-            return next(given)
+            return next(results)
 
         graph, none = self.graph, slice(0, 0)
         out = self._call(
@@ -101,7 +101,7 @@ class PooledModel:
         edge_weight: Tensor | None,
         edge_attr: Tensor | None,
     ) -> Tensor:
-        given = {
+        inputs = {
             "x": x,
             "edge_index": edge_index,
             "edge_weight": edge_weight,
@@ -110,7 +110,7 @@ class PooledModel:
         }
         try:
             with _replaced_poolings(self.model.submodules, handle):
-                out = self.model.returned(given)
+                out = self.model.returned(inputs)
         except (KeyboardInterrupt, MemoryError, ModelError):
             raise
         except Exception as error:

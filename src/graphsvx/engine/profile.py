@@ -134,7 +134,7 @@ def fits_one_call(graph: Graph) -> bool:
 
 
 def sample_neighbourhood(
-    graph: Graph, rng: np.random.Generator, most: int = 40, each: int = 12
+    graph: Graph, rng: np.random.Generator, most: int = 40, per_node: int = 12
 ) -> Ids:
     """Nodes around a random node with an in-edge, along edges in both directions."""
     starts = rng.integers(0, graph.num_nodes, 32)
@@ -148,8 +148,8 @@ def sample_neighbourhood(
         node = np.asarray(nodes[at : at + 1])
         neighbours = np.concatenate(
             [
-                sources[graph.index.edges_into(node)[:each]],
-                targets[out.edges_into(node)[:each]],
+                sources[graph.index.edges_into(node)[:per_node]],
+                targets[out.edges_into(node)[:per_node]],
             ]
         )
         new = [

@@ -30,7 +30,7 @@ _ELEMENTWISE = {
     "__itruediv__", "__pow__", "__rpow__", "__ipow__",
 }  # fmt: skip
 # Operations along a dimension: the position of `dim` among their arguments, and its default.
-_ALONG: dict[str, tuple[int, int | None]] = {
+_DIM_ARGUMENT: dict[str, tuple[int, int | None]] = {
     "sum": (1, None), "mean": (1, None), "max": (1, None), "min": (1, None), "amax": (1, None),
     "amin": (1, None), "prod": (1, None), "std": (1, None), "var": (1, None), "all": (1, None),
     "any": (1, None), "argmax": (1, None), "argmin": (1, None), "softmax": (1, None),
@@ -63,11 +63,11 @@ def tensors(*values: Any) -> list[Tensor]:
 
 def is_row_wise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], traced: Traced) -> bool:
     """Whether row i of the result depends on row i of each traced argument alone."""
-    given = tensors(args, kwargs)
+    arguments = tensors(args, kwargs)
     if name in _ELEMENTWISE:
-        return _aligned(given, traced)
-    rule = _RULES.get(name) or (_along_columns if name in _ALONG else None)
-    return rule is not None and rule(_Call(name, args, kwargs, given, traced))
+        return _aligned(arguments, traced)
+    rule = _RULES.get(name) or (_along_columns if name in _DIM_ARGUMENT else None)
+    return rule is not None and rule(_Call(name, args, kwargs, arguments, traced))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class _Call:
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    given: list[Tensor]
+    tensors: list[Tensor]
     traced: Traced
 
     def argument(self, position: int, *names: str, default: Any = None) -> Any:
@@ -88,7 +88,7 @@ class _Call:
 
     @property
     def only_first_traced(self) -> bool:
-        first, *others = self.given
+        first, *others = self.tensors
         return bool(self.args) and first is self.args[0] and self.traced(first) and not any(
             map(self.traced, others)
         )  # fmt: skip
@@ -96,8 +96,8 @@ class _Call:
 
 def _joins_columns(call: _Call) -> bool:
     dim = call.argument(1, "dim", default=1 if call.name == "hstack" else 0)
-    depth = call.given[0].dim() + (call.name == "stack")
-    return all(map(call.traced, call.given)) and _aligned(call.given, call.traced) \
+    depth = call.tensors[0].dim() + (call.name == "stack")
+    return all(map(call.traced, call.tensors)) and _aligned(call.tensors, call.traced) \
         and dim % depth != 0  # fmt: skip
 
 
@@ -113,24 +113,24 @@ def _keeps_rows(call: _Call) -> bool:
 
 
 def _multiplies_columns(call: _Call) -> bool:
-    flat = all(other.dim() <= 2 for other in call.given[1:])
-    return call.only_first_traced and call.given[0].dim() >= 2 and flat
+    flat = all(other.dim() <= 2 for other in call.tensors[1:])
+    return call.only_first_traced and call.tensors[0].dim() >= 2 and flat
 
 
 def _along_columns(call: _Call) -> bool:
-    place, default = _ALONG[call.name]
+    place, default = _DIM_ARGUMENT[call.name]
     dim = call.argument(place, "dim", "axis", "start_dim", default=default)
     dims = [dim] if isinstance(dim, int) else [*dim] if isinstance(dim, (tuple, list)) else []
-    depth = call.given[0].dim() + (call.name == "unsqueeze")
-    return len(call.given) == 1 and bool(dims) and all(
-        type(each) is int and each % depth != 0 for each in dims
+    depth = call.tensors[0].dim() + (call.name == "unsqueeze")
+    return len(call.tensors) == 1 and bool(dims) and all(
+        type(axis) is int and axis % depth != 0 for axis in dims
     )  # fmt: skip
 
 
 def _picks_columns(call: _Call) -> bool:
     x, key = call.args[:2]
     parts = key if isinstance(key, tuple) else (key,)
-    if len(call.given) > 1 or not all(
+    if len(call.tensors) > 1 or not all(
         part is None or part is Ellipsis or isinstance(part, (int, slice)) for part in parts
     ):
         return False
@@ -147,20 +147,20 @@ _RULES: dict[str, Callable[[_Call], bool]] = {
         ("dropout", "alpha_dropout", "feature_alpha_dropout", "dropout1d"),
         lambda call: not call.argument(2, "training", default=True),
     ),
-    "addmm": lambda call: [*map(call.traced, call.given)] == [False, True, False],
-    "layer_norm": lambda call: call.only_first_traced and len(call.args[1]) < call.given[0].dim(),
+    "addmm": lambda call: [*map(call.traced, call.tensors)] == [False, True, False],
+    "layer_norm": lambda call: call.only_first_traced and len(call.args[1]) < call.tensors[0].dim(),
     "batch_norm": lambda call: call.only_first_traced and call.args[1] is not None
     and not call.argument(5, "training", default=False),
     "__getitem__": _picks_columns,
 }  # fmt: skip
 
 
-def _aligned(given: list[Tensor], traced: Traced) -> bool:
+def _aligned(arguments: list[Tensor], traced: Traced) -> bool:
     """Traced tensors have their rows in the first dimension; the others are the same for all."""
-    depth = max(tensor.dim() for tensor in given)
+    depth = max(tensor.dim() for tensor in arguments)
     return all(
         tensor.dim() == depth
         if traced(tensor)
         else tensor.dim() < depth or depth == 0 or tensor.shape[0] == 1
-        for tensor in given
+        for tensor in arguments
     )

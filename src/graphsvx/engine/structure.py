@@ -170,7 +170,7 @@ def read_structure(
             return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
     trace = _Trace()
     x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
-    given = {
+    inputs = {
         "edge_weight": None if graph.edge_weight is None else graph.edge_weight.detach().clone(),
         "edge_attr": None if graph.edge_attr is None else graph.edge_attr.detach().clone(),
         "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
@@ -178,7 +178,7 @@ def read_structure(
     }
     trace.tag(x, "nodes")
     trace.tag(edge_index, "edge_index")
-    for name, value in given.items():
+    for name, value in inputs.items():
         trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
     further = {}
     for name, attribute in graph.attributes.items():
@@ -191,14 +191,14 @@ def read_structure(
     try:
         with _known_calls(model.submodules, layers, trace, edge_index), trace:
             count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
-            out = model.returned({**further, "x": x, "edge_index": edge_index, **given, **count})
+            out = model.returned({**further, "x": x, "edge_index": edge_index, **inputs, **count})
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
         # the user's graph will tell.
         return Structure(False, _reason(error))
-    wanted = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
-    if trace.kind(out) != wanted:
-        return Structure(False, f"its output is not known to have a row for each of the {wanted}")
+    expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
+    if trace.kind(out) != expected:
+        return Structure(False, f"its output is not known to have a row for each of the {expected}")
     try:
         if all(_same_beside(model, graph, out.detach(), extra) for extra in (1, 6)):
             return Structure(True)
@@ -292,11 +292,11 @@ def _layer_call(
     """A layer on the graph's own edges: its output has a row for each node."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = tensors(args, kwargs)
-        kinds = {trace.kind(tensor) for tensor in given}
+        arguments = tensors(args, kwargs)
+        kinds = {trace.kind(tensor) for tensor in arguments}
         if not kinds <= {"nodes", "edges", "edge_index"}:
             raise _UnknownError("a layer is given something that does not come from the graph")
-        if any(trace.kind(t) == "edge_index" and t is not edge_index for t in given):
+        if any(trace.kind(t) == "edge_index" and t is not edge_index for t in arguments):
             raise _UnknownError("a layer is given other edges than the graph's")
         if any(type(value) is _Count for value in leaves(args, kwargs)):
             raise _UnknownError("a layer is given the number of nodes or edges")
@@ -313,16 +313,16 @@ def _inner_call(trace: _Trace, forward: Callable[..., Any]) -> Callable[..., Any
     """A module inside of a layer (the network of a GINConv): what it is given must stay rows."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = tensors(args, kwargs)
-        if len({tensor.shape[0] for tensor in given if tensor.dim()}) > 1:
+        arguments = tensors(args, kwargs)
+        if len({tensor.shape[0] for tensor in arguments if tensor.dim()}) > 1:
             raise _UnknownError("a module inside of a layer is given rows of different kinds")
-        before = [trace.kind(tensor) for tensor in given]
-        trace.tag(given, "rows of a layer")
+        before = [trace.kind(tensor) for tensor in arguments]
+        trace.tag(arguments, "rows of a layer")
         with torch._C._EnableTorchFunction():
             out = forward(*args, **kwargs)
         if trace.kind(out) != "rows of a layer":
             raise _UnknownError("a module inside of a layer does not return its rows")
-        for tensor, kind in zip(given, before, strict=True):
+        for tensor, kind in zip(arguments, before, strict=True):
             if kind is not None:  # the layer's own input
                 trace.tag(tensor, kind)
         return out

@@ -86,12 +86,12 @@ class _Rounds:
         keep = (edge_index[1] < limit).nonzero()[:, 0]
         if len(keep) == edges:
             return None
-        chosen = {}
+        trimmed = {}
         for name, value in kwargs.items():
             untrimmed = name in of_nodes or not isinstance(value, Tensor) or value.dim() == 0
             trim = not untrimmed and value.shape[0] == edges
-            chosen[name] = value.index_select(0, keep) if trim else value
-        return edge_index.index_select(1, keep), size, chosen
+            trimmed[name] = value.index_select(0, keep) if trim else value
+        return edge_index.index_select(1, keep), size, trimmed
 
 
 @dataclass(frozen=True, eq=False)

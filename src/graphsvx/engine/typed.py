@@ -134,8 +134,8 @@ def _batchings(query: TypedQuery, depth: int | None, reach: int | None) -> list[
     if model.tables:
         # A model that gets ids of nodes looks its tables up by them.
         cuts = [False, True] if model.takes_ids else [True, False]
-    ways = [Batching(True, cut, rounds) for cut in cuts if rounds]
-    return ways + [Batching(shared, cut) for cut in cuts for shared in (True, False)]
+    batchings = [Batching(True, cut, rounds) for cut in cuts if rounds]
+    return batchings + [Batching(shared, cut) for cut in cuts for shared in (True, False)]
 
 
 def _has_rounds(model: TypedModel) -> bool:
@@ -378,17 +378,17 @@ def _call(query: TypedQuery, rows: _Rows, centres: Ids, batching: Batching) -> T
             for at, name in enumerate(graph.node_types)
         }
     pairs = as_tensor(within[centres].T, device) if model.scores_pairs else None
-    given = TypedInput(
+    inputs = TypedInput(
         x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation
     )
     rounds = batching.rounds
     counts = {name: len(ids) for name, ids in node_rows.items()}
     if rounds is None or rows.hops is None:
-        out = model.run(graph, given, batching.rows_of_tables)
+        out = model.run(graph, inputs, batching.rows_of_tables)
     else:
         levels = _levels(rows, kinds, rounds)
         with trimmed_rounds(model, levels, rounds):
-            out = model.run(graph, given, batching.rows_of_tables)
+            out = model.run(graph, inputs, batching.rows_of_tables)
         counts = {name: int(levels[name][1]) for name in node_rows}
     if query.kind == "graph" or model.scores_pairs:
         return plain(rows_of(out, "graph", rows.copies))[:, None]
@@ -411,24 +411,26 @@ def _features(
     """x of the rows of one node type."""
     graph = rows.graph
     x = graph.features[name]
-    own = np.flatnonzero(kinds[rows.replaced[0]] == at)
+    replaced = np.flatnonzero(kinds[rows.replaced[0]] == at)
     block = graph.blocks[name]
     has_columns = block.stop > block.start and rows.table.shape[1] > 0
     if rows.copy is None:
-        if not len(own) or not has_columns:
+        if not len(replaced) or not has_columns:
             return x
         x = x.clone()
-        where = as_tensor(within[rows.replaced[0][own]], x.device)
-        x[where] = rows.table[as_tensor(rows.replaced[1][own], rows.table.device), block].to(x)
+        positions = as_tensor(within[rows.replaced[0][replaced]], x.device)
+        x[positions] = rows.table[
+            as_tensor(rows.replaced[1][replaced], rows.table.device), block
+        ].to(x)
         return x
     distinct, index = np.unique(local, return_inverse=True)
     base = x.index_select(0, as_tensor(distinct, x.device))
     index = index.reshape(-1)
-    if len(own) and has_columns:
-        table_rows, which = np.unique(rows.replaced[1][own], return_inverse=True)
-        more = rows.table[as_tensor(table_rows, rows.table.device), block].to(x)
-        index[within[rows.replaced[0][own]]] = len(base) + which.reshape(-1)
-        base = torch.cat([base, more])
+    if len(replaced) and has_columns:
+        table_rows, inverse = np.unique(rows.replaced[1][replaced], return_inverse=True)
+        new_rows = rows.table[as_tensor(table_rows, rows.table.device), block].to(x)
+        index[within[rows.replaced[0][replaced]]] = len(base) + inverse.reshape(-1)
+        base = torch.cat([base, new_rows])
     at_rows = as_tensor(index, x.device)
     if shared and x.is_floating_point() and x.dim() == 2:
         return SharedRows(base, at_rows)
@@ -571,25 +573,25 @@ def _chain(
         for hook in hooks:
             hook.remove()
 
-    given = _sample(graph, small)
+    inputs = _sample(graph, small)
     pairs = torch.zeros(2, 1, dtype=torch.long, device=graph.x.device)
-    batch = {name: torch.zeros_like(rows) for name, rows in given.node_rows.items()}
-    given = replace(given, batch=batch, pairs=pairs, relation=query.relation)
+    batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
+    inputs = replace(inputs, batch=batch, pairs=pairs, relation=query.relation)
     with taking_back(remove), torch.inference_mode(False), torch.enable_grad():
         hooks += [layer.register_propagate_forward_hook(mark) for layer in layers]
         # Fresh tensors that record what is computed with them.
         x = {
             name: value.clone().requires_grad_() if value.is_floating_point() else value.clone()
-            for name, value in given.x.items()
+            for name, value in inputs.x.items()
         }
-        out = model.run(graph, replace(given, x=x), rows_of_tables)
+        out = model.run(graph, replace(inputs, x=x), rows_of_tables)
         tensors = list(out.values()) if isinstance(out, Mapping) else [out]
         ends = [t.grad_fn for t in tensors if isinstance(t, Tensor) and t.grad_fn is not None]
         longest = _longest_chain(ends, marked)
     return longest or calls or None
 
 
-def _sample(graph: TypedGraph, small: bool, each: int = 3) -> TypedInput:
+def _sample(graph: TypedGraph, small: bool, per_type: int = 3) -> TypedInput:
     """The whole graph, or a few edges of each type."""
     order = np.argsort(graph.edge_type, kind="stable")
     edges = np.arange(graph.num_edges)
@@ -597,7 +599,7 @@ def _sample(graph: TypedGraph, small: bool, each: int = 3) -> TypedInput:
     ends = graph.edge_index.cpu().numpy()
     if small:
         starts = np.searchsorted(graph.edge_type[order], np.arange(len(graph.edge_types)))
-        few = starts[:, None] + np.arange(each)
+        few = starts[:, None] + np.arange(per_type)
         inside = few < np.append(starts[1:], graph.num_edges)[:, None]
         edges = np.sort(order[few[inside]])
         first = graph.node_starts[:-1][np.diff(graph.node_starts) > 0]

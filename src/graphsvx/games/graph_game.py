@@ -105,8 +105,8 @@ class GraphGame:
         blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
         # Where perturbed graphs would take much memory, they are made again to be evaluated.
         changes_edges = self.side == "edges" or not getattr(self.generator, "blocks_paths", False)
-        each = 2 * self.setup.field.size + len(self.setup.field.edges) * changes_edges
-        keep_graphs = len(rows) * each <= self.memory // 4
+        bytes_per_graph = 2 * self.setup.field.size + len(self.setup.field.edges) * changes_edges
+        keep_graphs = len(rows) * bytes_per_graph <= self.memory // 4
         first_time = self._end_states is None
         if first_time:
             # Together with the first block: two rows alone would take almost as long.
@@ -176,25 +176,25 @@ class GraphGame:
 
     def values(self, states: Ids) -> Tensor:
         """Scores of states; those not evaluated yet are evaluated in few batches."""
-        wanted = np.zeros(len(self._ids), dtype=bool)
-        wanted[states] = True
-        wanted &= ~self._evaluated
+        pending = np.zeros(len(self._ids), dtype=bool)
+        pending[states] = True
+        pending &= ~self._evaluated
         waiting: tuple[Ids, Perturbations, HopCounts] | None = None
         features: list[tuple[Ids, Bools]] = []
         for start, block, hops in self._blocks:
-            chosen = np.flatnonzero(wanted[start : start + len(block)])
-            if not len(chosen):
+            positions = np.flatnonzero(pending[start : start + len(block)])
+            if not len(positions):
                 continue
-            numbers = start + chosen
+            numbers = start + positions
             if not isinstance(block, Perturbations):
                 if self.side == "features":
-                    features.append((numbers, block[chosen]))
+                    features.append((numbers, block[positions]))
                 else:
-                    self._play_again(numbers, block[chosen])
+                    self._play_again(numbers, block[positions])
                 continue
             now = (numbers, block, hops)
-            if len(chosen) < len(block):
-                now = (numbers, block.take(chosen), hops[chosen])
+            if len(positions) < len(block):
+                now = (numbers, block.take(positions), hops[positions])
             # Small blocks are merged with the next: a batch costs much the same for few graphs.
             merged = waiting[1].concatenated(now[1]) if waiting and len(waiting[0]) < 64 else None
             if waiting and merged:
@@ -209,8 +209,8 @@ class GraphGame:
         if waiting:
             self._play(*waiting)
         if features:
-            each, rows = zip(*features, strict=True)
-            self._play_features(np.concatenate(each), np.concatenate(rows))
+            states_of, rows = zip(*features, strict=True)
+            self._play_features(np.concatenate(states_of), np.concatenate(rows))
         self._blocks = [
             block for block in self._blocks
             if not self._evaluated[block[0] : block[0] + len(block[1])].all()
@@ -320,11 +320,11 @@ class GraphGame:
         if not relevance.any():
             return None
         least = relevance[relevance > 0].min()
-        heard = np.bincount(owner, direct, self.players) > 0
+        direct_players = np.bincount(owner, direct, self.players) > 0
         passed = None
         if self.side == "nodes" and steps > 1 and len(owner) == self.players:
-            passed = _passed_on(field, players.node_members, np.flatnonzero(heard))
-        return PlayerPrior(np.maximum(relevance, least / 10), heard, passed)
+            passed = _passed_on(field, players.node_members, np.flatnonzero(direct_players))
+        return PlayerPrior(np.maximum(relevance, least / 10), direct_players, passed)
 
     @property
     def reach(self) -> int | None:
@@ -348,9 +348,9 @@ def _passed_on(field: Field, members: Ids, direct: Ids) -> Floats | None:
     row[members[direct]] = np.arange(len(direct))
     source, target = field.source[field.inner_edges], field.target[field.inner_edges]
     used = (row[target] >= 0) & (place[source] >= 0) & (source != target)
-    heard = 1.0 + np.bincount(field.target, minlength=field.size)[: field.size]
+    in_degree = 1.0 + np.bincount(field.target, minlength=field.size)[: field.size]
     passed = np.zeros((len(direct), len(members)))
-    np.add.at(passed, (row[target[used]], place[source[used]]), 1 / heard[target[used]])
+    np.add.at(passed, (row[target[used]], place[source[used]]), 1 / in_degree[target[used]])
     return passed
 
 
@@ -367,9 +367,9 @@ def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:
     at[: field.centres] = 1 / field.centres
     visits, uses = np.zeros(field.size), np.zeros(len(source))
     for _ in range(steps):
-        each = at * leave
-        uses += each[target]
-        at = each + np.bincount(source, each[target], field.size)
+        moving = at * leave
+        uses += moving[target]
+        at = moving + np.bincount(source, moving[target], field.size)
         visits += at
     return visits, uses
 

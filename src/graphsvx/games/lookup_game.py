@@ -102,14 +102,14 @@ class LookupGame:
 
     def raw(self, states: Ids) -> Tensor:
         """Raw outputs of states, [states, 1, outputs]."""
-        wanted = np.zeros(len(self._ids), dtype=bool)
-        wanted[states] = True
-        new = np.flatnonzero(wanted & ~self._evaluated)
+        requested = np.zeros(len(self._ids), dtype=bool)
+        requested[states] = True
+        new = np.flatnonzero(requested & ~self._evaluated)
         if len(new):
             self._rows = [np.concatenate(self._rows)]
             out = self._look_up(self._rows[0][new])
-            if self._raw is None or len(self._raw) < len(wanted):
-                grown = out.new_zeros(len(wanted), out.shape[1])
+            if self._raw is None or len(self._raw) < len(requested):
+                grown = out.new_zeros(len(requested), out.shape[1])
                 if self._raw is not None:
                     grown[: len(self._raw)] = self._raw
                 self._raw = grown

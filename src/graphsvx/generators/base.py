@@ -37,8 +37,8 @@ class GameSetup:
     @cached_property
     def feature_table(self) -> Tensor:
         """Feature rows of the field's nodes, in local order."""
-        own = self.field.ids[: self.field.size]
-        return self.graph.x.index_select(0, as_tensor(own, self.graph.x.device))
+        ids = self.field.ids[: self.field.size]
+        return self.graph.x.index_select(0, as_tensor(ids, self.graph.x.device))
 
 
 FeatureRows = Literal["own", "by_mask", "any"]

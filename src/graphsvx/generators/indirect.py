@@ -122,9 +122,9 @@ def _paths_as_matrices(field: Field, following: Ids) -> tuple[sparse.csr_matrix,
     while len(walker):
         next_position = following[position]
         for first, second in ((position, next_position), (next_position, position)):
-            wanted = first * (len(field.ids) + 1) + second
-            low = np.searchsorted(codes, wanted, "left", sorter=order)
-            high = np.searchsorted(codes, wanted, "right", sorter=order)
+            edge_code = first * (len(field.ids) + 1) + second
+            low = np.searchsorted(codes, edge_code, "left", sorter=order)
+            high = np.searchsorted(codes, edge_code, "right", sorter=order)
             lengths = high - low
             start = np.repeat(low - (np.cumsum(lengths) - lengths), lengths)
             steps.append(order[start + np.arange(int(lengths.sum()))])

@@ -66,7 +66,7 @@ def switch_features_off(
         return perturbations
     players, table, count = setup.players, perturbations.feature_table, setup.num_feature_nodes
     # Each distinct feature coalition adds one row per feature node.
-    which, first = RowIds().add(features_on)
+    inverse, first = RowIds().add(features_on)
     device = table.device
     off = torch.from_numpy(~features_on[first][:, players.feature_owner]).to(device)
     columns = as_tensor(players.feature_members, device)
@@ -75,5 +75,5 @@ def switch_features_off(
     wide = table.shape[1] >= _WIDE and 2 * len(columns) <= table.shape[1]
     longer = patched if wide else patched.plain()
     rows = perturbations.feature_rows().copy()
-    rows[:, :count] = len(table) + which[:, None] * count + np.arange(count)
+    rows[:, :count] = len(table) + inverse[:, None] * count + np.arange(count)
     return replace(perturbations, feature_row=rows, feature_table=longer)

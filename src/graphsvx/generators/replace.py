@@ -37,10 +37,14 @@ class ReplaceRows(Checked):
     def __call__(self, setup: GameSetup, features_on: Bools, nodes_on: Bools) -> Perturbations:
         """One perturbed graph per coalition."""
         field, players = setup.field, setup.players
-        own = setup.feature_table
-        new = setup.reference.to(own)[None] if self.by == "mean" else torch.zeros_like(own[:1])
+        features = setup.feature_table
+        new = (
+            setup.reference.to(features)[None]
+            if self.by == "mean"
+            else torch.zeros_like(features[:1])
+        )
         on = np.ones((len(nodes_on), field.size), dtype=bool)
-        perturbations = switch_features_off(setup, Perturbations(on, None, own), features_on)
+        perturbations = switch_features_off(setup, Perturbations(on, None, features), features_on)
         table, rows = perturbations.feature_table, perturbations.feature_rows().copy()
         keeps = nodes_on[:, players.node_owner]
         rows[:, players.node_members] = np.where(keeps, rows[:, players.node_members], len(table))

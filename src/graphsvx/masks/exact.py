@@ -113,21 +113,27 @@ def connected_sets(
         # Each choice leads to at least one set.
         if count + int(choices.sum()) > most:
             return None
-        more = width > 0
-        left = int(np.count_nonzero(more))
+        unfinished = width > 0
+        left = int(np.count_nonzero(unfinished))
         if not left:
             break
-        if 2 * left < len(more):  # drop finished sets from the working arrays
-            finished.append((inside[~more], decided[~more]))
-            count += len(more) - left
-            inside, decided, undecided = inside[more], decided[more], undecided[more]
-            choices = choices[more]
-        parent, chosen = _choices(undecided, choices)
-        inside = inside.take(parent, 0) | chosen
+        if 2 * left < len(unfinished):  # drop finished sets from the working arrays
+            finished.append((inside[~unfinished], decided[~unfinished]))
+            count += len(unfinished) - left
+            inside, decided, undecided = (
+                inside[unfinished],
+                decided[unfinished],
+                undecided[unfinished],
+            )
+            choices = choices[unfinished]
+        parent, added = _choices(undecided, choices)
+        inside = inside.take(parent, 0) | added
         decided = (decided | undecided).take(parent, 0)
-        undecided = (chosen.astype(np.float32) @ among > 0) & ~decided
-    sets, known = (np.concatenate(part) for part in zip(*finished, (inside, decided), strict=True))
-    return sets, known & ~sets
+        undecided = (added.astype(np.float32) @ among > 0) & ~decided
+    sets, decided_sets = (
+        np.concatenate(part) for part in zip(*finished, (inside, decided), strict=True)
+    )
+    return sets, decided_sets & ~sets
 
 
 def _choices(undecided: Bools, count: Ids) -> tuple[Ids, Bools]:

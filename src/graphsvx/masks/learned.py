@@ -132,10 +132,10 @@ class Learned(Checked):
 
 
 def _tries(edges: bool, features: bool) -> list[tuple[bool, bool]]:
-    wanted = [(edges, features)]
+    attempts = [(edges, features)]
     if edges and features:
-        wanted += [(True, False), (False, True)]
-    return wanted
+        attempts += [(True, False), (False, True)]
+    return attempts
 
 
 @dataclass(frozen=True)

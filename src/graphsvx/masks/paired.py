@@ -52,30 +52,32 @@ class Paired(Checked):
         strata = _strata(players)
         calls = max(2, budget - 2)
         listed = strata.enumerable(calls // 2)
-        wanted = 0
+        pairs = 0
         if listed < strata.count:
             merging = game.player_edges() is not None
-            wanted = calls // 2
+            pairs = calls // 2
             if merging:
-                wanted = max(wanted, min(wanted * self.stretch, _STRETCHED_PAIRS))
-        coalitions = 2 * wanted + (calls if listed else 0)
+                pairs = max(pairs, min(pairs * self.stretch, _STRETCHED_PAIRS))
+        coalitions = 2 * pairs + (calls if listed else 0)
         require_memory(game.memory, 3 * coalitions * players, coalitions, players)
         few, stratum = strata.pairs_of(listed)
-        known = len(few)
-        if wanted:
-            drawn, sizes = strata.draw(listed, wanted, rng)
-            few = np.concatenate([few, drawn]) if known else drawn
+        enumerated = len(few)
+        if pairs:
+            sampled, sizes = strata.draw(listed, pairs, rng)
+            few = np.concatenate([few, sampled]) if enumerated else sampled
             stratum = np.concatenate([stratum, sizes])
-            del drawn
+            del sampled
         rows = _with_complements(few)
         del few
         states = game.states(rows)
         fits = _within(states, calls) // 2
         rows, states, stratum = rows[: 2 * fits], states[: 2 * fits], stratum[:fits]
         pair = np.full(len(stratum), -1)
-        pair[known:] = np.arange(len(stratum) - known)
-        drawn_pairs = np.bincount(stratum[known:], None, strata.count)
-        weights, unseen = strata.weigh(listed, drawn_pairs, strata.shares(len(stratum) - known))
+        pair[enumerated:] = np.arange(len(stratum) - enumerated)
+        drawn_pairs = np.bincount(stratum[enumerated:], None, strata.count)
+        weights, unseen = strata.weigh(
+            listed, drawn_pairs, strata.shares(len(stratum) - enumerated)
+        )
         return Masks(
             rows,
             states,
@@ -117,7 +119,7 @@ class _Strata:
         # Both sizes of a stratum, each with the root of its mass.
         root = np.sqrt(self.mass * evenly)
         self.root: Floats = root / root.sum()
-        self.every: Floats = np.rint(np.exp(np.minimum(log_pairs, 600)))
+        self.pair_counts: Floats = np.rint(np.exp(np.minimum(log_pairs, 600)))
         """Pairs of each stratum (as many as there are, or very many)."""
 
     def pairs(self, stratum: int) -> int:
@@ -130,12 +132,12 @@ class _Strata:
         """How many strata, from the outside in, would be drawn more often than they have pairs."""
         left, rest, shares = float(pairs), 1.0, self.shares(pairs)
         for stratum in range(self.count):
-            if self.every[stratum] > 1e17:
+            if self.pair_counts[stratum] > 1e17:
                 return stratum
-            wanted = self.pairs(stratum)
-            if wanted > left * shares[stratum] / rest + 1e-9:
+            needed = self.pairs(stratum)
+            if needed > left * shares[stratum] / rest + 1e-9:
                 return stratum
-            left -= wanted
+            left -= needed
             rest -= shares[stratum]
         return self.count
 
@@ -150,8 +152,8 @@ class _Strata:
         few = np.zeros((sum(counts), self.players), dtype=bool)
         at = 0
         for stratum, count in enumerate(counts):
-            chosen = islice(combinations(range(self.players), stratum + 1), count)
-            members = np.fromiter(chain.from_iterable(chosen), np.int64, count * (stratum + 1))
+            subsets = islice(combinations(range(self.players), stratum + 1), count)
+            members = np.fromiter(chain.from_iterable(subsets), np.int64, count * (stratum + 1))
             few[np.arange(at, at + count).repeat(stratum + 1), members] = True
             at += count
         return few, np.arange(listed).repeat(counts)
@@ -166,11 +168,11 @@ class _Strata:
         share = min(self.even[listed:].sum(), self.root[listed:].sum())
         spread: Floats = np.arange(int(pairs / share) + self.players, dtype=np.float64)
         spread = (start + _GOLDEN * spread) % 1.0
-        every = np.concatenate([
-            _chosen(self.even, spread[:_EVEN_PAIRS]), _chosen(self.root, spread[_EVEN_PAIRS:])
+        strata = np.concatenate([
+            _strata_at(self.even, spread[:_EVEN_PAIRS]), _strata_at(self.root, spread[_EVEN_PAIRS:])
         ])  # fmt: skip
-        places = np.flatnonzero(every >= listed)[:pairs]
-        stratum = every[places]
+        places = np.flatnonzero(strata >= listed)[:pairs]
+        stratum = strata[places]
         few = np.empty((len(places), self.players), dtype=bool)
         step = max(1, _NOISE_ITEMS // self.players)
         for begin in range(0, int(places[-1]) + 1, step):
@@ -184,30 +186,30 @@ class _Strata:
             # In the middle a coalition and its complement are drawn as the same pair.
             middle = (stratum + 1) * 2 == self.players
             few ^= (middle & ~few[:, 0])[:, None]
-        if self.every[listed] < 1e7:
+        if self.pair_counts[listed] < 1e7:
             new = _distinct(few)
             few, stratum = few[new], stratum[new]
         return few, stratum
 
-    def weigh(self, listed: int, drawn: Ids, shares: Floats) -> tuple[Floats, Floats]:
-        """Weight of a pair of each stratum, and the share of the stratum that was not `drawn`.
+    def weigh(self, listed: int, sampled: Ids, shares: Floats) -> tuple[Floats, Floats]:
+        """Weight of a pair of each stratum, and the share of the stratum that was not `sampled`.
 
         A stratum that has enough draws, or few pairs, carries its mass; the others carry theirs
         together, each draw by its mass over the share that was expected to be drawn.
         """
-        held = drawn.astype(np.float64)
-        held[:listed] = self.every[:listed]
-        unseen = 1 - held / self.every
-        own = (held >= 4) | (unseen == 0)
-        rest = ~own
-        weights = self.mass / np.where(own, held, 1.0)
-        if held[rest].sum() > 0:
+        evaluated = sampled.astype(np.float64)
+        evaluated[:listed] = self.pair_counts[:listed]
+        unseen = 1 - evaluated / self.pair_counts
+        estimated = (evaluated >= 4) | (unseen == 0)
+        rest = ~estimated
+        weights = self.mass / np.where(estimated, evaluated, 1.0)
+        if evaluated[rest].sum() > 0:
             weights[rest] = self.mass[rest] / shares[rest]
-            weights[rest] *= self.mass[rest].sum() / (held[rest] @ weights[rest])
-        elif rest.any() and own.any():
+            weights[rest] *= self.mass[rest].sum() / (evaluated[rest] @ weights[rest])
+        elif rest.any() and estimated.any():
             # Nothing drawn from the rest: the nearest stratum stands for it.
-            last = int(np.flatnonzero(own)[-1])
-            weights[last] += self.mass[rest].sum() / held[last]
+            last = int(np.flatnonzero(estimated)[-1])
+            weights[last] += self.mass[rest].sum() / evaluated[last]
         return weights, unseen
 
 
@@ -217,7 +219,7 @@ def _strata(players: int) -> _Strata:
     return _Strata(players)
 
 
-def _chosen(shares: Floats, spread: Floats) -> Ids:
+def _strata_at(shares: Floats, spread: Floats) -> Ids:
     """Strata at places of [0, 1), of which each takes its share."""
     ends = np.cumsum(shares)
     return np.minimum(np.searchsorted(ends, spread * ends[-1], side="right"), len(ends) - 1)

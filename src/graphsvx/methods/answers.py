@@ -97,18 +97,18 @@ class Question:
 
     def _smallest(
         self, explanation: Explanation, budget: int, question: Literal["sufficient", "flip"],
-        margin: Callable[[Floats], Floats], wanted: str,
+        margin: Callable[[Floats], Floats], expected: str,
     ) -> PlayerSet:  # fmt: skip
         budget = checked(budget, _Budget, "budget")
         first = len(explanation.player_names)
 
-        def run(evaluator: Evaluator) -> tuple[_Found, PlayableGame]:
+        def run(evaluator: Evaluator) -> tuple[_Answer, PlayableGame]:
             game = self.method.games(self.query, evaluator, self.seed)[-1]
             game.coalitions_for(budget)
             search = _Search(game, question == "flip", margin, budget)
             return search.smallest(), game
 
-        def holds(evaluator: Evaluator, result: tuple[_Found, PlayableGame]) -> bool:  # noqa: ARG001  (a check's arguments)
+        def holds(evaluator: Evaluator, result: tuple[_Answer, PlayableGame]) -> bool:  # noqa: ARG001  (a check's arguments)
             answer, game = result
             if not answer.found:
                 return True
@@ -122,8 +122,8 @@ class Question:
                 self.query, self.method.hops(self.query), self.seed, run, holds
             )
             scores = _plain_scores(self.query, game, answer.coalition)[0]
-        chosen = ~answer.coalition if question == "flip" else answer.coalition
-        members = np.flatnonzero(chosen)
+        selected = ~answer.coalition if question == "flip" else answer.coalition
+        members = np.flatnonzero(selected)
         # The game of nodes comes last, after that of features.
         positions = tuple((members + first - game.players).tolist()) if answer.found else ()
         names = explanation.player_names
@@ -134,7 +134,7 @@ class Question:
             found=answer.found,
             score=float(scores[explanation.target]),
             predicted=int(scores.argmax()),
-            wanted=wanted,
+            wanted=expected,
             none_below=answer.none_below,
             calls=game.calls,
         )
@@ -167,7 +167,7 @@ def _plain_scores(query: Query, game: PlayableGame, coalition: Bools) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Answer:
     coalition: Bools
     found: bool
     none_below: int
@@ -182,24 +182,24 @@ class _Search:
     margin: Callable[[Floats], Floats]
     budget: int
 
-    def smallest(self) -> _Found:
+    def smallest(self) -> _Answer:
         """A smallest set with a positive margin, or the best that a greedy search finds."""
         players, edges = self.game.players, self.game.player_edges()
         sets = np.zeros((1, players), dtype=bool)
         for size in range(players + 1):
             best, score = self._best(sets)
             if score > 0:
-                return _Found(self._coalition(best), True, size)
+                return _Answer(self._coalition(best), True, size)
             larger = self._larger(sets, size + 1, edges)
             if larger is None:
                 return self._greedy(size + 1)
             if not len(larger):
                 break
             sets = larger
-        return _Found(np.ones(players, dtype=bool), False, players + 1)
+        return _Answer(np.ones(players, dtype=bool), False, players + 1)
 
-    def _coalition(self, chosen: Bools) -> Bools:
-        return ~chosen if self.off else chosen
+    def _coalition(self, members: Bools) -> Bools:
+        return ~members if self.off else members
 
     def _best(self, sets: Bools) -> tuple[Bools, float]:
         """The set with the largest margin; the first of equal ones."""
@@ -242,8 +242,8 @@ class _Search:
         On: a neighbour of the set. Off: a player that is still reached, if all others of the set
         are still next to what is reached.
         """
-        reached, beside = _reach(self._coalition(sets), edges, self.game.reach)
-        row, player = np.nonzero(reached & ~sets if self.off else beside)
+        reached, adjacent = _reach(self._coalition(sets), edges, self.game.reach)
+        row, player = np.nonzero(reached & ~sets if self.off else adjacent)
         if len(row) > 8 * max(1, self._left()):
             return None
         larger = sets[row]
@@ -251,31 +251,31 @@ class _Search:
         _, new = RowIds().add(larger)
         larger = larger[new]
         if self.off and len(larger):
-            _, beside = _reach(~larger, edges, self.game.reach)
-            larger = larger[(beside | ~larger).all(1)]
+            _, adjacent = _reach(~larger, edges, self.game.reach)
+            larger = larger[(adjacent | ~larger).all(1)]
         return larger if len(larger) <= self._left() else None
 
-    def _greedy(self, none_below: int) -> _Found:
+    def _greedy(self, none_below: int) -> _Answer:
         """Grow by the best margin; then drop one, or swap two for one, while it still holds."""
         players = self.game.players
-        chosen = np.zeros(players, dtype=bool)
-        while not self._holds(chosen):
-            if chosen.all():
-                return _Found(np.ones(players, dtype=bool), False, none_below)
-            chosen, _ = self._best(_with_one_more(chosen))
+        members = np.zeros(players, dtype=bool)
+        while not self._holds(members):
+            if members.all():
+                return _Answer(np.ones(players, dtype=bool), False, none_below)
+            members, _ = self._best(_with_one_more(members))
         better = True
         while better:
             better = False
-            for candidates in (_with_one_less(chosen), _two_for_one(chosen)):
+            for candidates in (_with_one_less(members), _two_for_one(members)):
                 if len(candidates):
                     best, score = self._best(candidates)
                     if score > 0:
-                        chosen, better = best, True
+                        members, better = best, True
                         break
-        return _Found(self._coalition(chosen), True, none_below)
+        return _Answer(self._coalition(members), True, none_below)
 
-    def _holds(self, chosen: Bools) -> bool:
-        return float(self._margins(chosen[None])[0]) > 0
+    def _holds(self, members: Bools) -> bool:
+        return float(self._margins(members[None])[0]) > 0
 
 
 def _blocks(sets: Bools) -> Iterator[Bools]:
@@ -283,33 +283,33 @@ def _blocks(sets: Bools) -> Iterator[Bools]:
         yield sets[first : first + _BLOCK]
 
 
-def _with_one_more(chosen: Bools) -> Bools:
-    others = np.flatnonzero(~chosen)
-    sets = np.repeat(chosen[None], len(others), 0)
+def _with_one_more(members: Bools) -> Bools:
+    others = np.flatnonzero(~members)
+    sets = np.repeat(members[None], len(others), 0)
     sets[np.arange(len(others)), others] = True
     return sets
 
 
-def _with_one_less(chosen: Bools) -> Bools:
-    members = np.flatnonzero(chosen)
-    sets = np.repeat(chosen[None], len(members), 0)
-    sets[np.arange(len(members)), members] = False
+def _with_one_less(members: Bools) -> Bools:
+    removable = np.flatnonzero(members)
+    sets = np.repeat(members[None], len(removable), 0)
+    sets[np.arange(len(removable)), removable] = False
     return sets
 
 
-def _two_for_one(chosen: Bools, most: int = 2000) -> Bools:
+def _two_for_one(members: Bools, most: int = 2000) -> Bools:
     swaps = (
         (pair, new)
-        for pair in combinations(np.flatnonzero(chosen).tolist(), 2)
-        for new in np.flatnonzero(~chosen).tolist()
+        for pair in combinations(np.flatnonzero(members).tolist(), 2)
+        for new in np.flatnonzero(~members).tolist()
     )
     sets = []
     for pair, new in islice(swaps, most):
-        swapped = chosen.copy()
+        swapped = members.copy()
         swapped[list(pair)] = False
         swapped[new] = True
         sets.append(swapped)
-    return np.array(sets, dtype=bool).reshape(-1, len(chosen))
+    return np.array(sets, dtype=bool).reshape(-1, len(members))
 
 
 def _reach(on: Bools, edges: Bools, reach: int | None) -> tuple[Bools, Bools]:
@@ -320,12 +320,12 @@ def _reach(on: Bools, edges: Bools, reach: int | None) -> tuple[Bools, Bools]:
     """
     among = edges[:-1].astype(np.float32)
     sends = np.repeat(edges[-1:], len(on), 0)
-    reached, beside = np.zeros_like(on), np.zeros_like(on)
+    reached, adjacent = np.zeros_like(on), np.zeros_like(on)
     for _ in range(edges.shape[1] if reach is None else reach):
-        beside |= sends & ~on
+        adjacent |= sends & ~on
         new = sends & on & ~reached
         reached |= new
         if not new.any():
             break
         sends = new.astype(np.float32) @ among > 0
-    return reached, beside
+    return reached, adjacent

@@ -131,10 +131,10 @@ def region_errors(
 
 def _errors_of_sums(fit: Fit, labels: Ids) -> Tensor:
     """Standard errors of credit summed by label, [outputs, labels]; NaN for very many of them."""
-    every = np.unique(labels)
-    if len(every) * len(labels) > _MOST_MEMBERSHIPS:
-        return torch.full((len(fit.values), len(every)), torch.nan, dtype=torch.float64)
-    return torch.from_numpy(fit.group_credit(every[:, None] == labels)[1])
+    groups = np.unique(labels)
+    if len(groups) * len(labels) > _MOST_MEMBERSHIPS:
+        return torch.full((len(fit.values), len(groups)), torch.nan, dtype=torch.float64)
+    return torch.from_numpy(fit.group_credit(groups[:, None] == labels)[1])
 
 
 def interactions(
@@ -175,13 +175,13 @@ def selection(fits: list[Fit], row: int, alone: float) -> Selection:
     `alone` is the model's score with only them on.
     """
     complete = torch.cat([fit.complete[row] for fit in fits if fit.complete is not None])
-    chosen = torch.cat([fit.values[row] for fit in fits]) != 0
+    selected = torch.cat([fit.values[row] for fit in fits]) != 0
     total = float(complete.sum())
     small = _NEAR_ZERO * float(complete.abs().sum())
     return Selection(
-        chosen=int(chosen.sum()),
-        players=len(chosen),
-        carried=float(complete[chosen].sum()) / total if abs(total) > small else None,
+        chosen=int(selected.sum()),
+        players=len(selected),
+        carried=float(complete[selected].sum()) / total if abs(total) > small else None,
         alone=alone,
     )
 

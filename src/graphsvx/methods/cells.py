@@ -93,12 +93,12 @@ def with_cells(
             games.query, games.evaluator, games.setup, int(members[player]), outputs
         )  # fmt: skip
         cells = game.play(games.last.masks, player, choice, calls, rng)
-        own, exact = torch.from_numpy(cells.values), torch.from_numpy(cells.covariance)
-        rest = credit.values[:, player] - own.sum(1)
+        cell_values, exact = torch.from_numpy(cells.values), torch.from_numpy(cells.covariance)
+        rest = credit.values[:, player] - cell_values.sum(1)
         variance = exact.sum((1, 2)).clamp(min=0) + credit.errors[:, player] ** 2
         nodes += [int(credit.ids[player])] * (1 + len(cells.labels))
         features += [PRESENCE, *cells.labels]
-        values.append(torch.cat([rest[:, None], own], 1))
+        values.append(torch.cat([rest[:, None], cell_values], 1))
         deviations = exact.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
         errors.append(torch.cat([variance.sqrt()[:, None], deviations], 1))
     none = torch.zeros(len(outputs), 0, dtype=torch.float64)
@@ -147,9 +147,9 @@ class _CellGame:
         standing_out = choose_features(
             graph, node, choice.choice, reference if choice.reference_is_given else None
         )
-        own = graph.x[int(node[0])].double().cpu().numpy()
+        node_features = graph.x[int(node[0])].double().cpu().numpy()
         other = reference.double().cpu().numpy()
-        standing_out = standing_out[own[standing_out] != other[standing_out]]
+        standing_out = standing_out[node_features[standing_out] != other[standing_out]]
         series = graph.feature_columns
         if series is not None:
             parts = [np.asarray(part) for part in series if np.isin(part, standing_out).any()]
@@ -159,28 +159,30 @@ class _CellGame:
             labels = standing_out.tolist()
         scale = graph.statistics.std.cpu().numpy()
         scale = np.where(scale > 0, scale, 1.0)
-        far = [float(np.abs((own - other)[part] / scale[part]).max()) for part in parts]
-        order = np.argsort(-np.asarray(far), kind="stable").tolist()
+        deviations = [
+            float(np.abs((node_features - other)[part] / scale[part]).max()) for part in parts
+        ]
+        order = np.argsort(-np.asarray(deviations), kind="stable").tolist()
         first, rest = order[: choice.features], order[choice.features :]
-        columns, chosen = [parts[i] for i in first], [labels[i] for i in first]
+        columns, column_labels = [parts[i] for i in first], [labels[i] for i in first]
         if rest:
             columns.append(np.concatenate([parts[i] for i in rest]))
-            chosen.append(OTHER_FEATURES)
-        return columns, chosen
+            column_labels.append(OTHER_FEATURES)
+        return columns, column_labels
 
-    def _scores(self, coalitions: Bools, kept: Bools, columns: list[Ids]) -> Floats:
+    def _scores(self, coalitions: Bools, features_on: Bools, columns: list[Ids]) -> Floats:
         """Scores [rows, outputs] of coalitions of nodes and feature cells that the node keeps."""
-        both = np.concatenate([coalitions, kept], 1)
-        which, first = RowIds().add(both)
-        coalitions, kept = coalitions[first], kept[first]
+        combined = np.concatenate([coalitions, features_on], 1)
+        inverse, first = RowIds().add(combined)
+        coalitions, features_on = coalitions[first], features_on[first]
         no_features = np.ones((len(coalitions), self.setup.players.features), dtype=bool)
         perturbations = Isolate()(self.setup, no_features, coalitions)
-        cell, distinct = RowIds().add(kept)
+        cell, distinct = RowIds().add(features_on)
         table = perturbations.feature_table
         rows = table[self.node].repeat(len(distinct), 1)
         for position, part in enumerate(columns):
             at = as_tensor(part, table.device)
-            off = as_tensor(np.flatnonzero(~kept[distinct, position]), table.device)
+            off = as_tensor(np.flatnonzero(~features_on[distinct, position]), table.device)
             rows[off[:, None], at] = self.setup.reference[at].to(table.dtype)
         feature_row = perturbations.feature_rows().copy()
         feature_row[:, self.node] = len(table) + cell
@@ -188,7 +190,7 @@ class _CellGame:
             perturbations, feature_row=feature_row, feature_table=torch.cat([table, rows])
         )
         scores = self.query.scores(evaluate(self.query, self.evaluator, changed)).cpu()
-        values: Floats = scores[:, self.outputs].double().numpy()[which]
+        values: Floats = scores[:, self.outputs].double().numpy()[inverse]
         return values
 
     def _exact(self, coalitions: Bools, weights: Floats, columns: list[Ids]) -> Floats:
@@ -197,15 +199,15 @@ class _CellGame:
         rows = np.repeat(coalitions, len(sets), 0)
         scores = self._scores(rows, np.tile(sets, (len(coalitions), 1)), columns)
         # w_u(K) up to a constant: [sets, outputs].
-        kept = np.einsum("r,rko->ko", weights, scores.reshape(len(coalitions), len(sets), -1))
-        values = np.zeros((kept.shape[1], count))
+        averages = np.einsum("r,rko->ko", weights, scores.reshape(len(coalitions), len(sets), -1))
+        values = np.zeros((averages.shape[1], count))
         sizes = sets.sum(1)
         logs = gammaln(np.arange(1.0, count + 3))  # of factorials
         for feature in range(count):
             without = np.flatnonzero(~sets[:, feature])
             k = sizes[without]
             weight = np.exp(logs[k + 1] + logs[count - 1 - k] - logs[count + 1])
-            values[:, feature] = weight @ (kept[without + (1 << feature)] - kept[without])
+            values[:, feature] = weight @ (averages[without + (1 << feature)] - averages[without])
         return values
 
     def _sampled(
@@ -213,7 +215,7 @@ class _CellGame:
     ) -> tuple[Floats, Floats]:
         """Feature cells from random orders of nodes and cells, each with its reverse."""
         count = len(columns)
-        rows, kept, feature, draw = [], [], [], []
+        rows, features_on, feature, draw = [], [], [], []
         for number in range(pairs):
             nodes, cells = rng.permutation(players), rng.permutation(count + 1)
             for node_order, cell_order in ((nodes, cells), (nodes[::-1], cells[::-1])):
@@ -226,11 +228,11 @@ class _CellGame:
                     for on in (True, False):
                         has[cell] = on
                         rows.append(coalition)
-                        kept.append(has.copy())
+                        features_on.append(has.copy())
                     has[cell] = True
                     feature.append(int(cell))
                     draw.append(number)
-        scores = self._scores(np.stack(rows), np.stack(kept), columns)
+        scores = self._scores(np.stack(rows), np.stack(features_on), columns)
         gains = scores[0::2] - scores[1::2]
         sums = np.zeros((pairs, count, gains.shape[1]))
         np.add.at(sums, (np.asarray(draw), np.asarray(feature)), gains / 2)

@@ -60,8 +60,8 @@ def explain_edge_features(query: Query, settings: EdgeFeatureSettings, seed: int
     local = local_graph_of(query, seed)
     calls, masks, values = _play(query, local, table, other, players, settings, seed)
     outputs, target = query.choose_outputs(values[1])
-    chosen = values[:, outputs[0] : outputs[-1] + 1]
-    fit = settings.estimator(masks, chosen[2:], chosen[0], chosen[1])
+    scores = values[:, outputs[0] : outputs[-1] + 1]
+    fit = settings.estimator(masks, scores[2:], scores[0], scores[1])
     names = query.names.edge_features
     credit = Credit(
         players.cpu(), fit.values, fit.errors,
@@ -95,17 +95,17 @@ def _table(query: Query) -> Tensor:
     return attr.reshape(len(attr), -1)
 
 
-def _reference(table: Tensor, given: Reference) -> Tensor:
-    if given is None:
+def _reference(table: Tensor, reference: Reference) -> Tensor:
+    if reference is None:
         if table.is_floating_point():
             return table.double().mean(0)
         return table.long().mode(0).values.double()
-    if not isinstance(given, tuple) or len(given) != table.shape[1]:
+    if not isinstance(reference, tuple) or len(reference) != table.shape[1]:
         raise InputError(
             f"reference must be a vector with one value for each of the {table.shape[1]} columns "
-            f"of edge_attr, got {given!r}"
+            f"of edge_attr, got {reference!r}"
         )
-    return torch.tensor(given, dtype=torch.float64, device=table.device)
+    return torch.tensor(reference, dtype=torch.float64, device=table.device)
 
 
 def _play(
@@ -114,7 +114,7 @@ def _play(
 ) -> tuple[int, Masks, Tensor]:  # fmt: skip
     """Number of calls, coalitions, and the scores of the empty, the full and these coalitions."""
     device = table.device
-    own = table[as_tensor(local.edges, device)]
+    original = table[as_tensor(local.edges, device)]
 
     def function(rows: Tensor, call: Callable[[Tensor], Tensor]) -> Callable[[Bools], Tensor]:
         def scores(coalitions: Bools) -> Tensor:
@@ -128,7 +128,7 @@ def _play(
 
         return scores
 
-    in_field = function(own, lambda attr: _outputs(query.model, local, attr))
+    in_field = function(original, lambda attr: _outputs(query.model, local, attr))
     on_graph = function(table, lambda attr: _whole_outputs(query, attr))
     rng = np.random.default_rng(seed)
     probes = np.concatenate(

@@ -80,8 +80,8 @@ def main(path: str | Path) -> None:
 def _block(block: Block, root: str) -> str:
     code: Any = block.code
     home = Path(__file__).parents[2]
-    where = Path(inspect.getsourcefile(inspect.unwrap(code)) or "").relative_to(home).as_posix()
-    return f"{block.does} ([`{code.__qualname__}`]({root}/{where}))"
+    file = Path(inspect.getsourcefile(inspect.unwrap(code)) or "").relative_to(home).as_posix()
+    return f"{block.does} ([`{code.__qualname__}`]({root}/{file}))"
 
 
 def _marks(properties: Properties, paper: tuple[bool, bool, bool, bool, int] | None) -> list[str]:

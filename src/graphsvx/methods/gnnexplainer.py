@@ -140,13 +140,13 @@ class GNNExplainer(Checked):
             return local_graph.explained(out)
 
         reader = Reader(query.model.call, call, query.model.output, output if regression else None)
-        wanted: Any
+        target: Any
         with torch.no_grad():
             out = reader(local_graph.x, local_graph.edge_index)
-        wanted = out if regression else torch.full((len(out),), output, device=out.device)
+        target = out if regression else torch.full((len(out),), output, device=out.device)
         config = model_config(query.model.output, regression, query.kind == "graph")
         return self.mask(
-            reader, config, local_graph.x, local_graph.edge_index, target=wanted, seed=seed
+            reader, config, local_graph.x, local_graph.edge_index, target=target, seed=seed
         )
 
     def _score_of_kept_edges(self, local_graph: LocalGraph, masks: SoftMasks, output: int) -> float:

@@ -389,13 +389,13 @@ class GraphSVX(Checked):
     def _setup_games(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayableGame]]:
-        chosen = kind.generator if self.generator is None else self.generator
+        block = kind.generator if self.generator is None else self.generator
         setup = (
-            typed_setup(kind, chosen, query, evaluator)
+            typed_setup(kind, block, query, evaluator)
             if isinstance(query, TypedQuery)
             else kind.setup(query, evaluator, seed)
         )
-        generator = chosen.prepare(setup, derive_rng(seed, "paths"))
+        generator = block.prepare(setup, derive_rng(seed, "paths"))
         return setup, self._games(query, evaluator, setup, generator)
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
@@ -438,11 +438,11 @@ class GraphSVX(Checked):
 
     def _accuracy(self, run: _Run, values: Tensor, errors: Tensor) -> dict[str, Any]:
         """What the certificate says of errors and of the calls that were made."""
-        size, known = float(values.norm()), not bool(errors.isnan().any())
+        size, has_errors = float(values.norm()), not bool(errors.isnan().any())
         needed = [] if run.goal is None else run.goal.needed(run.fits)
         return {
             "tolerance_met": None if self.budget.tolerance is None else max(needed, default=0) <= 1,
-            "relative_error": float(errors.norm()) / size if known and size > 0 else None,
+            "relative_error": float(errors.norm()) / size if has_errors and size > 0 else None,
             "calls_needed": None if run.goal is None else calls_needed(
                 run.goal, run.played, run.fits
             ),
@@ -528,44 +528,48 @@ def _names(part: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(part))
 
 
-def _players(given: PlayerKind | str | None, settings: dict[str, Any]) -> PlayerKind:
+def _players(players: PlayerKind | str | None, settings: dict[str, Any]) -> PlayerKind:
     """The kind of players with the flat settings that are left."""
     for name in settings:
         if name in RENAMED:
             raise InputError(f"{name}= is called {RENAMED[name]} now")
         if name not in FlatSettings.__annotations__:
             raise InputError(f"GraphSVX has the settings {', '.join(SETTINGS)}, got {name!r}")
-    if given is None and settings.get("balance") is not None:
-        given = "both"
-    if isinstance(given, str):
-        given = checked(given, KindName, "players")
+    if players is None and settings.get("balance") is not None:
+        players = "both"
+    if isinstance(players, str):
+        players = checked(players, KindName, "players")
     kind = (
-        DefaultPlayers() if given is None else KINDS[given]() if isinstance(given, str) else given
+        DefaultPlayers()
+        if players is None
+        else KINDS[players]()
+        if isinstance(players, str)
+        else players
     )
     if not isinstance(kind, PlayerKind):
         raise InputError(
             f"players must be one of {', '.join(KINDS)}, or a kind of players such as "
-            f"Edges(hops=2), got {shown(given)}"
+            f"Edges(hops=2), got {shown(players)}"
         )
-    known = _names(type(kind))
+    allowed = _names(type(kind))
     for name in settings:
-        if name not in known:
+        if name not in allowed:
             raise InputError(f"{name}= {_MISPLACED[name]}; got players={type(kind).__name__}()")
     return replace(kind, **settings)
 
 
-def _generator(given: Any, settings: dict[str, Any]) -> Any:
+def _generator(generator: Any, settings: dict[str, Any]) -> Any:
     """The generator, from the keywords that are short for one."""
     indirect = checked(
         settings.pop("indirect", False), Literal[False, "mean", "target"], "indirect"
     )
     erase = checked(settings.pop("erase", False), bool, "erase")
     if not indirect and not erase:
-        return given
-    name, meant = ("indirect", Indirect(indirect)) if indirect else ("erase", Isolate(erase=True))
-    if given is not None or (indirect and erase):
-        raise InputError(f"{name}= is short for generator={meant!r}; give one generator")
-    return meant
+        return generator
+    name, block = ("indirect", Indirect(indirect)) if indirect else ("erase", Isolate(erase=True))
+    if generator is not None or (indirect and erase):
+        raise InputError(f"{name}= is short for generator={block!r}; give one generator")
+    return block
 
 
 SETTINGS = (*_names(GraphSVX), *FlatSettings.__annotations__)

@@ -73,8 +73,8 @@ class Greedy(Checked):
             if not evaluator.matches_expected(game.full_output):
                 return False
             rng, count = np.random.default_rng(seed), evaluator.replays
-            chosen = rng.permutation(len(coalitions))[:count]
-            return not count or coalitions_agree(game, coalitions[chosen], rng)
+            sample = rng.permutation(len(coalitions))[:count]
+            return not count or coalitions_agree(game, coalitions[sample], rng)
 
         return run_verified(query, self.hops, seed, lambda e: self._run(query, e, seed), holds)[0]
 

@@ -180,9 +180,9 @@ def model_restored(module: object) -> Iterator[None]:
     def restore() -> None:
         for parameter, requires_grad in parameters:
             parameter.requires_grad_(requires_grad)
-        for layer, (own, registered) in zip(layers, attributes, strict=True):
+        for layer, (values, registered) in zip(layers, attributes, strict=True):
             vars(layer).clear()
-            vars(layer).update(own)
+            vars(layer).update(values)
             layer._parameters.clear()
             layer._parameters.update(registered)
 
@@ -201,16 +201,16 @@ def no_credit(outputs: int) -> Credit:
     return Credit.none(outputs)
 
 
-def game_report(name: str, players: int, calls: int, mask: str, **known: Any) -> GameReport:
+def game_report(name: str, players: int, calls: int, mask: str, **details: Any) -> GameReport:
     """A baseline's entry in the certificate; R² is None without a surrogate."""
     return GameReport(
         name=name,
         players=players,
-        exact=known.get("exact", False),
-        budget=known.get("budget", calls),
+        exact=details.get("exact", False),
+        budget=details.get("budget", calls),
         calls=calls,
-        coalitions=known.get("coalitions", calls),
-        r2=known.get("r2"),
+        coalitions=details.get("coalitions", calls),
+        r2=details.get("r2"),
         mask=mask,
     )
 

@@ -38,8 +38,8 @@ class PlayedGame:
 
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""
-        chosen = self.values[:, outputs[0] : outputs[-1] + 1]  # one of them, or all
-        return PlayedRows(self.masks, chosen[2:], chosen[0], chosen[1])
+        columns = self.values[:, outputs[0] : outputs[-1] + 1]  # one of them, or all
+        return PlayedRows(self.masks, columns[2:], columns[0], columns[1])
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:
         """The game's entry in the certificate; `row`: position of the target among the outputs."""
@@ -71,8 +71,8 @@ def play(
         masks = mask(game, budget, derive_rng(seed, game.side))
         if game.calls + game.count_new(masks.states) > most_calls:
             budget = max(2, most_calls - game.calls)
-    *more, fewest = game.coalitions_for(budget)
-    for coalitions in more:
+    *larger, fewest = game.coalitions_for(budget)
+    for coalitions in larger:
         with suppress(TooManyStatesError, BudgetError):
             return _play(game, mask, estimator, coalitions, budget, seed)
     return _play(game, mask, estimator, fewest, budget, seed)
@@ -138,7 +138,7 @@ def score_alone(played: list[PlayedGame], fits: list[Fit], row: int, output: int
     """The model's score with only the players active that have credit."""
     score = 0.0
     for i, (game, fit) in enumerate(zip(played, fits, strict=True)):
-        chosen = (fit.values[row] != 0).numpy()[None]
-        value = float(game.game.values(game.game.states(chosen))[0, output])
+        selected = (fit.values[row] != 0).numpy()[None]
+        value = float(game.game.values(game.game.states(selected))[0, output])
         score += value if i == 0 else value - float(game.values[0, output])
     return score

@@ -76,7 +76,7 @@ class Random(Checked):
         players = choosing.find_players(query.graph, field, None, self.features, self.players)
         node_ids = torch.from_numpy(field.ids[players.node_members])
         edge_ids = local_graph.edge_ids() if self.players == "edges" else torch.zeros(2, 0).long()
-        drawn = [
+        scores = [
             [uniform(count, rng) for _ in outputs]
             for count in (len(players.feature_members), len(node_ids), edge_ids.shape[1])
         ]
@@ -85,9 +85,9 @@ class Random(Checked):
             outputs=outputs,
             target=target,
             predictions=predictions,
-            features=mask_as_credit(torch.from_numpy(players.feature_members), drawn[0]),
-            nodes=mask_as_credit(node_ids, drawn[1]),
-            edges=mask_as_credit(edge_ids, drawn[2]),
+            features=mask_as_credit(torch.from_numpy(players.feature_members), scores[0]),
+            nodes=mask_as_credit(node_ids, scores[1]),
+            edges=mask_as_credit(edge_ids, scores[2]),
             meaning="a random number in [0, 1], which means nothing",
-            games=(game_report("random", sum(len(rows[0]) for rows in drawn), 1, "uniform"),),
+            games=(game_report("random", sum(len(rows[0]) for rows in scores), 1, "uniform"),),
         )  # fmt: skip

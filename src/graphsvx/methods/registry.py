@@ -61,7 +61,7 @@ _CLASSES: dict[str, Any] = {
 Kind = Literal["method", "mask", "generator", "estimator"]
 """What can be registered."""
 
-_KNOWN: dict[Kind, dict[str, Callable[..., Any]]] = {
+_BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
     "method": _CLASSES,
     "mask": {
         name: getattr(masks, name)
@@ -78,7 +78,7 @@ _KNOWN: dict[Kind, dict[str, Callable[..., Any]]] = {
         name: getattr(estimators, name) for name in ("GaussianProcess", "Lasso", "WLR", "WLS")
     },
 }  # fmt: skip
-_REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _KNOWN}
+_REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _BUILT_IN}
 _SETTINGS: dict[str, Kind] = {
     "mask": "mask", "generator": "generator", "estimator": "estimator",
 }  # fmt: skip
@@ -93,7 +93,7 @@ def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
     @register("mask", "coin-flips")
     class CoinFlips: ...
     """
-    if kind not in _KNOWN:
+    if kind not in _BUILT_IN:
         raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
     if not isinstance(name, str) or not name or set(name) & set(" =()\"'"):
         raise InputError(f"a name must be text without spaces, '=', quotes or (), got {name!r}")
@@ -101,7 +101,7 @@ def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
     def registered(factory: Factory) -> Factory:
         if not callable(factory):
             raise InputError(f"a {kind} is registered by its class, got {factory!r}")
-        before = _KNOWN[kind].get(name) or _REGISTERED[kind].get(name)
+        before = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
         # The same class again: its module was reloaded.
         if before is not None and _place(before) != _place(factory):
             raise InputError(f"there is already a {kind} {name!r}: {before!r}; take another name")
@@ -114,12 +114,12 @@ def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
 def available(kind: Kind) -> tuple[str, ...]:
     """All names of a kind: this library's, those that were registered, those of entry points."""
     plugins = [point.name for point in entry_points(group=f"graphsvx.{kind}s")]
-    return tuple(dict.fromkeys([*_KNOWN[kind], *_REGISTERED[kind], *plugins]))
+    return tuple(dict.fromkeys([*_BUILT_IN[kind], *_REGISTERED[kind], *plugins]))
 
 
 def find(kind: Kind, name: str) -> Callable[..., Any]:
     """The class behind a name."""
-    factory = _KNOWN[kind].get(name) or _REGISTERED[kind].get(name)
+    factory = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
     if factory is not None:
         return factory
     for point in entry_points(group=f"graphsvx.{kind}s", name=name):
@@ -153,10 +153,10 @@ def block(kind: Kind, text: str) -> Any:
             ) from None
     unknown = sorted(set(settings) - set(inspect.signature(factory).parameters))
     if unknown:
-        known = sorted(inspect.signature(factory).parameters)
+        allowed = sorted(inspect.signature(factory).parameters)
         raise InputError(
-            f"{name} has no setting {unknown[0]!r}; {did_you_mean(unknown[0], known)}"
-            f"it has {', '.join(known) or 'none'}"
+            f"{name} has no setting {unknown[0]!r}; {did_you_mean(unknown[0], allowed)}"
+            f"it has {', '.join(allowed) or 'none'}"
         )
     return factory(**settings)
 
@@ -270,6 +270,6 @@ def parse_setting(text: str) -> Any:
         return {"None": None, "True": True, "False": False}.get(text, text)
 
     def fixed(value: Any) -> Any:
-        return tuple(fixed(each) for each in value) if isinstance(value, list) else value
+        return tuple(fixed(item) for item in value) if isinstance(value, list) else value
 
     return fixed(value)

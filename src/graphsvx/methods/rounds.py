@@ -59,7 +59,7 @@ class ErrorBelow:
         """By the largest error of each game; infinite where errors are not known."""
         worst = [float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
                  for fit in fits]  # fmt: skip
-        return [each if each == each else float("inf") for each in worst]  # noqa: PLR0124  (NaN)
+        return [ratio if ratio == ratio else float("inf") for ratio in worst]  # noqa: PLR0124  (NaN)
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class RelativeErrorBelow:
         """By each game's share of the error; 0 where errors are not known."""
         squares = [float(fit.errors.square().sum()) for fit in fits]
         allowed = self.limit**2 * sum(float(fit.values.square().sum()) for fit in fits)
-        if allowed <= 0 or not all(each == each for each in squares):  # noqa: PLR0124  (NaN)
+        if allowed <= 0 or not all(square == square for square in squares):  # noqa: PLR0124  (NaN)
             return [0.0 for _ in fits]
-        inexact = sum(each > 0 for each in squares)
-        return [each * inexact / allowed for each in squares]
+        inexact = sum(square > 0 for square in squares)
+        return [square * inexact / allowed for square in squares]
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class Rounds:
 def calls_needed(goal: Goal, games: Sequence[PlayedGame], fits: Sequence[Fit]) -> int | None:
     """About how many calls would reach the goal; None: it is reached, or nobody knows."""
     needed = goal.needed(fits)
-    if all(each <= 1 for each in needed) or float("inf") in needed:
+    if all(factor <= 1 for factor in needed) or float("inf") in needed:
         return None
     return sum(
-        int(game.game.calls * max(each, 1.0)) for game, each in zip(games, needed, strict=True)
+        int(game.game.calls * max(factor, 1.0)) for game, factor in zip(games, needed, strict=True)
     )

@@ -56,9 +56,9 @@ class FeatureFunction:
         return np.stack([self._cache[key] for key in keys])
 
     def _evaluate(self, rows: Floats) -> Floats:
-        own = self.setup.feature_table[:1]
-        vectors = own.repeat(len(rows), 1)
-        vectors[:, self.columns.to(own.device)] = torch.from_numpy(rows).to(own)
+        row = self.setup.feature_table[:1]
+        vectors = row.repeat(len(rows), 1)
+        vectors[:, self.columns.to(row.device)] = torch.from_numpy(rows).to(row)
         perturbations = OwnFeatures()(self.setup, vectors)
         scores: Floats = perturbed_scores(self.query, self.evaluator, perturbations).numpy()
         return scores
@@ -66,8 +66,8 @@ class FeatureFunction:
     @property
     def values(self) -> Floats:
         """The values of `columns` at the explained node, [B]."""
-        own = self.setup.feature_table[0, self.columns.to(self.setup.graph.x.device)]
-        values: Floats = own.double().cpu().numpy()
+        row = self.setup.feature_table[0, self.columns.to(self.setup.graph.x.device)]
+        values: Floats = row.double().cpu().numpy()
         return values
 
     @property

@@ -120,8 +120,8 @@ def _draw(scores: Tensor, rng: torch.Generator) -> tuple[int, Tensor]:
     log = scores.log_softmax(0)
     if bool(log.isnan().any()):
         raise ModelError("training broke down: the policy gives NaN; use a smaller lr")
-    chosen = int(torch.multinomial(log.detach().exp(), 1, generator=rng))
-    return chosen, log[chosen]
+    action = int(torch.multinomial(log.detach().exp(), 1, generator=rng))
+    return action, log[action]
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ class XGNN(Checked):
         """For MUTAG: one-hot atoms with their valences, grown from a carbon."""
         kinds = len(MUTAG_VALENCES)
         atoms = tuple(tuple(float(i == j) for j in range(kinds)) for i in range(kinds))
-        given = {"candidates": atoms, "valences": MUTAG_VALENCES, "start": 0, "nodes": 12}
-        return XGNN(**{**given, **changes})
+        defaults = {"candidates": atoms, "valences": MUTAG_VALENCES, "start": 0, "nodes": 12}
+        return XGNN(**{**defaults, **changes})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -196,22 +196,22 @@ class XGNN(Checked):
         candidates = self._candidates(query)
         rules = self._rules(len(candidates))
         evaluator = choose_evaluator(query, None, seed)
-        given = query.scores(query.model(
+        graph_scores = query.scores(query.model(
             query.graph.x, query.graph.edge_index, query.graph.edge_weight, None,
             torch.zeros(query.graph.num_nodes, dtype=torch.long, device=query.graph.x.device),
         )[None])[0]  # fmt: skip
-        outputs, target = query.choose_outputs(given)
+        outputs, target = query.choose_outputs(graph_scores)
         torch.manual_seed(seed)
-        garden = _Generation(
+        generation = _Generation(
             self, query, candidates, rules, target, torch.Generator().manual_seed(seed)
         )
         with model_restored(query.model.call):
             policy = Policy(candidates.shape[1], self.hidden)
-            before = garden.draws(policy, self.tries)
-            history = garden.train(policy)
-            after = garden.draws(policy, self.tries)
+            before = generation.draws(policy, self.tries)
+            history = generation.train(policy)
+            after = generation.draws(policy, self.tries)
         score, best = max(after, key=lambda scored: (scored[0], -len(scored[1].edges)))
-        scores = garden.all_scores([best])[0]
+        scores = generation.all_scores([best])[0]
         explanation = build_explanation(
             query,
             evaluator,
@@ -224,11 +224,11 @@ class XGNN(Checked):
                 "no credit: `generated` is a graph that the model gives this class, and the "
                 "prediction is that graph's"
             ),
-            games=(game_report("growth", len(candidates), garden.calls, "Policy"),),
+            games=(game_report("growth", len(candidates), generation.calls, "Policy"),),
             kind="model",
         )
         size = len(best.kinds)
-        drawn = FieldRecord(
+        field = FieldRecord(
             ids=torch.arange(size),
             hops=torch.zeros(size, dtype=torch.long),
             edge_index=best.ends(),
@@ -246,7 +246,7 @@ class XGNN(Checked):
             mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
             history=tuple(history),
         )
-        return replace(explanation, field=drawn, generated=generated)
+        return replace(explanation, field=field, generated=generated)
 
     def _candidates(self, query: Query) -> Tensor:
         if self.candidates is None:
@@ -376,7 +376,7 @@ class _Generation:
         with torch.no_grad():
             for done, graph in enumerate(graphs, start=1):
                 for _ in range(self.settings.rollouts):
-                    more, _ = self.grow(policy, graph, self.settings.steps - done)
-                    ends.append(more[-1] if more else graph)
+                    continuation, _ = self.grow(policy, graph, self.settings.steps - done)
+                    ends.append(continuation[-1] if continuation else graph)
         final = self.worth(ends).reshape(len(graphs), -1).mean(1)
         return self.worth(graphs) + final

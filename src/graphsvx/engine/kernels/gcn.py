@@ -54,11 +54,11 @@ def _normalised_weights(
     into = torch.repeat_interleave(root[:rows], segments.pointer().diff(), output_size=count)
     weight = root.index_select(0, segments.sources).mul_(into)
     if edges.weight is not None:
-        own = edges.weight.new_full((count,), fill)
+        loop_weight = edges.weight.new_full((count,), fill)
         stop = int(edges.starts[rows])
         shift = edges.target[:stop] if fill else 0
-        own[as_tensor(np.arange(stop) + shift, edges.index)] = edges.weight[:stop]
-        weight *= own
+        loop_weight[as_tensor(np.arange(stop) + shift, edges.index)] = edges.weight[:stop]
+        weight *= loop_weight
     return weight
 
 

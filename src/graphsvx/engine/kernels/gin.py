@@ -22,8 +22,8 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     if edges.weight is not None:
         return None
     if x.shape[1] <= _WIDE:
-        own = (1 + layer.eps) * plain(first(x, rows))
-        return layer.nn(edges.segments(rows).add(x) + own)
+        root = (1 + layer.eps) * plain(first(x, rows))
+        return layer.nn(edges.segments(rows).add(x) + root)
     net = layer.nn
     if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or has_hooks(net, net[0]):
         return None

@@ -65,13 +65,13 @@ def is_known(layer: Any) -> bool:
 
 def _is_unchanged(layer: nn.Module, kind: type) -> bool:
     """Whether no method was replaced, in the layer or in its class, and no hook registered."""
-    own = layer.__dict__
-    if any(map(own.get, _HOOKS)) or own.get("_explain"):
+    attributes = layer.__dict__
+    if any(map(attributes.get, _HOOKS)) or attributes.get("_explain"):
         return False
-    for name in own.keys() & _METHODS:
+    for name in attributes.keys() & _METHODS:
         # PyG binds a method of the class again when explain mode or decomposition changes.
         variants = [getattr(kind, f"{prefix}{name}", None) for prefix in ("", "_orig_", "_jinja_")]
-        function = getattr(own[name], "__func__", None)
+        function = getattr(attributes[name], "__func__", None)
         if function is None or function not in variants:
             return False
     homes = {base.__module__.partition(".")[0] for base in kind.__mro__}
@@ -86,8 +86,8 @@ def fast_forward(layer: nn.Module) -> Forward | None:
     kernel = kernel_of(layer)
     if kernel is None or kernel.forward is None:
         return None
-    own = layer.__dict__
-    usual = own["node_dim"] in (-2, 0) and own.get("_decomposed_layers", 1) == 1
+    attributes = layer.__dict__
+    usual = attributes["node_dim"] in (-2, 0) and attributes.get("_decomposed_layers", 1) == 1
     return kernel.forward if usual and type(layer.aggr_module) in kernel.aggregations else None
 
 
@@ -122,13 +122,13 @@ def is_plain_call(
     x: Any, edge_index: Any, rest: tuple[Any, ...], named: Any, edges: BatchEdges
 ) -> bool:
     """Whether a layer was called on the batch itself, with no other arguments than weights."""
-    given = [value for value in (*rest, *named.values()) if value is not None]
+    arguments = [value for value in (*rest, *named.values()) if value is not None]
     return (
         edge_index is edges.index
         and isinstance(x, Tensor)
         and x.dim() == 2
         and x.shape[0] == edges.rows
         and (not isinstance(x, Lazy) or isinstance(x, (SharedRows, PrefixRows)))
-        and len(given) == (edges.weight is not None)
-        and all(value is edges.weight for value in given)
+        and len(arguments) == (edges.weight is not None)
+        and all(value is edges.weight for value in arguments)
     )

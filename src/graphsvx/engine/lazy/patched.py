@@ -45,13 +45,13 @@ class PatchedRows(Lazy):
 
     def plain(self) -> Tensor:
         """All rows; wide ones are written once, into the table that they are for."""
-        table, own = self.table, self.table[: self.count]
+        table, originals = self.table, self.table[: self.count]
         longer = table.new_empty(self.shape)
         longer[: len(table)] = table
         replaced = longer[len(table) :].view(len(self.off), self.count, -1)
-        replaced[:] = own
+        replaced[:] = originals
         replaced[:, :, self.columns] = torch.where(
-            self.off[:, None, :], self.other, own[:, self.columns]
+            self.off[:, None, :], self.other, originals[:, self.columns]
         )
         return longer
 
@@ -64,10 +64,10 @@ def _linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not isinstance(x, PatchedRows) or isinstance(weight, Lazy):
         return NotImplemented
     done = functional.linear(x.table, weight, bias)
-    own = x.table[: x.count, x.columns]
+    original = x.table[: x.count, x.columns]
     # A product: to choose by a mask takes several times as long. Features are finite.
-    difference = x.off[:, None, :].to(own.dtype) * (x.other - own)
-    moved = functional.linear(difference.reshape(-1, own.shape[1]), weight[:, x.columns])
+    difference = x.off[:, None, :].to(original.dtype) * (x.other - original)
+    moved = functional.linear(difference.reshape(-1, original.shape[1]), weight[:, x.columns])
     moved = moved.view(len(x.off), x.count, -1).add_(done[: x.count])
     return torch.cat([done, moved.view(-1, done.shape[1])])
 

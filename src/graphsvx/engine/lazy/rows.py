@@ -176,10 +176,10 @@ def _view(x: Any, *shape: Any) -> Any:
     sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
     row = x.shape[1:].numel()
     if sizes[0] == -1:
-        known = 1
+        trailing = 1
         for size in sizes[1:]:
-            known *= size
-        if known != row:
+            trailing *= size
+        if trailing != row:
             return NotImplemented
     elif sizes[0] != x.shape[0]:
         return NotImplemented
@@ -390,12 +390,14 @@ def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     order = torch.argsort(x.row, stable=True)
     count = torch.bincount(x.row, minlength=x.shape[0])
     start = count.cumsum(0) - count
-    each = count.index_select(0, index)
-    total = int(each.sum())
+    counts = count.index_select(0, index)
+    total = int(counts.sum())
     if total > 4 * max(len(index), len(x.row)):
         return NotImplemented  # many entries a row: summed up once they are less
-    rows = torch.repeat_interleave(torch.arange(len(index), device=index.device), each)
-    first = torch.repeat_interleave(start.index_select(0, index) - (each.cumsum(0) - each), each)
+    rows = torch.repeat_interleave(torch.arange(len(index), device=index.device), counts)
+    first = torch.repeat_interleave(
+        start.index_select(0, index) - (counts.cumsum(0) - counts), counts
+    )
     entry = order[first + torch.arange(total, device=index.device)]
     return MixedRows(
         len(index), rows, x.column.index_select(0, entry), x.weight.index_select(0, entry), x.base
