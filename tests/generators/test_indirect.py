@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
+import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -12,7 +15,7 @@ from graphsvx import GraphSVX, explain
 from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
 from graphsvx.core.players import ungrouped_players
-from graphsvx.generators import GameSetup, Indirect
+from graphsvx.generators import GameSetup, Indirect, Isolate
 from tests.worlds import random_model, shapley
 
 
@@ -27,7 +30,12 @@ def scene(pairs, nodes: int, depth: int = 3, both: bool = True) -> GameSetup:
 
 def perturbed(where: GameSetup, on: list[int], inner="mean", seed: int = 0):
     """Edges (by node id) and feature rows of the perturbed graph in which `on` are on."""
-    generator = Indirect(inner).prepare(where, torch.Generator().manual_seed(seed))
+    return perturbed_by(Indirect(inner), where, on, seed)
+
+
+def perturbed_by(effect: Indirect, where: GameSetup, on, seed: int = 0):
+    """The same with an indirect effect of any variant."""
+    generator = effect.prepare(where, torch.Generator().manual_seed(seed))
     ids = where.field.ids[where.players.node_members].tolist()
     mask = np.array([[node in on for node in ids]])
     perturbations = generator(where, np.ones((1, 0), dtype=bool), mask)
@@ -152,3 +160,56 @@ def test_the_indirect_effect_changes_the_credit_of_far_nodes() -> None:
     on = explain(model, data, node=0, method=GraphSVX(players="nodes", indirect="mean"))
     assert on.prediction == off.prediction
     assert abs(on.nodes[2] - off.nodes[2]) > 1e-4
+
+
+def released_by_a_plain_loop(where: GameSetup, on: set[int], order: int):
+    """All that the authors' rule allows: edges and replaced nodes, for every choice of paths."""
+    field = where.field
+    ids = field.ids[: field.size].tolist()
+    pairs = [(ids[u], ids[v]) for u, v in zip(field.source, field.target, strict=True)]
+    intact = {(u, v) for u, v in pairs if {u, v} <= on | {0}}
+    if not 0 < len(on) < order:
+        return [(intact, set())]
+    graph, best = nx.Graph(pairs), []
+    for node in on - set(graph[0]):
+        paths = list(nx.all_shortest_paths(graph, 0, node))
+        fewest = min(len(set(path[1:-1]) - on) for path in paths)
+        best.append([path for path in paths if 0 < len(set(path[1:-1]) - on) == fewest] or [[]])
+    allowed = []
+    for chosen in product(*best):
+        steps = {(p[n], p[n - 1]) for p in chosen for n in range(1, len(p) - 1)}
+        allowed.append((intact | steps, {node for p in chosen for node in p[1:-1]}))
+    return allowed
+
+
+LADDER = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5), (5, 6), (2, 7), (7, 8)]
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_the_released_variant_equals_a_plain_loop_over_coalitions(order: int) -> None:
+    where = scene(LADDER, 9, depth=5)
+    mean = where.graph.statistics.mean.tolist()
+    effect = Indirect(variant="released", order=order)
+    for size in range(6):
+        for on in map(set, combinations(range(1, 9), size)):
+            edges, rows = perturbed_by(effect, where, on)
+            replaced = {node for node, row in rows.items() if row != where.graph.x[node].tolist()}
+            assert (edges, replaced) in released_by_a_plain_loop(where, on, order), on
+            assert all(rows[node] == mean for node in replaced)
+
+
+def test_the_released_variant_breaks_ties_between_paths_at_random_once() -> None:
+    where = scene([(0, 1), (0, 2), (1, 3), (2, 3)], 4)
+    ways = [perturbed_by(Indirect(variant="released"), where, {3}, seed)[0] for seed in range(60)]
+    assert all(edges in ({(1, 0)}, {(2, 0)}) for edges in ways)
+    assert 10 < ways.count({(1, 0)}) < 50
+
+
+def test_the_papers_setting_says_which_indirect_effect_it_is() -> None:
+    assert GraphSVX.paper("tree-grid").generator == Indirect()
+    released = GraphSVX.paper("tree-grid", variant="released").generator
+    assert released == Indirect("target", variant="released", order=4)
+    assert GraphSVX.paper("ba-shapes", variant="released").generator.order == 1
+    assert GraphSVX.paper("mutag", variant="released").generator == Isolate(erase=True)
+    assert GraphSVX.paper("mutag").generator is None
+    assert GraphSVX.paper("tree-grid", variant="released", indirect=False).generator is None

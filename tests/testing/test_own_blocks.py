@@ -33,7 +33,8 @@ MASKS = [
     masks.SmarterSeparate(random_share=1.0),
 ]  # fmt: skip
 GENERATORS = [
-    Isolate(), Isolate(erase=True), Indirect(), Indirect("target"), CutEdges(), ReplaceRows(),
+    Isolate(), Isolate(erase=True), Indirect(), Indirect("target"),
+    Indirect("target", variant="released"), CutEdges(), ReplaceRows(),
     ReplaceRows("zero"),
 ]  # fmt: skip
 METHODS = [

@@ -24,6 +24,7 @@ from graphsvx.games.graph_game import GraphGame, Side, feature_setup
 from graphsvx.games.lookup_game import lookup_game
 from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 from graphsvx.generators.base import GeneratorSetting
+from graphsvx.generators.indirect import Variant
 from graphsvx.masks import Auto, Paired, SmarterSeparate
 from graphsvx.masks.base import MaskSetting
 from graphsvx.methods import build_explanation
@@ -265,8 +266,14 @@ class GraphSVX(Checked):
         return bool(getattr(self.generator, "edge_players", False))
 
     @staticmethod
-    def paper(dataset: str = "tree-cycles", **changes: Any) -> GraphSVX:
+    def paper(dataset: str = "tree-cycles", variant: Variant = "paper", **changes: Any) -> GraphSVX:
         """The paper's own setting: SmarterSeparate, indirect effect, its budgets and S.
+
+        The indirect effect is that of the paper's text and algorithm 2 (`Indirect()`). With
+        `variant="released"` it is that of the authors' code, which acts on coalitions of fewer
+        than S nodes only and leaves out the last edge of each path (`Indirect("target",
+        variant="released", order=S)`); on whole graphs, switched-off nodes then lose their
+        features too (`Isolate(erase=True)`). All published accuracies come from that code.
 
         Data sets without a budget in the paper get 1,000 samples and S = 1; sets of whole
         graphs have no indirect effect.
@@ -275,8 +282,13 @@ class GraphSVX(Checked):
 
         samples, order = _PAPER.get(checked_name(dataset), (1000, 1))
         settings: dict[str, Any] = {"samples": samples, "mask": SmarterSeparate(order=order)}
-        if dataset not in _GRAPH_SETS and not {"indirect", "erase"} & set(changes):
-            settings["generator"] = Indirect()
+        released = checked(variant, Variant, "variant") == "released"
+        if not {"indirect", "erase", "generator"} & set(changes):
+            if dataset in _GRAPH_SETS:
+                settings["generator"] = Isolate(erase=True) if released else None
+            else:
+                effect = Indirect("target", variant="released", order=order)
+                settings["generator"] = effect if released else Indirect()
         return GraphSVX(**{**settings, **changes})
 
     def settings(self) -> dict[str, Any]:
