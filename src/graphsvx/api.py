@@ -171,21 +171,21 @@ class _Job:
     node_type: str | None = None
     """HeteroData: the type of the nodes."""
 
-    def __call__(self, which: int) -> Explanation | Failure:
+    def __call__(self, item: int) -> Explanation | Failure:
         try:
             if self.links is not None:
-                return explain(self.model, self.data, edge=self.links[which], **self.options)
+                return explain(self.model, self.data, edge=self.links[item], **self.options)
             if not self.whole_graphs:
-                node = which if self.node_type is None else (self.node_type, which)
+                node = item if self.node_type is None else (self.node_type, item)
                 return explain(self.model, self.data, node=node, **self.options)
-            explanation = explain(self.model, self.data[which], graph=True, **self.options)
-            return replace(explanation, graph_index=which).with_question(explanation.question)
+            explanation = explain(self.model, self.data[item], graph=True, **self.options)
+            return replace(explanation, graph_index=item).with_question(explanation.question)
         except GraphSVXError as error:
-            return Failure(which, error)
+            return Failure(item, error)
 
-    def as_dict(self, which: int) -> dict[str, Any] | Failure:
+    def as_dict(self, item: int) -> dict[str, Any] | Failure:
         """The result as plain values; tensors would use a shared file each between processes."""
-        result = self(which)
+        result = self(item)
         return result if isinstance(result, Failure) else result.to_dict()
 
 
@@ -285,14 +285,14 @@ def _with_progress(
     results: Iterable[Explanation | Failure], count: int, progress: bool | None,
     on_failure: Callable[[Failure], None],
 ) -> Iterator[Explanation]:  # fmt: skip
-    shown = sys.stderr.isatty() if progress is None else progress
+    visible = sys.stderr.isatty() if progress is None else progress
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with progress_bar(*columns, shown=shown) as bar:
+    with progress_bar(*columns, shown=visible) as bar:
         task = bar.add_task("explaining", total=count)
         for result in results:
             bar.advance(task)
@@ -307,8 +307,8 @@ def _print_failure(failure: Failure) -> None:
 
 
 def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:
-    for which in questions:
-        yield job(which)
+    for item in questions:
+        yield job(item)
 
 
 def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
@@ -319,10 +319,8 @@ def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Exp
         else:
             graphs.out_edges(graphs.check_graph(job.data))
     waiting = iter(questions)
-    for which, result in processes.imap_unordered(
-        job.as_dict, lambda: next(waiting, None), workers
-    ):
+    for item, result in processes.imap_unordered(job.as_dict, lambda: next(waiting, None), workers):
         if isinstance(result, processes.WorkerDied):
-            yield Failure(which, ModelError("the worker process died; is there enough memory?"))
+            yield Failure(item, ModelError("the worker process died; is there enough memory?"))
         else:
             yield result if isinstance(result, Failure) else from_dict(result)

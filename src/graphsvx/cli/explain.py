@@ -180,11 +180,13 @@ def _query(
     graph: int | None,
 ) -> tuple[Data, dict[str, Any]]:
     """The graph to explain, and the keyword of `graphsvx.explain` that names the query."""
-    given = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
+    selectors = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
              if value is not None]  # fmt: skip
     if isinstance(graphs, tuple):
-        if given:
-            raise InputError(f"{dataset} has many graphs: choose one with --graph, not {given[0]}")
+        if selectors:
+            raise InputError(
+                f"{dataset} has many graphs: choose one with --graph, not {selectors[0]}"
+            )
         if graph is None or not 0 <= graph < len(graphs):
             raise InputError(
                 f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
@@ -192,12 +194,12 @@ def _query(
         return graphs[graph], {"graph": True}
     if graph is not None:
         raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
-    if not given:
+    if not selectors:
         types = getattr(graphs, "node_types", None)
-        which = f"{types[0]}:0" if types else f"0..{graphs.num_nodes - 1}"
-        raise InputError(f"say which node of {dataset} to explain: --node {which}")
-    if len(given) > 1:
-        raise InputError(f"one question at a time, got {' and '.join(given)}")
+        example = f"{types[0]}:0" if types else f"0..{graphs.num_nodes - 1}"
+        raise InputError(f"say which node of {dataset} to explain: --node {example}")
+    if len(selectors) > 1:
+        raise InputError(f"one question at a time, got {' and '.join(selectors)}")
     if nodes is not None:
         return graphs, {"nodes": _numbers(nodes, "--nodes")}
     if edge is not None:

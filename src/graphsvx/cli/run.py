@@ -130,8 +130,8 @@ def run(
     chosen_backend = _backend(backend, workers, address)
     loaded = loading.load(dataset, model_choice, as_graphs=graphs is not None)
     explainer = method_choice.build()
-    given = {"nodes": nodes, "graphs": graphs, "edges": edges, "groups": groups}
-    queries = _queries(dataset, model_seed, loaded.graphs, given)
+    selectors = {"nodes": nodes, "graphs": graphs, "edges": edges, "groups": groups}
+    queries = _queries(dataset, model_seed, loaded.graphs, selectors)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with stopped_by_signals():
         try:
@@ -159,10 +159,10 @@ def run(
 
 
 def _queries(
-    dataset: str, seed: int, about: Graphs, given: dict[str, str | None]
+    dataset: str, seed: int, about: Graphs, selectors: dict[str, str | None]
 ) -> dict[str, Any]:
     """The argument of `runs.start` that names the queries."""
-    named = [name for name, text in given.items() if text is not None]
+    named = [name for name, text in selectors.items() if text is not None]
     if len(named) > 1:
         raise InputError(f"one kind of query at a time, got {' and '.join(named)}")
     many = isinstance(about, tuple)
@@ -170,7 +170,7 @@ def _queries(
     if (kind == "graphs") != many:
         right = "--graphs" if many else "--nodes, --edges or --groups"
         raise InputError(f"{dataset} is explained by {right}, not by --{kind}")
-    text = given[kind] or "all"
+    text = selectors[kind] or "all"
     if isinstance(about, tuple) or kind == "nodes":
         return {kind: _chosen(text, dataset, seed, about)}
     if kind == "edges" and text == "all":
@@ -246,7 +246,7 @@ def _numbers(words: str, count: int) -> list[int]:
     return ids
 
 
-def _of_class(wanted: int, dataset: str, seed: int, about: Graphs) -> Tensor:
+def _of_class(label: int, dataset: str, seed: int, about: Graphs) -> Tensor:
     from torch import Tensor
 
     from graphsvx import datasets
@@ -256,9 +256,9 @@ def _of_class(wanted: int, dataset: str, seed: int, about: Graphs) -> Tensor:
     )
     if not isinstance(labels, Tensor):
         raise InputError(f"{dataset} has no classes to choose by")
-    ids = (labels == wanted).nonzero()[:, 0]
+    ids = (labels == label).nonzero()[:, 0]
     if not len(ids):
-        raise InputError(f"{dataset} has nothing of class {wanted}")
+        raise InputError(f"{dataset} has nothing of class {label}")
     return ids
 
 
@@ -338,11 +338,11 @@ def report_run(
         return
     if queries is None:
         failed = opened.failures()
-        there = set(opened.table(["query"])["query"].to_pylist())
-        chosen = [q for q in opened.queries.tolist() if q in there and q not in failed][:500]
+        answered = set(opened.table(["query"])["query"].to_pylist())
+        selected = [q for q in opened.queries.tolist() if q in answered and q not in failed][:500]
     else:
-        chosen = _numbers(queries, int(opened.queries[-1]) + 1)
-    report.write([opened[query] for query in chosen], html)
+        selected = _numbers(queries, int(opened.queries[-1]) + 1)
+    report.write([opened[query] for query in selected], html)
     message(f"wrote {html}")
 
 

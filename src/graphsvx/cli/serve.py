@@ -93,12 +93,12 @@ def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) ->
         choice.model or (source if len(choices) == 1 else "default"): entry.model
         for choice, entry in zip(choices, loaded, strict=True)
     }
-    known = source in datasets.names()
-    features = datasets.load(source, choices[0].seed).feature_names if known else None
+    in_catalogue = source in datasets.names()
+    features = datasets.load(source, choices[0].seed).feature_names if in_catalogue else None
     return make_workspace(
         names,
         loaded[0].graphs,
-        title=source if known else Path(source).stem,
+        title=source if in_catalogue else Path(source).stem,
         class_names=loaded[0].class_names,
         feature_names=features,
         run=run,
@@ -137,11 +137,11 @@ def _zoo_choice(command: str | None) -> tuple[str, list[ModelChoice]] | None:
     words = shlex.split(command or "")
     if words[1:2] != ["run"] or len(words) < 3 or words[2] not in CATALOGUE:
         return None
-    given: dict[str, str | None] = {"--model": None, "--model-seed": "0"}
+    options: dict[str, str | None] = {"--model": None, "--model-seed": "0"}
     for name, value in pairwise(words):
-        if name in given:
-            given[name] = value
-    if "--checkpoint" in words or ":" in (given["--model"] or ""):
+        if name in options:
+            options[name] = value
+    if "--checkpoint" in words or ":" in (options["--model"] or ""):
         return None
-    seed = str(given["--model-seed"])
-    return words[2], [ModelChoice(given["--model"], seed=int(seed) if seed.isdigit() else 0)]
+    seed = str(options["--model-seed"])
+    return words[2], [ModelChoice(options["--model"], seed=int(seed) if seed.isdigit() else 0)]

@@ -106,7 +106,9 @@ def study(
             message(again)
             raise typer.Exit(130) from None
     # Written from all stored measurements, so that it agrees with the pages.
-    written.append(studies.write_summary(folder, [studies.get(each) for each in studies.names()]))
+    written.append(
+        studies.write_summary(folder, [studies.get(study_name) for study_name in studies.names()])
+    )
     if len(selected) == 1:
         lines = (folder / f"{selected[0]}.md").read_text().splitlines()
         # Images cannot be shown in a terminal; their captions follow as text.

@@ -58,8 +58,8 @@ def train(
     row = _trained(dataset, model, range(seed, seed + seeds))
     _show([row])
     path = zoo.checkpoint_path(dataset, model, seed)
-    more = f" and {seeds - 1} more beside it" if seeds > 1 else ""
-    stdout_console().print(f"kept as {path}{more}", soft_wrap=True, markup=False)
+    others = f" and {seeds - 1} more beside it" if seeds > 1 else ""
+    stdout_console().print(f"kept as {path}{others}", soft_wrap=True, markup=False)
 
 
 def _train_all(seeds: range, table: Path | None) -> None:
@@ -90,16 +90,16 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
     from graphsvx.zoo import report
     from graphsvx.zoo.progress import training_bar
 
-    chosen = zoo.settings_for(dataset, model).model
+    model_name = zoo.settings_for(dataset, model).model
     cards, start = [], time.monotonic()
     for seed in seeds:
         loaded = datasets.load(dataset, seed)
-        with training_bar(f"{dataset} {chosen} seed {seed}") as progress:
-            trained = zoo.train(loaded, chosen, seed, progress)
+        with training_bar(f"{dataset} {model_name} seed {seed}") as progress:
+            trained = zoo.train(loaded, model_name, seed, progress)
         zoo.save(trained)
         cards.append(trained.card)
     seconds = (time.monotonic() - start) / len(seeds)
-    return report.Row(dataset, chosen, tuple(cards), seconds)
+    return report.Row(dataset, model_name, tuple(cards), seconds)
 
 
 def _show(rows: list[report.Row]) -> None:

@@ -15,11 +15,11 @@ def cache_dir() -> Path:
 
 def data_dir(root: str | Path | None = None) -> Path:
     """Folder of the raw files of real data sets: `root`, else GRAPHSVX_DATA, else in the cache."""
-    chosen = root or os.environ.get("GRAPHSVX_DATA")
-    return Path(chosen) if chosen else cache_dir() / "data"
+    folder = root or os.environ.get("GRAPHSVX_DATA")
+    return Path(folder) if folder else cache_dir() / "data"
 
 
 def models_dir(root: str | Path | None = None) -> Path:
     """Folder of checkpoints: `root`, else GRAPHSVX_MODELS, else in the cache."""
-    chosen = root or os.environ.get("GRAPHSVX_MODELS")
-    return Path(chosen) if chosen else cache_dir() / "models"
+    folder = root or os.environ.get("GRAPHSVX_MODELS")
+    return Path(folder) if folder else cache_dir() / "models"

@@ -180,7 +180,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 for i in _positions(index, len(target))
             ]
         everything = torch.zeros(0, dtype=torch.long)  # the graph is explained as a whole
-        questions = [_Question(data, given, everything, everything) for given in arguments]
+        questions = [_Question(data, keywords, everything, everything) for keywords in arguments]
         converted = CreditedHeteroExplanation()
         records: list[Explanation] = []
         if nodes is not None:
@@ -210,13 +210,13 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         edge_index: Tensor,
         target: Tensor,
         index: int | Tensor | None,
-        given: dict[str, Any],
+        keywords: dict[str, Any],
     ) -> list[_Question]:
         """One question for each output that is to be explained."""
-        attributes = {key: value for key, value in given.items() if isinstance(value, Tensor)}
+        attributes = {key: value for key, value in keywords.items() if isinstance(value, Tensor)}
         batch, pairs = attributes.pop("batch", None), attributes.pop("edge_label_index", None)
-        other = set(given) - set(attributes) - {"batch", "edge_label_index", "batch_size"}
-        if any(given[key] is not None for key in other):
+        other = set(keywords) - set(attributes) - {"batch", "edge_label_index", "batch_size"}
+        if any(keywords[key] is not None for key in other):
             raise UnsupportedError(
                 f"GraphSVXAlgorithm passes tensors on to the model, got {sorted(other)}"
             )
@@ -270,16 +270,16 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         method = self.method
         if not isinstance(method, GraphSVX) or not isinstance(method.players, DefaultPlayers):
             return method
-        given = method.players
+        kind = method.players
         if self.explainer_config.node_mask_type == MaskType.attributes:
             cells = Cells(
-                hops=given.hops, features=given.features, reference=given.reference,
+                hops=kind.hops, features=kind.features, reference=kind.reference,
                 top_nodes=MOST_CELLS, top_features=16,
             )  # fmt: skip
             return method.with_settings(players=cells)
         if self.explainer_config.node_mask_type == MaskType.common_attributes:
             players = SubgraphFeatures(
-                hops=given.hops, features=given.features, reference=given.reference
+                hops=kind.hops, features=kind.features, reference=kind.reference
             )
             return method.with_settings(players=players)
         return method
@@ -303,10 +303,10 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         for question, explanation in zip(questions, explanations, strict=True):
             if kind == MaskType.object:
                 part = node_credit(explanation)[:, None]
-                own = feature_credit(explanation).sum()
+                feature_total = feature_credit(explanation).sum()
                 centres = list(explanation.centres)
                 if centres:
-                    part[centres] += own / len(centres)
+                    part[centres] += feature_total / len(centres)
             else:
                 part = _cells(explanation, question.data)
             total[question.nodes] += part
@@ -316,9 +316,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 def _set_masks(converted: HeteroExplanation, side: str) -> None:
     """Masks of all types on one scale."""
     credit = converted.collect(f"{side}_credit")
-    every = mask(torch.cat([part.reshape(-1) for part in credit.values()]))
+    masked = mask(torch.cat([part.reshape(-1) for part in credit.values()]))
     sizes = [part.numel() for part in credit.values()]
-    for (name, part), values in zip(credit.items(), torch.split(every, sizes), strict=True):
+    for (name, part), values in zip(credit.items(), torch.split(masked, sizes), strict=True):
         converted[name][f"{side}_mask"] = values.reshape(part.shape).clone()
 
 
@@ -339,18 +339,18 @@ def _cells(explanation: Explanation, data: Data) -> Tensor:
     if explanation.cells is None:
         return explanation.to_captum(data)[0][0].double()
     matrix, row = explanation.cell_matrix, explanation.outputs.index(explanation.target)
-    own: dict[int, set[int]] = {}
+    columns_of: dict[int, set[int]] = {}
     for node, feature in zip(explanation.cells.nodes, explanation.cells.features, strict=True):
-        own.setdefault(node, set()).add(feature)
+        columns_of.setdefault(node, set()).add(feature)
     values = explanation.cells.values[row]
     for node, feature, value in zip(
         explanation.cells.nodes, explanation.cells.features, values, strict=True
     ):
-        others = [column for column in range(matrix.shape[1]) if column not in own[node]]
+        others = [column for column in range(matrix.shape[1]) if column not in columns_of[node]]
         if feature == OTHER_FEATURES and others:
             matrix[node, others] += value / len(others)
     for node, value in explanation.nodes.items():
-        if node not in own and node >= 0:
+        if node not in columns_of and node >= 0:
             matrix[node] += value / matrix.shape[1]
     return matrix
 
@@ -358,10 +358,10 @@ def _cells(explanation: Explanation, data: Data) -> Tensor:
 def _positions(index: int | Tensor | None, count: int) -> list[int]:
     if index is None:
         return list(range(count))
-    chosen = torch.as_tensor(index)
-    if chosen.dtype == torch.bool:
-        chosen = chosen.nonzero()
-    positions: list[int] = chosen.reshape(-1).tolist()
+    indices = torch.as_tensor(index)
+    if indices.dtype == torch.bool:
+        indices = indices.nonzero()
+    positions: list[int] = indices.reshape(-1).tolist()
     return [position % count for position in positions]
 
 

@@ -30,7 +30,7 @@ class CreditedHeteroExplanation(HeteroExplanation):
 
 
 def hetero_data(
-    x_dict: Mapping[Any, Tensor], edge_index_dict: Mapping[Any, Tensor], given: Mapping[str, Any]
+    x_dict: Mapping[Any, Tensor], edge_index_dict: Mapping[Any, Tensor], keywords: Mapping[str, Any]
 ) -> HeteroData:
     """The dictionaries of a call as one graph; other arguments are named `{attribute}_dict`."""
     data = HeteroData()
@@ -38,7 +38,7 @@ def hetero_data(
         data[name].x = x
     for name, edge_index in edge_index_dict.items():
         data[name].edge_index = edge_index
-    for name, values in given.items():
+    for name, values in keywords.items():
         if name == "batch_dict" or values is None:
             continue
         if not name.endswith("_dict") or not isinstance(values, Mapping):
@@ -71,13 +71,13 @@ def set_node_credit(
     nodes = torch.stack([node_credit(e) for e in explanations]).mean(0).float()
     for at, name in enumerate(types.node_types):
         first, last = types.node_starts[at : at + 2]
-        own = columns[types.feature_starts[at] : types.feature_starts[at + 1]]
+        feature_columns = columns[types.feature_starts[at] : types.feature_starts[at + 1]]
         converted[name].num_nodes = last - first
         if kind == MaskType.common_attributes:
-            if len(own):
-                converted[name].node_credit = own[None]
+            if len(feature_columns):
+                converted[name].node_credit = feature_columns[None]
             continue
-        width = max(1, len(own)) if kind == MaskType.attributes else 1
+        width = max(1, len(feature_columns)) if kind == MaskType.attributes else 1
         credit = nodes[first:last, None].repeat(1, width) / width
         for explanation in explanations:
             for centre in explanation.centres:

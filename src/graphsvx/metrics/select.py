@@ -81,8 +81,8 @@ def expected_hits(keys: list[Key], strengths: Tensor, truth: Collection[Key], to
     last = strengths.sort(descending=True).values[top - 1]
     hit = torch.tensor([key in truth for key in keys])
     above, tied = strengths > last, strengths == last
-    drawn = top - int(above.sum())  # of the tied players
-    return float((hit & above).sum()) + drawn * float((hit & tied).sum()) / float(tied.sum())
+    open_places = top - int(above.sum())  # of the tied players
+    return float((hit & above).sum()) + open_places * float((hit & tied).sum()) / float(tied.sum())
 
 
 def as_list(explanations: Any) -> list[Explanation]:

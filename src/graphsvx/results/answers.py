@@ -38,9 +38,9 @@ class PlayerSet:
 
     def line(self) -> str:
         """The answer in one line."""
-        how = "alone" if self.question == "sufficient" else "removed"
+        verb = "alone" if self.question == "sufficient" else "removed"
         if not self.found:
-            return f"no set of fewer than {self.none_below} players, {how}, gives {self.wanted}"
+            return f"no set of fewer than {self.none_below} players, {verb}, gives {self.wanted}"
         names = ", ".join(self.players) or "no player at all"
         proof = "minimal" if self.minimal else f"none has fewer than {self.none_below} players"
-        return f"{names}: {how}, the score is {self.score:.4g} ({self.wanted}; {proof})"
+        return f"{names}: {verb}, the score is {self.score:.4g} ({self.wanted}; {proof})"

@@ -34,13 +34,13 @@ class GameReport:
 
     def line(self) -> str:
         """One game in a few words."""
-        how = "exact" if self.exact else "estimated"
+        status = "exact" if self.exact else "estimated"
         players = "1 player" if self.players == 1 else f"{self.players} players"
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
-        known = ""
+        held_out = ""
         if self.held_out_r2 is not None:
-            known = f", R² {self.held_out_r2:.2f} on held-out pairs"
-        return f"{self.name} {how} ({players}, {calls}{known})"
+            held_out = f", R² {self.held_out_r2:.2f} on held-out pairs"
+        return f"{self.name} {status} ({players}, {calls}{held_out})"
 
 
 @dataclass(frozen=True)

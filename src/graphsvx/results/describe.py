@@ -119,8 +119,10 @@ def _what_it_says(explanation: Explanation) -> str:
             return f"{about}, the model says {name} with {_percent(score)}."
         return f"{about}, the model gives {name} {_percent(score)}."
     if explanation.scale == "value":
-        which = "" if len(explanation.outputs) == 1 and not explanation.class_names else f" {name}"
-        return f"{about}, the model's value{which} is {plain(score)}."
+        output_name = (
+            "" if len(explanation.outputs) == 1 and not explanation.class_names else f" {name}"
+        )
+        return f"{about}, the model's value{output_name} is {plain(score)}."
     return f"{about}, the model's score for {name} is {plain(score)} ({scale_of(explanation)})."
 
 
@@ -158,9 +160,11 @@ def _without(explanation: Explanation) -> str:
     games = {game.name for game in explanation.certificate.games}
     # Rescaled or selected credit no longer meets at the isolated node.
     changed = explanation.balance is not None or explanation.selection is not None
-    own = explanation.kind == "node" and explanation.node_credit.players > 0 and not changed
+    features_played = (
+        explanation.kind == "node" and explanation.node_credit.players > 0 and not changed
+    )
     features = math.fsum(explanation.feature_values.tolist())
-    if own and games <= {"features", "nodes"}:
+    if features_played and games <= {"features", "nodes"}:
         condition, score = "Without its neighbours", explanation.base + features
         totals = explanation.bases + explanation.feature_credit.values.sum(1)
     elif explanation.kind == "graph" and explanation.node_credit.players > 0:
@@ -212,12 +216,12 @@ def _who(explanation: Explanation, credited: list[Entry]) -> str:
 def _most_important(credited: list[Entry]) -> list[Entry]:
     """As few as carry half of this side's credit, three at the most."""
     total = math.fsum(abs(entry.credit) for entry in credited)
-    chosen: list[Entry] = []
+    named: list[Entry] = []
     for entry in credited[:MOST_NAMED]:
-        if math.fsum(abs(e.credit) for e in chosen) >= 0.5 * total:
+        if math.fsum(abs(e.credit) for e in named) >= 0.5 * total:
             break
-        chosen.append(entry)
-    return chosen
+        named.append(entry)
+    return named
 
 
 def _named(explanation: Explanation, output: int) -> str:
@@ -281,14 +285,14 @@ def _for_experts(explanation: Explanation) -> list[str]:
 
 
 def _account(title: str, players: list[Entry], most: int = 10) -> str:
-    shown = ", ".join(f"{entry.name} {_with_error(entry)}" for entry in players[:most])
+    listed = ", ".join(f"{entry.name} {_with_error(entry)}" for entry in players[:most])
     rest = players[most:]
     if rest:
-        shown += f", {len(rest)} more together {math.fsum(e.credit for e in rest):+.4g}"
+        listed += f", {len(rest)} more together {math.fsum(e.credit for e in rest):+.4g}"
     total = math.fsum(entry.credit for entry in players)
     unsure = sum(not entry.sure for entry in players)
     note = f"; {unsure} within two standard errors of 0" if unsure else ""
-    return f"{title} ({len(players)}, sum {total:+.4g}{note}): {shown}"
+    return f"{title} ({len(players)}, sum {total:+.4g}{note}): {listed}"
 
 
 def _with_error(entry: Entry) -> str:

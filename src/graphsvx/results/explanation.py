@@ -431,14 +431,14 @@ class Explanation:
         by, size = checked(by, Ranking, "by"), checked(size, Annotated[int, Range(1, 3)], "size")
         k = checked(k, Annotated[int | None, Range(0)], "k")
         record = self.interactions
-        chosen = (record.sizes == size).nonzero().flatten()
-        values = record.values[self._row, chosen]
+        positions = (record.sizes == size).nonzero().flatten()
+        values = record.values[self._row, positions]
         order = torch.argsort(
             values.abs() if by == "absolute" else values, descending=True, stable=True
         )
         names = self.player_names
         listed = []
-        for i in chosen[order[:k]].tolist():
+        for i in positions[order[:k]].tolist():
             members = tuple(record.members[:size, i].tolist())
             listed.append(
                 Together(
@@ -582,7 +582,7 @@ class Explanation:
     @property
     def title(self) -> str:
         """What is explained, in a few words."""
-        what = {
+        subject = {
             "node": self.node_label(self.centres[0]) if self.centres else "node",
             "nodes": f"{len(self.centres)} {self._node_word}",
             "graph": "graph",
@@ -594,7 +594,7 @@ class Explanation:
         name = self.class_name(self.target)
         if self.rather_than is not None:
             name += f" rather than {self.class_name(self.rather_than)}"
-        return f"{what}: {name}"
+        return f"{subject}: {name}"
 
     def node_label(self, node: int) -> str:
         """A node of the receptive field in words: its name, or its type and id."""

@@ -171,12 +171,12 @@ def edge_credit(explanation: Explanation, edge_index: Tensor) -> Tensor:
     played = {pair for entry in listed(explanation, "edges") for pair in _pairs(explanation, entry)}
     apart = any(u != v and (v, u) in played for u, v in played)
     for entry in listed(explanation, "edges"):
-        own: list[int] = []
+        positions: list[int] = []
         for u, v in _pairs(explanation, entry):
-            own += columns.get((u, v), [])
+            positions += columns.get((u, v), [])
             if u != v and not apart:  # the two directions are one player
-                own += columns.get((v, u), [])
-        _add(credit, own, entry.credit)
+                positions += columns.get((v, u), [])
+        _add(credit, positions, entry.credit)
     return credit
 
 
@@ -220,9 +220,9 @@ def to_captum(explanation: Explanation, data: Any) -> tuple[Tensor, Tensor]:
     field = explanation.field
     rows = node_credit(explanation)[:, None] / max(1, field.num_features)
     attributions = rows.repeat(1, field.num_features)
-    own = feature_credit(explanation)
+    features = feature_credit(explanation)
     centres = list(explanation.centres) or list(range(field.num_nodes))
-    attributions[centres] += own / len(centres)
+    attributions[centres] += features / len(centres)
     edges = edge_credit(explanation, _edge_index(data))
     return attributions[None].float(), edges[None].float()
 
@@ -260,7 +260,7 @@ def many_to_shap(
             cells.append((row, columns.setdefault(key, len(columns)), entry))
     shape = (len(explanations), len(columns))
     values, inputs = np.zeros(shape), np.full(shape, np.nan)
-    shown = np.full(shape, "", dtype=object)
+    display = np.full(shape, "", dtype=object)
     table = None if data is None else feature_inputs(explanations, data)
     if table is not None:  # a feature has a value where it does not play, too
         for (kind, ids, _), column in columns.items():
@@ -274,15 +274,15 @@ def many_to_shap(
         if entry.kind == "feature" and table is not None:
             inside = list(_members(explanations[row], entry))
             inputs[row, column] = table[row, inside].mean()
-            shown[row, column] = round(float(inputs[row, column]), 3)
+            display[row, column] = round(float(inputs[row, column]), 3)
         elif entry.kind == "node":
             hops = distances[row].get(entry.key[0])
-            shown[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
+            display[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
     return shap.Explanation(
         values=values,
         base_values=np.array([explanation.base for explanation in explanations]),
         data=None if data is None else inputs,
-        display_data=None if data is None else shown,
+        display_data=None if data is None else display,
         feature_names=[name for _, _, name in columns],
     )
 

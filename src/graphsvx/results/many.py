@@ -35,8 +35,8 @@ class Explanations(Sequence[Explanation]):
     @overload
     def __getitem__(self, index: slice) -> Explanations: ...
     def __getitem__(self, index: int | slice) -> Explanation | Explanations:
-        chosen = self._explanations[index]
-        return chosen if isinstance(chosen, Explanation) else Explanations(chosen)
+        selected = self._explanations[index]
+        return selected if isinstance(selected, Explanation) else Explanations(selected)
 
     def to_pandas(self, players: Players = "all") -> Any:
         """A long `pandas.DataFrame`: a row per explanation and player."""
@@ -65,9 +65,9 @@ class Explanations(Sequence[Explanation]):
         return show_many("notebook")(list(self))
 
     def __repr__(self) -> str:
-        shown = "".join(f"\n  {explanation!r}" for explanation in self._explanations[:3])
-        more = f"\n  ... {len(self) - 3} more" if len(self) > 3 else ""
-        return f"Explanations of {len(self)} predictions:{shown}{more}"
+        lines = "".join(f"\n  {explanation!r}" for explanation in self._explanations[:3])
+        ending = f"\n  ... {len(self) - 3} more" if len(self) > 3 else ""
+        return f"Explanations of {len(self)} predictions:{lines}{ending}"
 
 
 class ExplanationIterator(Iterator[Explanation]):

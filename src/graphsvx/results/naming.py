@@ -21,9 +21,9 @@ def with_names(explanation: Explanation, names: Names) -> Explanation:
     field, nodes, features = explanation.field, names.nodes, names.features
     changed = explanation
     if features is not None and explanation.feature_credit.players:
-        known = features
+        columns = features
         changed = replace(changed, feature_credit=_named(
-            changed.feature_credit, "feature", lambda column: known[column % len(known)]
+            changed.feature_credit, "feature", lambda column: columns[column % len(columns)]
         ))  # fmt: skip
     if nodes is None:
         return changed
@@ -35,12 +35,12 @@ def with_names(explanation: Explanation, names: Names) -> Explanation:
     )
 
 
-def _named(credit: Credit, what: str, name: Callable[[int], str]) -> Credit:
+def _named(credit: Credit, item: str, name: Callable[[int], str]) -> Credit:
     ids = credit.ids.tolist()
-    before = credit.names or tuple(f"{what} {player}" for player in ids)
+    before = credit.names or tuple(f"{item} {player}" for player in ids)
     return replace(credit, names=tuple(
-        name(player) if given == f"{what} {player}" else given
-        for player, given in zip(ids, before, strict=True)
+        name(player) if current == f"{item} {player}" else current
+        for player, current in zip(ids, before, strict=True)
     ))  # fmt: skip
 
 
@@ -49,6 +49,6 @@ def _named_edges(credit: Credit, name: Callable[[int], str]) -> Credit:
     plain = [f"edge {u}–{v}" for u, v in ends.tolist()]
     before = credit.names or tuple(plain)
     return replace(credit, names=tuple(
-        f"{name(u)}–{name(v)}" if given in (own, f"edge {v}–{u}") else given
-        for (u, v), own, given in zip(ends.tolist(), plain, before, strict=True)
+        f"{name(u)}–{name(v)}" if current in (plain_name, f"edge {v}–{u}") else current
+        for (u, v), plain_name, current in zip(ends.tolist(), plain, before, strict=True)
     ))  # fmt: skip

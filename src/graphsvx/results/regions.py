@@ -61,8 +61,10 @@ def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
     depth of the field.
     """
     order, hops = np.argsort(field.ids.numpy()), field.hops.numpy()
-    known = field.ids.numpy()[order]
-    source, target = (order[np.searchsorted(known, ends)] for ends in field.edge_index.numpy())
+    ids_in_order = field.ids.numpy()[order]
+    source, target = (
+        order[np.searchsorted(ids_in_order, ends)] for ends in field.edge_index.numpy()
+    )
     direct = hops == 1
     nodes = field.ids.numpy()
     low = np.where(direct, nodes, np.iinfo(np.int64).max)
@@ -79,27 +81,29 @@ def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
 
 def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
     order = np.argsort(field.ids.numpy())
-    known, wanted = field.ids.numpy()[order], ids.numpy()
-    place = np.searchsorted(known, wanted).clip(max=max(len(known) - 1, 0))
-    inside = known[place] == wanted if len(known) else np.zeros(len(wanted), dtype=bool)
-    return np.where(inside, values[order[place]] if len(known) else -1, -1)
+    ids_in_order, queried = field.ids.numpy()[order], ids.numpy()
+    place = np.searchsorted(ids_in_order, queried).clip(max=max(len(ids_in_order) - 1, 0))
+    inside = (
+        ids_in_order[place] == queried if len(ids_in_order) else np.zeros(len(queried), dtype=bool)
+    )
+    return np.where(inside, values[order[place]] if len(ids_in_order) else -1, -1)
 
 
 def regions(explanation: Explanation, labels: Ids, errors: Tensor | None) -> list[Region]:
     """Sums of node credit by label; `errors` [outputs, groups] are those of the sums."""
     row = explanation.outputs.index(explanation.target)
     ids, values = explanation.node_ids, explanation.node_values
-    own = explanation.node_errors
+    errors_of_nodes = explanation.node_errors
     result = []
-    every, starts = np.unique(np.sort(labels), return_index=True)
+    groups, starts = np.unique(np.sort(labels), return_index=True)
     parts = np.split(np.argsort(labels, kind="stable"), starts[1:])
-    for position, (label, part) in enumerate(zip(every.tolist(), parts, strict=False)):
+    for position, (label, part) in enumerate(zip(groups.tolist(), parts, strict=False)):
         members = torch.from_numpy(part)
         ordered = members[values[members].abs().argsort(descending=True, stable=True)]
         if errors is not None:
             error = float(errors[row, position])
         else:
-            error = 0.0 if not bool(own[members].any()) else float("nan")
+            error = 0.0 if not bool(errors_of_nodes[members].any()) else float("nan")
         result.append(
             Region(str(label), tuple(ids[ordered].tolist()), float(values[members].sum()), error)
         )

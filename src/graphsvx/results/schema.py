@@ -170,7 +170,7 @@ def _decode_record(record: Any, values: dict[str, Any], overrides: tuple[ArrayOf
     unknown = sorted(values.keys() - {field.name for field in declared})
     if unknown:
         raise ValueError(f"{record.__name__} has no {', '.join(unknown)}")
-    given: dict[str, Any] = {}
+    values_of: dict[str, Any] = {}
     for field in declared:
         if field.name not in values:
             if field.required:
@@ -178,12 +178,12 @@ def _decode_record(record: Any, values: dict[str, Any], overrides: tuple[ArrayOf
             continue
         value = values[field.name]
         if field.array is None:
-            given[field.name] = decode(field.type, value, field.overrides)
+            values_of[field.name] = decode(field.type, value, field.overrides)
         elif value is None and field.optional:
-            given[field.name] = None
+            values_of[field.name] = None
         else:
-            given[field.name] = field.array.tensor(value)
-    return record(**given)
+            values_of[field.name] = field.array.tensor(value)
+    return record(**values_of)
 
 
 def _without_marks(kind: Any) -> Any:

@@ -132,8 +132,10 @@ class Summary:
              f"{line.low:+.4f} to {line.high:+.4f}", line.count)
             for line in self.top(20)
         ]  # fmt: skip
-        more = len(self.keys) - len(rows)
-        caption = f"{self.explanations} explanations" + (f", {more} more players" if more else "")
+        hidden = len(self.keys) - len(rows)
+        caption = f"{self.explanations} explanations" + (
+            f", {hidden} more players" if hidden else ""
+        )
         columns = ("player", "importance", "mean credit", "95 % interval", "played")
         return html_table(caption, columns, rows)
 
@@ -195,19 +197,19 @@ def by_class(
     return {target: of(parts[target]) for target in sorted(parts)}
 
 
-def _named(credit: Credit, explanation: Explanation, what: str) -> dict[Key, tuple[str, float]]:
+def _named(credit: Credit, explanation: Explanation, item: str) -> dict[Key, tuple[str, float]]:
     """Players by key; a group of players goes by its name, which is the same everywhere."""
     values = credit.values[explanation.outputs.index(explanation.target)].tolist()
     keys: list[Key]
-    if what == "edge":
+    if item == "edge":
         keys = [(u, v) for u, v in credit.ids.reshape(2, -1).t().tolist()]
     else:
         keys = list(credit.ids.tolist())
-    names = [f"edge {k[0]}–{k[1]}" if isinstance(k, tuple) else f"{what} {k}" for k in keys]
+    names = [f"edge {k[0]}–{k[1]}" if isinstance(k, tuple) else f"{item} {k}" for k in keys]
     if credit.names is not None:
         keys = [
-            key if given == plain else given
-            for key, plain, given in zip(keys, names, credit.names, strict=True)
+            key if current == plain else current
+            for key, plain, current in zip(keys, names, credit.names, strict=True)
         ]
         names = list(credit.names)
     return {key: (name, value) for key, name, value in zip(keys, names, values, strict=True)}
@@ -231,17 +233,17 @@ def _labels(explanation: Explanation, by: By) -> Callable[[Key], tuple[Key, str]
         column = field.hops if by == "hops" else field.classes
         if column is None:
             raise InputError('by="class" needs the class of each node; set data.y')
-        known = dict(zip(field.ids.tolist(), column.tolist(), strict=True))
+        role_of = dict(zip(field.ids.tolist(), column.tolist(), strict=True))
         word = by
     else:
         plain = by.tolist() if isinstance(by, Tensor) else by
-        known = dict(plain) if isinstance(plain, Mapping) else dict(enumerate(plain or ()))
+        role_of = dict(plain) if isinstance(plain, Mapping) else dict(enumerate(plain or ()))
         word = "role"
 
     def label(node: Key) -> tuple[Key, str]:
-        if node not in known:
+        if node not in role_of:
             raise InputError(f"by must give the role of every node that plays, got none for {node}")
-        role = known[node]
+        role = role_of[node]
         return role, role if isinstance(role, str) else f"{word} {role}"
 
     return label

@@ -113,9 +113,9 @@ def nodes_by_type(explanation: Explanation) -> dict[str, TypeCredit]:
     credits = {}
     for at, name in enumerate(types.node_types):
         first, last = types.node_starts[at : at + 2]
-        chosen = ((numbers >= first) & (numbers < last)).nonzero()[:, 0]
-        if len(chosen):
-            credits[name] = _credit(explanation, "node", chosen, numbers[chosen] - first)
+        positions = ((numbers >= first) & (numbers < last)).nonzero()[:, 0]
+        if len(positions):
+            credits[name] = _credit(explanation, "node", positions, numbers[positions] - first)
     return credits
 
 
@@ -126,9 +126,9 @@ def features_by_type(explanation: Explanation) -> dict[str, TypeCredit]:
     credits = {}
     for at, name in enumerate(types.node_types):
         first, last = types.feature_starts[at : at + 2]
-        chosen = ((columns >= first) & (columns < last)).nonzero()[:, 0]
-        if len(chosen):
-            credits[name] = _credit(explanation, "feature", chosen, columns[chosen] - first)
+        positions = ((columns >= first) & (columns < last)).nonzero()[:, 0]
+        if len(positions):
+            credits[name] = _credit(explanation, "feature", positions, columns[positions] - first)
     return credits
 
 
@@ -142,21 +142,23 @@ def edges_by_relation(explanation: Explanation) -> dict[EdgeType, RelationCredit
     starts = torch.tensor(types.node_starts)
     credits = {}
     for at, name in enumerate(types.edge_types):
-        chosen = (first_type == at).nonzero()[:, 0]
-        if not len(chosen):
+        positions = (first_type == at).nonzero()[:, 0]
+        if not len(positions):
             continue
-        ends = explanation.edge_ids[:, chosen]
+        ends = explanation.edge_ids[:, positions]
         ends = ends - starts[torch.bucketize(ends, starts, right=True) - 1]
-        credit = _credit(explanation, "edge", chosen, chosen)
+        credit = _credit(explanation, "edge", positions, positions)
         credits[name] = RelationCredit(credit.ids, credit.values, credit.errors, credit.names, ends)
     return credits
 
 
-def _credit(explanation: Explanation, kind: str, chosen: Tensor, ids: Tensor) -> TypeCredit:
+def _credit(explanation: Explanation, kind: str, positions: Tensor, ids: Tensor) -> TypeCredit:
     credit = getattr(explanation, f"{kind}_credit")
     values, errors = getattr(explanation, f"{kind}_values"), getattr(explanation, f"{kind}_errors")
     names = credit.names or tuple(f"{kind} {i}" for i in range(credit.players))
-    return TypeCredit(ids, values[chosen], errors[chosen], tuple(names[i] for i in chosen.tolist()))
+    return TypeCredit(
+        ids, values[positions], errors[positions], tuple(names[i] for i in positions.tolist())
+    )
 
 
 def by_type(explanation: Explanation) -> dict[str, float]:

@@ -132,16 +132,16 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     # Through one flat array: lists of numbers would become Python objects otherwise.
     lengths = np.array([0 if value is None else len(value) for value in values], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     dtype = np.int64 if kind == _IDS else np.float64
-    flat = np.concatenate(there).astype(dtype, copy=False) if there else np.zeros(0, dtype)
+    flat = np.concatenate(present).astype(dtype, copy=False) if present else np.zeros(0, dtype)
     missing = pa.array([value is None for value in values])
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=missing)
 
 
 def _row(explanation: Explanation) -> dict[str, Any]:
     row = {name: compute(explanation) for name, (_, compute) in _COMPUTED.items()}
-    chosen = explanation.outputs.index(explanation.target)
+    target_row = explanation.outputs.index(explanation.target)
     for leaf in _LEAVES:
         value: Any = reduce(getattr, leaf.path, explanation)
         ends = leaf.ends()
@@ -150,7 +150,7 @@ def _row(explanation: Explanation) -> dict[str, Any]:
         elif ends is not None:
             row |= zip(ends, _plain(value.reshape(2, -1)), strict=True)
         elif leaf.per_output():
-            row[leaf.name] = _plain(value[chosen])
+            row[leaf.name] = _plain(value[target_row])
             several = len(explanation.outputs) > 1
             row[f"all_{leaf.name}"] = _plain(value.reshape(-1)) if several else None
         else:
@@ -202,7 +202,7 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for leaf in _LEAVES:
         values[leaf.path[0]][leaf.path[-1]] = value(leaf)
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in schema.fields(Explanation):
         if field.type in (Credit, FieldRecord):
             parts = {part.name: part.type for part in schema.fields(field.type)}
@@ -210,12 +210,12 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
                 name: schema.decode(parts[name], entry)
                 for name, entry in rest.get(field.name, {}).items()
             }
-            given[field.name] = field.type(**values[field.name], **others)
+            fields[field.name] = field.type(**values[field.name], **others)
         elif field.name in values:
-            given[field.name] = values[field.name][field.name]
+            fields[field.name] = values[field.name][field.name]
         elif field.name in rest:
-            given[field.name] = schema.decode(field.type, rest[field.name])
-    return Explanation(**given)
+            fields[field.name] = schema.decode(field.type, rest[field.name])
+    return Explanation(**fields)
 
 
 def failed(rows: pa.Table) -> np.ndarray:

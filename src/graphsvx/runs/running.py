@@ -129,29 +129,31 @@ def start(
     return open_run(folder.path)
 
 
-def _members(data: Any, **given: Any) -> tuple[tuple[int, ...], ...]:
+def _members(data: Any, **selectors: Any) -> tuple[tuple[int, ...], ...]:
     """Nodes of each link or group; empty if nodes or whole graphs are asked for."""
-    named = [name for name, value in given.items() if value is not None]
+    named = [name for name, value in selectors.items() if value is not None]
     if len(named) > 1:
         raise InputError(f"a run explains one kind of query, got {' and '.join(named)}")
     if not named or named[0] not in ("edges", "groups"):
         return ()
-    what = named[0]
+    argument = named[0]
     if isinstance(data, (list, tuple, Dataset)):
-        raise InputError(f"a list of graphs is explained as whole graphs; leave out {what}=")
+        raise InputError(f"a list of graphs is explained as whole graphs; leave out {argument}=")
     count = graphs.check_graph(data).num_nodes
-    listed = given[what]
+    listed = selectors[argument]
     if isinstance(listed, (Tensor, np.ndarray)):
         listed = listed.tolist()
     if not isinstance(listed, (list, tuple)) or not listed:
-        raise InputError(f"{what} must be a list of lists of nodes, got {shown(listed)}")
-    members = tuple(tuple(node_list(nodes, count, f"each of {what}")) for nodes in listed)
+        raise InputError(f"{argument} must be a list of lists of nodes, got {shown(listed)}")
+    members = tuple(tuple(node_list(nodes, count, f"each of {argument}")) for nodes in listed)
     for nodes in members:
         if not nodes or not 0 <= min(nodes) <= max(nodes) < count:
-            raise InputError(f"{what} must name nodes from 0 to {count - 1}, got {shown(nodes)}")
-        if len(set(nodes)) < len(nodes) or (what == "edges" and len(nodes) != 2):
-            expected = "pairs of two different nodes" if what == "edges" else "each node once"
-            raise InputError(f"{what} must name {expected}, got {shown(nodes)}")
+            raise InputError(
+                f"{argument} must name nodes from 0 to {count - 1}, got {shown(nodes)}"
+            )
+        if len(set(nodes)) < len(nodes) or (argument == "edges" and len(nodes) != 2):
+            expected = "pairs of two different nodes" if argument == "edges" else "each node once"
+            raise InputError(f"{argument} must name {expected}, got {shown(nodes)}")
     return members
 
 
@@ -166,18 +168,18 @@ def _queries(
         raise InputError("graphs= chooses from a list of graphs, but data is one graph")
     if count is None:
         count = len(data) if is_list else graphs.check_graph(data).num_nodes
-    what = "graphs" if is_list else "nodes"
+    argument = "graphs" if is_list else "nodes"
     ids = positions if is_list else nodes
-    numbers = range(count) if ids is None else node_list(ids, count, what)
+    numbers = range(count) if ids is None else node_list(ids, count, argument)
     if not len(numbers):
-        raise InputError(f"{what} must name at least one, got none")
+        raise InputError(f"{argument} must name at least one, got none")
     wrong = next((item for item in (min(numbers), max(numbers)) if not 0 <= item < count), None)
     if wrong is not None:
-        raise InputError(f"{what} must be from 0 to {count - 1}, got {wrong}")
+        raise InputError(f"{argument} must be from 0 to {count - 1}, got {wrong}")
     queries = np.sort(np.asarray(numbers, dtype=np.int64))
     if (queries[1:] == queries[:-1]).any():
         twice = int(queries[1:][queries[1:] == queries[:-1]][0])
-        raise InputError(f"{what} must name each one once, got {twice} twice")
+        raise InputError(f"{argument} must name each one once, got {twice} twice")
     return ("graph" if is_list else "node"), queries
 
 

@@ -131,9 +131,9 @@ class RunFolder:
                 f"{VERSION}; use the graphsvx that wrote it"
             )
         try:
-            who = checked(record.get("identity"), dict[str, Any], "identity")
-            checked(who.get("part"), Count, "part")
-            checked(who.get("queries"), dict[str, Any], "queries")
+            identity = checked(record.get("identity"), dict[str, Any], "identity")
+            checked(identity.get("part"), Count, "part")
+            checked(identity.get("queries"), dict[str, Any], "queries")
         except InputError as error:
             raise DataError(f"{self.manifest} is damaged: {error}") from error
         return record

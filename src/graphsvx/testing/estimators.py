@@ -66,37 +66,43 @@ def _play(game: FunctionGame, mask: Mask, budget: int) -> tuple[Masks, Tensor, T
 def _check_fit(
     estimator: Estimator, masks: Masks, values: Tensor, empty: Tensor, full: Tensor
 ) -> None:
-    where = f"({masks.rows.shape[1]} players, {len(masks.rows)} rows)"
-    given = [masks.rows.copy(), masks.weights.copy(), values.clone(), empty.clone(), full.clone()]
+    case = f"({masks.rows.shape[1]} players, {len(masks.rows)} rows)"
+    arguments = [
+        masks.rows.copy(),
+        masks.weights.copy(),
+        values.clone(),
+        empty.clone(),
+        full.clone(),
+    ]
     with random_state_untouched(estimator):
         fit = estimator(masks, values, empty, full)
     unchanged = all(
         np.array_equal(np.asarray(before), np.asarray(after))
         for before, after in zip(
-            given, (masks.rows, masks.weights, values, empty, full), strict=True
+            arguments, (masks.rows, masks.weights, values, empty, full), strict=True
         )
     )
-    require(unchanged, estimator, f"its arguments are left as they were {where}")
-    require(isinstance(fit, Fit), estimator, f"returns a graphsvx.estimators.Fit {where}")
+    require(unchanged, estimator, f"its arguments are left as they were {case}")
+    require(isinstance(fit, Fit), estimator, f"returns a graphsvx.estimators.Fit {case}")
     outputs, players = len(empty), masks.rows.shape[1]
     for name, shape in (("values", (outputs, players)), ("errors", (outputs, players)),
                         ("base", (outputs,)), ("r2", (outputs,))):  # fmt: skip
         part = getattr(fit, name)
         right = isinstance(part, Tensor) and tuple(part.shape) == shape
         require(right and part.dtype == torch.float64, estimator,
-                f"{name} is a float64 tensor {list(shape)} {where}")  # fmt: skip
+                f"{name} is a float64 tensor {list(shape)} {case}")  # fmt: skip
     finite = all(bool(part.isfinite().all()) for part in (fit.values, fit.base, fit.r2))
-    require(finite, estimator, f"values, base and r2 are finite {where}")
+    require(finite, estimator, f"values, base and r2 are finite {case}")
     errors = fit.errors
     stated = bool((errors.isnan() | (errors.isfinite() & (errors >= 0))).all())
-    require(stated, estimator, f"errors are finite and not negative, or NaN if not known {where}")
+    require(stated, estimator, f"errors are finite and not negative, or NaN if not known {case}")
     scale = float(values.abs().max()) if values.numel() else 1.0
     gap = (fit.base + fit.values.sum(1) - full).abs().max()
     require(gap <= 1e-6 * (1 + scale), estimator,
-            f"efficiency: base and values add up to the full value {where}")  # fmt: skip
+            f"efficiency: base and values add up to the full value {case}")  # fmt: skip
     again = estimator(masks, values, empty, full)
     same = torch.equal(fit.values, again.values) and torch.equal(fit.base, again.base)
-    require(same, estimator, f"the same input gives the same bits {where}")
+    require(same, estimator, f"the same input gives the same bits {case}")
 
 
 def _check_all_coalitions(estimator: Estimator) -> None:
@@ -114,8 +120,8 @@ def _check_all_coalitions(estimator: Estimator) -> None:
         if law.startswith("symmetry"):
             require(abs(credit[0] - credit[1]) < 1e-7, estimator, law)
         require(np.allclose(credit, truth, atol=1e-7), estimator, law)
-        known = bool(((fit.errors == 0) | fit.errors.isnan()).all())
-        require(known, estimator, "on all coalitions the errors are 0, or NaN if not known")
+        no_errors = bool(((fit.errors == 0) | fit.errors.isnan()).all())
+        require(no_errors, estimator, "on all coalitions the errors are 0, or NaN if not known")
 
 
 def _dummy(rows: np.ndarray, rng: np.random.Generator) -> Floats:

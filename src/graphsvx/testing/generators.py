@@ -51,8 +51,8 @@ def check_generator(generator: Generator, *, seeds: Iterable[int] = range(4)) ->
     traits = (("blocks_paths", (True, False)), ("edge_players", (True, False)),
               ("feature_rows", ("own", "by_mask", "any")))  # fmt: skip
     for name, allowed in traits:
-        given = getattr(generator, name, allowed[-1])
-        require(given in allowed, generator, f"{name} is one of {allowed}, got {given!r}")
+        trait = getattr(generator, name, allowed[-1])
+        require(trait in allowed, generator, f"{name} is one of {allowed}, got {trait!r}")
     for seed in seeds:
         data, model = random_graph(seed), random_model(seed)
         with exclusive():
@@ -84,8 +84,8 @@ def _check_graph(generator: Generator, query: Query, seed: int) -> None:
         batch = ready(setup, first, second)
     _check_form(generator, batch, setup, len(second))
     edges, features = batch.active_edges(field), _features(batch)
-    own = setup.feature_table
-    unchanged = edges[-1].all() and torch.equal(features[-1], own)
+    originals = setup.feature_table
+    unchanged = edges[-1].all() and torch.equal(features[-1], originals)
     require(unchanged, generator, "the coalition of all players gives the graph as it is")
     for prepared, law in (
         (ready, "after prepare() the same coalitions give the same perturbed graphs"),
@@ -141,8 +141,8 @@ def _check_form(
     table, rows = plain(batch.feature_table), batch.feature_rows()
     inside = rows.shape == (coalitions, field.size) and rows.min() >= 0 and rows.max() < len(table)
     require(inside, generator, "feature_row has a row of feature_table for each node")
-    own = setup.feature_table
-    starts = len(table) >= field.size and torch.equal(table[: field.size], own)
+    originals = setup.feature_table
+    starts = len(table) >= field.size and torch.equal(table[: field.size], originals)
     require(starts, generator, "feature_table starts with the features of the field's nodes")
     require(table.isfinite().all(), generator, "features are finite")
 
@@ -191,13 +191,13 @@ def _connected(field: Field, on: Bools) -> Bools:
     reached = np.zeros(field.size, dtype=bool)
     reached[: field.centres] = True
     while True:
-        more = reached.copy()
+        grown = reached.copy()
         for source, target in zip(field.source, field.target, strict=True):
             if source < field.size and target < field.size and reached[target] and on[source]:
-                more[source] = True
-        if np.array_equal(more, reached):
+                grown[source] = True
+        if np.array_equal(grown, reached):
             return reached
-        reached = more
+        reached = grown
 
 
 def _check_credit(generator: Generator, model: torch.nn.Module, data: object) -> None:

@@ -47,19 +47,19 @@ def check_method(method: Method, *, seed: int = 0) -> None:
             except UnsupportedError:
                 continue
         answered += 1
-        where = f"(question about a {kind})"
+        case = f"(question about a {kind})"
         require(_snapshot(model) == before, method,
-                f"the model is left as it was: weights, gradients, modes {where}")  # fmt: skip
+                f"the model is left as it was: weights, gradients, modes {case}")  # fmt: skip
         same = torch.equal(data.x, x) and torch.equal(data.edge_index, edge_index)
-        require(same, method, f"the graph is left as it was {where}")
+        require(same, method, f"the graph is left as it was {case}")
         _check_record(method, explanation, kind, question, model, data)
         again = explain(model, data, method=method, seed=1, **question)
         require(_text(explanation) == _text(again), method,
-                f"the same seed gives the same bits {where}")  # fmt: skip
+                f"the same seed gives the same bits {case}")  # fmt: skip
         record = explanation.to_dict()
         back = Explanation.from_dict(json.loads(json.dumps(record)))
         require(repr(back.to_dict()) == repr(record), method,
-                f"the record survives JSON without a change {where}")  # fmt: skip
+                f"the record survives JSON without a change {case}")  # fmt: skip
     require(answered, method, "answers a question about a node, nodes or a graph")
 
 
@@ -93,12 +93,12 @@ def _check_record(
     method: Method, explanation: Explanation, kind: str, question: dict[str, Any],
     model: torch.nn.Module, data: Data,
 ) -> None:  # fmt: skip
-    where = f"(question about a {kind})"
-    require(explanation.kind in (kind, "model"), method, f"the record says what was asked {where}")
+    case = f"(question about a {kind})"
+    require(explanation.kind in (kind, "model"), method, f"the record says what was asked {case}")
     if explanation.kind == "model":
         return
     centres = [] if kind == "graph" else [question["node"]] if kind == "node" else question["nodes"]
-    require(list(explanation.centres) == centres, method, f"centres are those asked for {where}")
+    require(list(explanation.centres) == centres, method, f"centres are those asked for {case}")
     with torch.no_grad():
         if kind == "graph":
             scores = model(data.x, data.edge_index, torch.zeros(len(data.x), dtype=torch.long))
@@ -106,34 +106,34 @@ def _check_record(
             scores = model(data.x, data.edge_index)[centres]
     prediction = float(scores.softmax(-1).mean(0)[explanation.target])
     require(abs(explanation.prediction - prediction) < 1e-5, method,
-            f"prediction is the model's own {where}")  # fmt: skip
+            f"prediction is the model's own {case}")  # fmt: skip
     features, nodes, edges = explanation.feature_ids, explanation.node_ids, explanation.edge_ids
     for name, ids, values in (
         ("features", features, explanation.feature_values),
         ("nodes", nodes, explanation.node_values),
         ("edges", edges, explanation.edge_values),
     ):
-        require(ids.shape[-1] == len(values), method, f"{name} have a value each {where}")
-        require(values.isfinite().all(), method, f"the values of {name} are finite {where}")
+        require(ids.shape[-1] == len(values), method, f"{name} have a value each {case}")
+        require(values.isfinite().all(), method, f"the values of {name} are finite {case}")
         columns = ids.t().tolist() if ids.dim() == 2 else ids.tolist()
         distinct = len({str(column) for column in columns}) == len(columns)
-        require(distinct or name == "edges", method, f"{name} get credit once {where}")
+        require(distinct or name == "edges", method, f"{name} get credit once {case}")
     columns_there = not len(features) or 0 <= int(features.min()) <= int(features.max()) < 3
-    require(columns_there, method, f"credit goes to features that the graph has {where}")
+    require(columns_there, method, f"credit goes to features that the graph has {case}")
     reach = _ancestors(data, centres) if centres else set(range(len(data.x)))
     players = set(nodes.tolist())
-    require(players <= reach, method, f"credit goes to nodes that can reach the explained {where}")
-    require(not players & set(centres), method, f"explained nodes get no credit {where}")
-    there = set(map(tuple, data.edge_index.t().tolist()))
-    require(set(map(tuple, edges.t().tolist())) <= there, method,
-            f"credit goes to edges of the graph {where}")  # fmt: skip
+    require(players <= reach, method, f"credit goes to nodes that can reach the explained {case}")
+    require(not players & set(centres), method, f"explained nodes get no credit {case}")
+    graph_edges = set(map(tuple, data.edge_index.t().tolist()))
+    require(set(map(tuple, edges.t().tolist())) <= graph_edges, method,
+            f"credit goes to edges of the graph {case}")  # fmt: skip
 
 
 def _ancestors(data: Data, centres: list[int]) -> set[int]:
     """Nodes with a path of any length to an explained node."""
     reached = set(centres)
     while True:
-        more = {u for u, v in data.edge_index.t().tolist() if v in reached} | reached
-        if more == reached:
+        grown = {u for u, v in data.edge_index.t().tolist() if v in reached} | reached
+        if grown == reached:
             return reached
-        reached = more
+        reached = grown

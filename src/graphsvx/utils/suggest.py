@@ -8,8 +8,10 @@ from collections.abc import Iterable
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The name that was probably meant, as the start of a sentence; "" if none is close."""
-    by_lower = {each.lower(): each for each in names}
+    by_lower = {candidate.lower(): candidate for candidate in names}
     typed = name.lower()[:100]
-    close = [each for each in by_lower if sorted(each) == sorted(typed)]  # letters in another order
+    close = [
+        candidate for candidate in by_lower if sorted(candidate) == sorted(typed)
+    ]  # letters in another order
     close += difflib.get_close_matches(typed, by_lower, n=1)
     return f"did you mean {by_lower[close[0]]!r}? " if close else ""

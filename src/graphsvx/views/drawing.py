@@ -152,21 +152,21 @@ def important(drawing: GraphDrawing, top: int | None = None) -> frozenset[int]:
     """
     if top is not None and top < 0:
         raise InputError(f"top must be 0 or more, got {top}")
-    chosen = {i for i, dot in enumerate(drawing.dots) if dot.centre}
+    dots = {i for i, dot in enumerate(drawing.dots) if dot.centre}
     singles = [i for i, dot in enumerate(drawing.dots) if dot.plays and dot.count == 1]
     singles.sort(key=lambda i: (-abs(drawing.dots[i].credit), drawing.dots[i].id))
     if top is not None:
-        return frozenset(chosen | set(singles[:top]))
-    enough = 0.8 * sum(abs(drawing.dots[i].credit) for i in singles)
+        return frozenset(dots | set(singles[:top]))
+    threshold = 0.8 * sum(abs(drawing.dots[i].credit) for i in singles)
     carried = 0.0
     for i in singles[:10]:
         size, error = abs(drawing.dots[i].credit), drawing.dots[i].error
-        if carried >= enough or size == 0 or size < 0.1 * drawing.largest:
+        if carried >= threshold or size == 0 or size < 0.1 * drawing.largest:
             break
         if not size < 2 * error:  # an unknown error (NaN) does not exclude a dot
-            chosen.add(i)
+            dots.add(i)
         carried += size
-    return frozenset(chosen)
+    return frozenset(dots)
 
 
 @dataclass(frozen=True)

@@ -65,26 +65,26 @@ def places(
     return _landscape(best)
 
 
-def _crossing_penalty(drawing: GraphDrawing, where: Places) -> float:
+def _crossing_penalty(drawing: GraphDrawing, places: Places) -> float:
     """Number of line crossings, plus a penalty for lines that pass over dots."""
     if not drawing.lines:
         return 0.0
     ends = np.array([(line.a, line.b) for line in drawing.lines])
-    a, b = where[ends[:, 0]], where[ends[:, 1]]
-    way = b - a
+    a, b = places[ends[:, 0]], places[ends[:, 1]]
+    direction = b - a
 
     def side(points: Places) -> NDArray[np.float64]:
         """Signed side [lines, points] of each line on which each point lies."""
         gap = points[None] - a[:, None]
-        return np.asarray(way[:, None, 0] * gap[..., 1] - way[:, None, 1] * gap[..., 0])
+        return np.asarray(direction[:, None, 0] * gap[..., 1] - direction[:, None, 1] * gap[..., 0])
 
     opposite = side(a) * side(b) < -1e-9
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))
     crossings = int((opposite & opposite.T & ~shared).sum()) / 2
-    gap = where[None] - a[:, None]
-    length = np.maximum((way**2).sum(1), 1e-9)
-    along = np.clip((gap * way[:, None]).sum(2) / length[:, None], 0, 1)
-    off = np.linalg.norm(gap - along[..., None] * way[:, None], axis=2)
+    gap = places[None] - a[:, None]
+    length = np.maximum((direction**2).sum(1), 1e-9)
+    fraction = np.clip((gap * direction[:, None]).sum(2) / length[:, None], 0, 1)
+    off = np.linalg.norm(gap - fraction[..., None] * direction[:, None], axis=2)
     off[np.arange(len(ends))[:, None], ends] = np.inf
     return crossings + 2.0 * float(np.maximum(0.0, 1 - off / 0.3).sum())
 
@@ -215,7 +215,7 @@ def _remove_overlaps(start: Places, room: NDArray[np.float64], rounds: int = 80)
     least = room[:, None] + room[None]
     # Two dots at the same position are pushed apart along a direction given by their index.
     turn = np.arange(len(now)) * 2.399963
-    own = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    spread = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(rounds):
         gap = cdist(now, now)
         np.fill_diagonal(gap, np.inf)
@@ -223,8 +223,10 @@ def _remove_overlaps(start: Places, room: NDArray[np.float64], rounds: int = 80)
         if not len(i):
             break
         apart = gap[i, j][:, None]
-        way = np.where(apart > 1e-6, (now[i] - now[j]) / np.maximum(apart, 1e-6), own[i] - own[j])
-        push = way * 0.3 * (least[i, j][:, None] - apart)
+        direction = np.where(
+            apart > 1e-6, (now[i] - now[j]) / np.maximum(apart, 1e-6), spread[i] - spread[j]
+        )
+        push = direction * 0.3 * (least[i, j][:, None] - apart)
         now = now + np.stack(
             [np.bincount(i, push[:, axis], minlength=len(now)) for axis in (0, 1)], axis=1
         )
@@ -266,18 +268,18 @@ def bond_order(bonds: Mapping[tuple[int, int], float], u: int, v: int) -> float:
     return float(bonds.get((u, v), bonds.get((v, u), 1.0)))
 
 
-def extent(where: Places) -> tuple[float, float, float, float]:
+def extent(places: Places) -> tuple[float, float, float, float]:
     """Left, right, bottom and top of the dots."""
-    if not len(where):
+    if not len(places):
         return 0.0, 1.0, 0.0, 1.0
-    low, high = where.min(0), where.max(0)
+    low, high = places.min(0), places.max(0)
     return float(low[0]), float(high[0]), float(low[1]), float(high[1])
 
 
-def nearest_gap(where: Places, default: float = 1.0) -> float:
+def nearest_gap(places: Places, default: float = 1.0) -> float:
     """The 10 % quantile of the distances from each dot to its nearest other dot."""
-    if len(where) < 2:
+    if len(places) < 2:
         return default
-    gap = np.linalg.norm(where[:, None] - where[None], axis=2)
+    gap = np.linalg.norm(places[:, None] - places[None], axis=2)
     np.fill_diagonal(gap, np.inf)
     return float(np.quantile(gap.min(1), 0.1)) or default

@@ -92,11 +92,11 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         total = math.fsum(entry.credit for entry in rest)
         unsure = sum(not entry.sure for entry in rest) if estimated else 0
         note = f" ({unsure} of them may be 0)" if unsure else ""
-        more: list[Text | CreditBar] = [Text(f"{len(rest)} more together{note}", style=QUIET)]
-        more += [Text("")] * with_hops
-        more += [Text(signed(total, 4), style=QUIET)]
-        more += [Text("")] * estimated
-        out.add_row(*more, CreditBar(total, largest))
+        total_row: list[Text | CreditBar] = [Text(f"{len(rest)} more together{note}", style=QUIET)]
+        total_row += [Text("")] * with_hops
+        total_row += [Text(signed(total, 4), style=QUIET)]
+        total_row += [Text("")] * estimated
+        out.add_row(*total_row, CreditBar(total, largest))
     if explanation.interactions is not None:
         out.add_section()
         for pair in explanation.together(3):

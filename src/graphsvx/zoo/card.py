@@ -63,9 +63,9 @@ class Card(Checked):
             raise DataError(f"not JSON ({error})") from error
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise DataError(f"not a card of format {FORMAT}")
-        known = {field.name for field in fields(cls)}
-        if set(values) != known:
-            raise DataError(f"missing or unknown entries {', '.join(sorted(set(values) ^ known))}")
+        names = {field.name for field in fields(cls)}
+        if set(values) != names:
+            raise DataError(f"missing or unknown entries {', '.join(sorted(set(values) ^ names))}")
         if not isinstance(values["settings"], dict):
             raise DataError(f"settings must be a dictionary, got {shown(values['settings'])}")
         try:

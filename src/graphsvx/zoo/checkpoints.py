@@ -26,8 +26,8 @@ def checkpoint_path(
     dataset: str, model: str | None = None, seed: int = 0, root: str | Path | None = None
 ) -> Path:
     """The path of the checkpoint of a data set, model and seed, whether it exists or not."""
-    chosen = checked_model(checked_name(dataset), model)
-    return models_dir(root) / f"{dataset}-{chosen}-seed{checked_seed(seed)}{ENDING}"
+    model_name = checked_model(checked_name(dataset), model)
+    return models_dir(root) / f"{dataset}-{model_name}-seed{checked_seed(seed)}{ENDING}"
 
 
 def save(trained: Trained, path: str | Path | None = None, root: str | Path | None = None) -> Path:

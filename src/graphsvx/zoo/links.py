@@ -39,9 +39,9 @@ def fit_links(
         order = torch.randperm(facts.shape[1])
         cut = int(EDGES * len(order))
         edge_index, edge_type = as_edges(facts[:, order[:cut]], relations)
-        asked = facts[:, order[cut : cut + settings.batch_size]]
+        batch = facts[:, order[cut : cut + settings.batch_size]]
         entities = net(edge_index, edge_type)
-        head, relation, tail = asked
+        head, relation, tail = batch
         start = torch.cat([head, tail])
         kind = torch.cat([relation, relation + relations])
         candidates, answer = torch.unique(torch.cat([tail, head]), return_inverse=True)
@@ -79,19 +79,19 @@ def mean_reciprocal_rank(net: RelationalEncoder, dataset: DataSet, part: Tensor)
     entities = net(graph.edge_index, graph.edge_type)
     step = max(1, len(part) // _RANKED)
     head, relation, tail = graph.triples[:, part[::step]]
-    known = _answers(graph.triples, relations)
+    true_answers = _answers(graph.triples, relations)
     ranks = []
     starts = torch.cat([head, tail])
     kinds, answers = torch.cat([relation, relation + relations]), torch.cat([tail, head])
     for first in range(0, len(starts), 512):
         rows = slice(first, first + 512)
         scores = (entities[starts[rows]] * net.decoder.relation[kinds[rows]]) @ entities.t()
-        own = scores.gather(1, answers[rows, None])
+        answer_scores = scores.gather(1, answers[rows, None])
         for row, (start, kind) in enumerate(
             zip(starts[rows].tolist(), kinds[rows].tolist(), strict=True)
         ):
-            scores[row, known[(start, kind)]] = -torch.inf
-        ranks.append(1 + (scores > own).sum(1))
+            scores[row, true_answers[(start, kind)]] = -torch.inf
+        ranks.append(1 + (scores > answer_scores).sum(1))
     return float((1 / torch.cat(ranks).double()).mean())
 
 

@@ -72,10 +72,10 @@ class Settings(Checked):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Settings:
         """Settings from JSON values; `DataError` for unknown, missing or mistyped ones."""
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         values = {**_OLD_CARDS, **values}
-        if set(values) != known:
-            odd = ", ".join(sorted(set(values) ^ known))
+        if set(values) != names:
+            odd = ", ".join(sorted(set(values) ^ names))
             raise DataError(f"settings with missing or unknown entries: {odd}")
         try:
             return cls(**values)
@@ -170,24 +170,25 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
 def models(dataset: str) -> tuple[str, ...]:
     """Names of the models for a data set, the default one first."""
     name = clean_name(dataset)
-    for sets, known in (
+    for sets, available in (
         (CITATION_SETS, CITATION_MODELS),
         (TYPED_SETS, TYPED_MODELS),
         (RELATIONAL_SETS, RELATIONAL_MODELS),
     ):
         if name in sets:
-            return known
+            return available
     return BLOCK_MODELS
 
 
 def checked_model(dataset: str, model: str | None) -> str:
     """`model` if the data set has it, the default one for None, else an error."""
-    known = models(dataset)
+    available = models(dataset)
     if model is None:
-        return known[0]
-    if model not in known:
+        return available[0]
+    if model not in available:
         raise InputError(
-            f"unknown model {model!r} for data set {dataset!r}; choose one of: {', '.join(known)}"
+            f"unknown model {model!r} for data set {dataset!r}; "
+            f"choose one of: {', '.join(available)}"
         )
     return model
 

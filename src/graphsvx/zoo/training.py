@@ -257,8 +257,8 @@ class _Predictions:
             logits = self.net(graph.x_dict, graph.edge_index_dict)[part]
             return logits, self.dataset.labels[part]
         variants = self._edge_variants(graph.edge_index, len(graph.x))
-        each = [self.net(graph.x, edge_index)[part] for edge_index in variants]
-        return torch.cat(each), graph.y[part].repeat(len(variants))
+        outputs = [self.net(graph.x, edge_index)[part] for edge_index in variants]
+        return torch.cat(outputs), graph.y[part].repeat(len(variants))
 
     def _graphs(self, packed: Packed, graphs: Tensor) -> tuple[Tensor, Tensor]:
         x, edge_index, batch, labels = packed.batch(graphs)

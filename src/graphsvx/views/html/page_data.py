@@ -37,10 +37,10 @@ class Plan:
 
 def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan:
     """The layout of an explanation's graph, for all its outputs."""
-    every = _drawings(explanation)
-    strongest = _strongest(every)
+    by_output = _drawings(explanation)
+    strongest = _strongest(by_output)
     grouping = drawings.find_groups(strongest, MOST_DOTS)
-    first = drawings.with_groups(every[explanation.outputs.index(explanation.target)], grouping)
+    first = drawings.with_groups(by_output[explanation.outputs.index(explanation.target)], grouping)
     bold = drawings.important(drawings.with_groups(strongest, grouping))
     return Plan(grouping, layout.places(first, "force", 0, None, bold, starts))
 
@@ -96,7 +96,7 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
     plan = plan or plan_of(explanation)
     shown = [drawings.with_groups(drawing, plan.grouping) for drawing in _drawings(explanation)]
     first = shown[explanation.outputs.index(explanation.target)]
-    where = plan.places
+    places = plan.places
     x = None if data is None else _features(data, explanation)
     names = explanation.feature_credit.names
     lines = map(one_line, names or ())
@@ -112,8 +112,8 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
                 "centre": dot.centre,
                 "count": dot.count,
                 "shape": dot.shape,
-                "x": round(float(where[i, 0]), 3),
-                "y": round(float(where[i, 1]), 3),
+                "x": round(float(places[i, 0]), 3),
+                "y": round(float(places[i, 1]), 3),
                 **({"features": _largest(x, dot.id, named)} if x is not None else {}),
             }
             for i, dot in enumerate(first.dots)
@@ -149,13 +149,13 @@ def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
     return {"together": pairs[:MOST_ROWS], "sets": sets}
 
 
-def _strongest(every: list[GraphDrawing]) -> GraphDrawing:
+def _strongest(by_output: list[GraphDrawing]) -> GraphDrawing:
     """A drawing in which every node has its largest absolute credit among the outputs."""
     dots = tuple(
         max(same, key=lambda dot: abs(dot.credit))
-        for same in zip(*(drawing.dots for drawing in every), strict=True)
+        for same in zip(*(drawing.dots for drawing in by_output), strict=True)
     )
-    return replace(every[0], dots=dots)
+    return replace(by_output[0], dots=dots)
 
 
 def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:

@@ -171,6 +171,6 @@ def waterfall(
     return ax
 
 
-def _hidden(every: list[Entry], shown: list[Entry]) -> list[Entry]:
+def _hidden(entries: list[Entry], shown: list[Entry]) -> list[Entry]:
     seen = {(entry.kind, entry.key) for entry in shown}
-    return [entry for entry in every if (entry.kind, entry.key) not in seen]
+    return [entry for entry in entries if (entry.kind, entry.key) not in seen]

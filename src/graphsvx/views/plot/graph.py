@@ -52,8 +52,8 @@ class PlacedDrawing:
             return self.radius * (0.72 if self.atoms[i] == "H" else 1.0)
         if dot.centre:
             return self.radius * (1.5 if self.crowded else 1.1)
-        more = 1.25 if self.crowded else 0.62
-        return self.radius * (0.62 + more * math.sqrt(self.strength(i)))
+        growth = 1.25 if self.crowded else 0.62
+        return self.radius * (0.62 + growth * math.sqrt(self.strength(i)))
 
     @property
     def crowded(self) -> bool:
@@ -105,10 +105,10 @@ def graph(
     )
     kind = layout or ("molecule" if symbols is not None else "force")
     bold = drawings.important(shown, top)
-    where = placing.places(shown, kind, seed, bonds, bold)
-    ax = canvas.axes(ax, 5.4, height_for(where, 5.4))
+    places = placing.places(shown, kind, seed, bonds, bold)
+    ax = canvas.axes(ax, 5.4, height_for(places, 5.4))
     scale = full.largest if largest is None else largest
-    drawing = PlacedDrawing(shown, where, _fit(ax, where), bold, scale, symbols, bonds or {})
+    drawing = PlacedDrawing(shown, places, _fit(ax, places), bold, scale, symbols, bonds or {})
     _draw_lines(ax, drawing)
     _draw_together(ax, drawing, explanation, together)
     _draw_dots(ax, drawing)
@@ -142,16 +142,16 @@ def _symbols(drawing: GraphDrawing, atoms: Atoms | None) -> tuple[str, ...] | No
         ) from error
 
 
-def height_for(where: placing.Places, width: float) -> float:
+def height_for(places: placing.Places, width: float) -> float:
     """Figure height in inches for which a figure of this width has no empty margins."""
-    left, right, bottom, top = placing.extent(where)
+    left, right, bottom, top = placing.extent(places)
     share = (top - bottom + 1.0) / (right - left + 1.0)
     return float(np.clip(0.8 * width * share + 1.2, 2.7, 1.1 * width))
 
 
-def _fit(ax: Axes, where: placing.Places) -> float:
+def _fit(ax: Axes, places: placing.Places) -> float:
     """Set limits with a margin; return the radius in points at which dots do not touch."""
-    left, right, bottom, top = placing.extent(where)
+    left, right, bottom, top = placing.extent(places)
     margin = 0.03 * max(right - left, top - bottom) + 0.35
     ax.update_datalim([(left - margin, bottom - margin), (right + margin, top + margin)])
     ax.margins(0)
@@ -164,7 +164,7 @@ def _fit(ax: Axes, where: placing.Places) -> float:
     width = 0.8 * box.width / dpi * 72
     height = 0.8 * box.height / dpi * 72
     scale = min(width / (right - left + 2 * margin), height / (top - bottom + 2 * margin))
-    return float(np.clip(0.36 * placing.nearest_gap(where) * scale, 2.2, 13.0))
+    return float(np.clip(0.36 * placing.nearest_gap(places) * scale, 2.2, 13.0))
 
 
 def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
@@ -200,15 +200,15 @@ def _draw_together(ax: Axes, drawing: PlacedDrawing, explanation: Explanation, m
     first = explanation.feature_credit.players
     ids = explanation.node_ids.tolist()
     place = {dot.id: i for i, dot in enumerate(drawing.drawing.dots) if dot.count == 1}
-    drawn: list[tuple[int, int, float]] = []
+    lines: list[tuple[int, int, float]] = []
     for pair in explanation.together():
         nodes = [position - first for position in pair.positions]
         if all(0 <= node < len(ids) and ids[node] in place for node in nodes):
-            drawn.append((place[ids[nodes[0]]], place[ids[nodes[1]]], pair.value))
-        if len(drawn) == most:
+            lines.append((place[ids[nodes[0]]], place[ids[nodes[1]]], pair.value))
+        if len(lines) == most:
             break
-    largest = max((abs(value) for _, _, value in drawn), default=0.0)
-    for a, b, value in reversed(drawn):
+    largest = max((abs(value) for _, _, value in lines), default=0.0)
+    for a, b, value in reversed(lines):
         curve(ax, drawing.where[a], drawing.where[b], value, largest)
 
 
@@ -258,7 +258,7 @@ def _fill(drawing: PlacedDrawing, dot: Dot, i: int) -> str:
 
 
 def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
-    dots, where = drawing.drawing.dots, drawing.where
+    dots, places = drawing.drawing.dots, drawing.where
     sizes = [drawing.size(i) for i in range(len(dots))]
     fills, rings, widths = [], [], []
     for i, dot in enumerate(dots):
@@ -278,12 +278,12 @@ def _draw_dots(ax: Axes, drawing: PlacedDrawing) -> None:
         marker = palette.shape_of(shape)
         for size, colour in ((wide, palette.INK), (wide - 1.6, "#FFFFFF")):
             ax.scatter(
-                where[marked, 0], where[marked, 1],
+                places[marked, 0], places[marked, 1],
                 s=[(2 * (sizes[i] + size)) ** 2 for i in marked], c=colour, linewidths=0, zorder=2,
                 gid="explained" if size == wide else "gap", marker=marker,
             )  # fmt: skip
         ax.scatter(
-            where[same, 0], where[same, 1], s=[(2 * sizes[i]) ** 2 for i in same],
+            places[same, 0], places[same, 1], s=[(2 * sizes[i]) ** 2 for i in same],
             c=[fills[i] for i in same], edgecolors=[rings[i] for i in same],
             linewidths=[widths[i] for i in same], zorder=3, gid="nodes", marker=marker,
         )  # fmt: skip

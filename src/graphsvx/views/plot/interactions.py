@@ -61,20 +61,20 @@ def network(
     single[record.members[0, ones].numpy()] = record.values[row, ones].numpy()
     ax = canvas.axes(ax, 5.2, 5.0)
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(players)) / max(1, len(players))
-    where = np.stack([np.cos(angles), np.sin(angles)], 1)
+    places = np.stack([np.cos(angles), np.sin(angles)], 1)
     largest = float(np.abs(pairs).max(initial=0.0)) or 1.0
     order = np.argsort(np.abs(pairs), axis=None)
     for i, j in zip(*np.unravel_index(order, pairs.shape), strict=True):
         if i < j and abs(pairs[i, j]) > _WEAK * largest:
-            curve(ax, where[i], where[j], float(pairs[i, j]), largest, bend=0.12)
+            curve(ax, places[i], places[j], float(pairs[i, j]), largest, bend=0.12)
     weight = np.abs(single[players])
     most = float(weight.max(initial=0.0)) or 1.0
     ax.scatter(
-        where[:, 0], where[:, 1], s=60 + 260 * weight / most, zorder=3,
+        places[:, 0], places[:, 1], s=60 + 260 * weight / most, zorder=3,
         c=[palette.of_credit(float(single[player]), most) for player in players],
         edgecolors="#6B7280", linewidths=0.7,
     )  # fmt: skip
-    for name, (x, y) in zip(names, where, strict=True):
+    for name, (x, y) in zip(names, places, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
         height = "center" if abs(x) >= 0.2 else "bottom" if y > 0 else "top"
         canvas.text(ax, 1.14 * x, 1.14 * y, name, ha=side, va=height, fontsize=canvas.SMALL,
@@ -105,9 +105,9 @@ def curve(
 
 
 def _below(record: Interactions) -> str:
-    how = "exact" if record.exact else "estimated"
+    status = "exact" if record.exact else "estimated"
     left = f", {record.left_out} players left out" if record.left_out else ""
-    return f"{record.index} of pairs, {how}{left}: red adds, blue takes away"
+    return f"{record.index} of pairs, {status}{left}: red adds, blue takes away"
 
 
 def _strongest(explanation: Explanation, top: int) -> tuple[Interactions, list[int], list[str]]:
@@ -123,6 +123,6 @@ def _strongest(explanation: Explanation, top: int) -> tuple[Interactions, list[i
         players += [player for player in pair.positions if player not in players]
         if len(players) >= top:
             break
-    chosen = sorted(players[:top])
+    strongest = sorted(players[:top])
     names = explanation.player_names
-    return record, chosen, [canvas.short(names[player], 18) for player in chosen]
+    return record, strongest, [canvas.short(names[player], 18) for player in strongest]
