@@ -1,7 +1,8 @@
-"""The tables of docs/architecture.md name what exists."""
+"""The tables of docs/architecture.md name what exists; local names say what they hold."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -12,6 +13,14 @@ TEXT = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(enc
 TABLE = TEXT.partition("## From the paper to the code")[2].partition("\n## ")[0]
 NAMES = re.findall(r"\| `(graphsvx[\w.]+)` \|", TABLE)
 PACKAGE = Path(__file__).parent.parent / "src" / "graphsvx"
+VAGUE_NAMES = {
+    *("along", "area", "asked", "beside", "both", "chosen", "drawn", "each", "enough", "every"),
+    *("far", "found", "given", "gone", "heard", "held", "here", "how", "kept", "known", "learnt"),
+    *("made", "meant", "more", "much", "near", "one", "own", "said", "some", "taken", "there"),
+    *("thing", "things", "told", "tried", "wanted", "way", "ways", "what", "where", "which"),
+    *("who", "whole", "why"),
+}
+"""Names that say nothing about the value they hold."""
 
 
 def _resolve(name: str) -> object:
@@ -35,3 +44,36 @@ def test_each_row_names_something_that_can_be_imported(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:\w+/)+\w+\.py)`", TEXT))))
 def test_each_file_that_is_named_exists(name: str) -> None:
     assert (PACKAGE / name).exists()
+
+
+def _vague_names(source: str) -> list[str]:
+    """Variables and parameters of functions with a name from `VAGUE_NAMES`, as "line name"."""
+    names = []
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, (ast.FunctionDef, ast.Lambda)):
+            continue
+        for node in ast.walk(function):
+            assigned = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.id if assigned else node.arg if isinstance(node, ast.arg) else ""
+            if name.strip("_").lower() in VAGUE_NAMES:
+                names.append(f"{node.lineno} {name}")
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    "package", sorted({path.name for path in PACKAGE.iterdir()} - {"__pycache__", "studies"})
+)
+def test_local_names_say_what_they_hold(package: str) -> None:
+    path = PACKAGE / package
+    files = path.rglob("*.py") if path.is_dir() else [path] if path.suffix == ".py" else []
+    vague = {
+        str(file.relative_to(PACKAGE)): names
+        for file in files
+        if (names := _vague_names(file.read_text(encoding="utf-8")))
+    }
+    assert vague == {}
+
+
+def test_vague_names_are_noticed() -> None:
+    source = "def f(given, *, size=1):\n    found = [one for one in given if one]\n    return found"
+    assert _vague_names(source) == ["1 given", "2 found", "2 one"]

@@ -63,7 +63,7 @@ def test_a_link_is_the_inner_product_of_its_ends(links_client, graph, models):
     expected = torch.sigmoid(out[3] @ out[8]).item()
     assert answer["scores"][1] == pytest.approx(expected, abs=1e-12)
     record = links_client.answer("explain/page", link="3,8")
-    assert record["outputs"][record["chosen"]]["name"] in ("link", "no link")
+    assert record["outputs"][record["target_row"]]["name"] in ("link", "no link")
 
 
 def test_explanations_are_the_library_s_bit_for_bit(client, graph, models):

@@ -57,7 +57,7 @@ def test_unknown_names_and_settings_are_refused():
 @pytest.fixture
 def registered(monkeypatch):
     """Registrations of a test end with it."""
-    monkeypatch.setattr(registry, "_REGISTERED", {kind: {} for kind in registry._KNOWN})
+    monkeypatch.setattr(registry, "_REGISTERED", {kind: {} for kind in registry._BUILT_IN})
 
 
 class Halves(Paired):

@@ -45,7 +45,7 @@ def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loade
     as_graphs: a file with a single graph is explained as a whole, where the model is one's own.
     """
     choice.check(dataset)
-    if choice.own:
+    if choice.is_own:
         graphs, *names = _graphs(dataset, choice.seed)
         if as_graphs and isinstance(graphs, Data):
             graphs = (graphs,)

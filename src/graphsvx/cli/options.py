@@ -80,25 +80,25 @@ class ModelChoice:
     seed: int = 0
 
     @property
-    def own(self) -> bool:
+    def is_own(self) -> bool:
         """Whether it is a model of the user's own."""
         return self.model is not None and ":" in self.model
 
     def check(self, dataset: str) -> None:
         """Raise for what does not exist or does not go together; reads no file."""
         names.check_dataset(dataset)
-        if self.model is not None and not self.own:
+        if self.model is not None and not self.is_own:
             names.check_model(self.model)
         for option, path in (("--weights", self.weights), ("--checkpoint", self.checkpoint)):
             if path is not None and not path.exists():
                 raise DataError(f"{option} {path}: there is no such file")
-        if self.weights is not None and not self.own:
+        if self.weights is not None and not self.is_own:
             raise InputError(
                 "--weights are those of your own model; name it with --model my_module:build"
             )
-        if self.own and self.checkpoint is not None:
+        if self.is_own and self.checkpoint is not None:
             raise InputError("--checkpoint is a model of the zoo; your own has --weights FILE")
-        if not self.own and self.checkpoint is None and dataset not in CATALOGUE:
+        if not self.is_own and self.checkpoint is None and dataset not in CATALOGUE:
             raise InputError(
                 f"a saved graph needs a model: --model my_module:build --weights FILE, "
                 f"or --checkpoint FILE for {dataset}"
@@ -120,7 +120,7 @@ class MethodChoice:
 
     def check(self, choice: ModelChoice) -> None:
         """Raise for names that do not exist."""
-        if not choice.own:  # the module of one's own model may register methods
+        if not choice.is_own:  # the module of one's own model may register methods
             names.check_method(self.name)
         names.check_settings(self.name, self.pairs)
 

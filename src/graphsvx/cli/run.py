@@ -172,7 +172,7 @@ def _queries(
         raise InputError(f"{dataset} is explained by {right}, not by --{kind}")
     text = selectors[kind] or "all"
     if isinstance(about, tuple) or kind == "nodes":
-        return {kind: _chosen(text, dataset, seed, about)}
+        return {kind: _selected_ids(text, dataset, seed, about)}
     if kind == "edges" and text == "all":
         return {kind: [[u, v] for u, v in about.edge_index.t().tolist() if u != v]}
     return {kind: [_numbers(line, len(about.x)) for line in _lines(text)]}
@@ -200,7 +200,7 @@ def _backend(name: str, workers: int | None, address: str | None) -> runs.Backen
     return runs.Local(workers)
 
 
-def _chosen(words: str, dataset: str, seed: int, about: Graphs) -> Any:
+def _selected_ids(words: str, dataset: str, seed: int, about: Graphs) -> Any:
     """Which nodes or graphs: a part of the split, a class, or numbers."""
     from graphsvx import datasets
 
@@ -230,7 +230,7 @@ def _of_type(node_type: str, words: str, dataset: str, seed: int, about: Any) ->
     if words in ("train", "val", "test") or words.startswith("class:"):
         if dataset in CATALOGUE and datasets.load(dataset, seed).node_type != node_type:
             raise InputError(f"{dataset} has no classes of {node_type!r}; name them by number")
-        return node_type, _chosen(words, dataset, seed, about)
+        return node_type, _selected_ids(words, dataset, seed, about)
     return node_type, _numbers(words, about[node_type].num_nodes)
 
 

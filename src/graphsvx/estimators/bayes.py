@@ -96,8 +96,8 @@ class BayesNetwork(Checked):
         test = require_extra("pgmpy.ci_tests").ChiSquare(data=table)
         blanket = list(candidates)
         for candidate in reversed(candidates):
-            given = [_name(i) for i in blanket if i != candidate]
-            test(X=_name(candidate), Y=CHANGE, Z=given, significance_level=self.significance)
+            conditions = [_name(i) for i in blanket if i != candidate]
+            test(X=_name(candidate), Y=CHANGE, Z=conditions, significance_level=self.significance)
             # Where the others settle the change, no cell is left to test: nothing to add.
             if len(blanket) > 1 and not test.p_value_ < self.significance:
                 blanket.remove(candidate)

@@ -36,10 +36,10 @@ def edges_to_nodes(ends: Tensor, values: Tensor, nodes: Tensor) -> Tensor:
         return result
     for end in ends:
         place = torch.searchsorted(nodes[order], end).clamp(max=len(nodes) - 1)
-        known = nodes[order][place] == end
-        where = order[place[known]].expand(values.shape[0], -1)
-        high = torch.zeros_like(result).scatter_reduce(1, where, values[:, known], "amax")
-        low = torch.zeros_like(result).scatter_reduce(1, where, values[:, known], "amin")
+        matched = nodes[order][place] == end
+        positions = order[place[matched]].expand(values.shape[0], -1)
+        high = torch.zeros_like(result).scatter_reduce(1, positions, values[:, matched], "amax")
+        low = torch.zeros_like(result).scatter_reduce(1, positions, values[:, matched], "amin")
         for candidate in (high, low):
             better = (candidate.abs() > result.abs()) | (
                 (candidate.abs() == result.abs()) & (candidate > result)
@@ -57,9 +57,9 @@ def nodes_to_edges(nodes: Tensor, values: Tensor, ends: Tensor) -> Tensor:
     count = torch.zeros(ends.shape[1], dtype=values.dtype)
     for end in ends:
         place = torch.searchsorted(nodes[order], end).clamp(max=len(nodes) - 1)
-        known = nodes[order][place] == end
-        result[:, known] += values[:, order[place[known]]]
-        count += known.to(values)
+        matched = nodes[order][place] == end
+        result[:, matched] += values[:, order[place[matched]]]
+        count += matched.to(values)
     return result / count.clamp(min=1)
 
 

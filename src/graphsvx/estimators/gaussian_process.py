@@ -23,7 +23,7 @@ from graphsvx.estimators.cholesky import cholesky, diagonal, solve_lower
 from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
 from graphsvx.estimators.least_squares import WLS, Fit, surrogate
 from graphsvx.estimators.lengthscales import (
-    Learnt,
+    FittedKernel,
     all_mixtures,
     fit_lengthscales,
     log_likelihood,
@@ -196,53 +196,53 @@ def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _A
     weights: list[Floats] = []
     missed, size = np.zeros(odd.shape[1]), np.zeros(odd.shape[1])
     splits = _splits(*coalitions.signs.shape)
-    for known, held in splits:
-        learning = fit_lengthscales if len(held) else all_mixtures
-        learnt = learning(coalitions.take(known), odd[known], expected)
-        order = np.concatenate([known, held])
-        kernel = Kernel(coalitions.take(order), learnt.relevance)
-        mixtures = learnt.best(_BEST if len(held) else _MANY, _LIKELY)
-        if len(splits) == 1 and len(held):
-            mixtures = [_best_foretold(coalitions, odd, known, held, learnt)]
-        same = [_Process.of(kernel, mixture, odd[order], len(known)) for mixture in mixtures]
+    for fitted, held_out in splits:
+        learning = fit_lengthscales if len(held_out) else all_mixtures
+        lengthscales = learning(coalitions.take(fitted), odd[fitted], expected)
+        order = np.concatenate([fitted, held_out])
+        kernel = Kernel(coalitions.take(order), lengthscales.relevance)
+        mixtures = lengthscales.best(_BEST if len(held_out) else _MANY, _LIKELY)
+        if len(splits) == 1 and len(held_out):
+            mixtures = [_best_predicted(coalitions, odd, fitted, held_out, lengthscales)]
+        same = [_Process.of(kernel, mixture, odd[order], len(fitted)) for mixture in mixtures]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
         weights.append(softmax(likelihood) / len(splits))
         missed += (same[int(likelihood.argmax())].one_step_errors() ** 2).sum(0)
-        size += (odd[held] ** 2).sum(0)
+        size += (odd[held_out] ** 2).sum(0)
     weight = np.concatenate(weights)
-    every = np.array([process.credit for process in processes])
-    credit = np.einsum("p,pmo->mo", weight, every)
-    each = [process.left[:, None] * process.scale for process in processes]
-    variance = np.einsum("p,pmo->mo", weight, np.array(each) + (every - credit) ** 2)
+    credits = np.array([process.credit for process in processes])
+    credit = np.einsum("p,pmo->mo", weight, credits)
+    variances = [process.left[:, None] * process.scale for process in processes]
+    variance = np.einsum("p,pmo->mo", weight, np.array(variances) + (credits - credit) ** 2)
     disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
     r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
     return _Average(processes, weight, credit, variance * disagreement, disagreement, r2)
 
 
-def _best_foretold(
-    coalitions: Coalitions, odd: Floats, known: Ids, held: Ids, learnt: Learnt
+def _best_predicted(
+    coalitions: Coalitions, odd: Floats, fitted: Ids, held_out: Ids, lengthscales: FittedKernel
 ) -> Mixture:
     """The likeliest mixture, or one with walks that predicts held-out pairs clearly better.
 
     Likelihood is a poor judge of walks: it goes by the small coalitions, which vary most.
     """
-    (likeliest,) = learnt.best(1, _LIKELY)
+    (likeliest,) = lengthscales.best(1, _LIKELY)
     if coalitions.walks is None:
         return likeliest
     candidates = [
         replace(likeliest, walk=3.0), replace(likeliest, walk=3.0, per_size=3.0),
         Mixture(per_size=3.0, theta=0.0, white=0.3, walk=3.0),
     ]  # fmt: skip
-    kernel = Kernel(coalitions.take(known), learnt.relevance)
-    judges = held[:_JUDGES]
-    others, wanted = coalitions.take(judges), odd[judges]
-    size = np.maximum((wanted**2).sum(0), 1e-300)
+    kernel = Kernel(coalitions.take(fitted), lengthscales.relevance)
+    judges = held_out[:_JUDGES]
+    others, actual = coalitions.take(judges), odd[judges]
+    size = np.maximum((actual**2).sum(0), 1e-300)
 
     def missed(mixture: Mixture) -> float:
         factor = cholesky(kernel.gram(mixture))
-        solved, _ = lapack.dpotrs(factor, odd[known], lower=1)
-        errors = wanted - kernel.expected(others, mixture, solved)
+        solved, _ = lapack.dpotrs(factor, odd[fitted], lower=1)
+        errors = actual - kernel.expected(others, mixture, solved)
         return float(((errors**2).sum(0) / size).mean())
 
     misses = [missed(mixture) for mixture in candidates]
@@ -256,15 +256,15 @@ def _splits(count: int, players: int) -> list[tuple[Ids, Ids]]:
     The full coalition, the first one, is always learnt on. Very few pairs are not split; where
     there are not many, each half is learnt on in turn.
     """
-    every = np.arange(count)
+    indices = np.arange(count)
     if count - 1 <= _FEW:
-        return [(every, every[:0])]
-    learnt = min(max(_LEAST_LEARNT, players), max(_MOST_LEARNT, count // 4))
-    if count >= 2 * learnt:
-        known = np.arange(learnt) * (count - 1) // (learnt - 1)
-        return [(known, np.delete(every, known))]
+        return [(indices, indices[:0])]
+    fit_size = min(max(_LEAST_LEARNT, players), max(_MOST_LEARNT, count // 4))
+    if count >= 2 * fit_size:
+        fitted = np.arange(fit_size) * (count - 1) // (fit_size - 1)
+        return [(fitted, np.delete(indices, fitted))]
     return [
-        (np.append(0, np.delete(every[1:], np.s_[fold::2])), every[1 + fold :: 2])
+        (np.append(0, np.delete(indices[1:], np.s_[fold::2])), indices[1 + fold :: 2])
         for fold in range(2)
     ]
 
@@ -288,23 +288,23 @@ class _Process:
     disagreement: Floats
     """How far the other pairs move the Shapley values that those learnt on give, in multiples of
     what the variances say, [outputs]; at least 1."""
-    learnt: int
+    fitted: int
 
     @staticmethod
-    def of(kernel: Kernel, mixture: Mixture, odd: Floats, learnt: int) -> _Process:
-        """`learnt`: number of leading pairs that the covariance was learnt on."""
+    def of(kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int) -> _Process:
+        """`fitted`: number of leading pairs that the covariance was learnt on."""
         factor = cholesky(kernel.gram_once(mixture))
         outputs = odd.shape[1]
         whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
         values, shares = whitened[:, :outputs].copy(), whitened[:, outputs:]
         prior = kernel.prior(mixture)
-        moved, told = shares[learnt:].T @ values[learnt:], _squares(shares[learnt:])
-        scale = (values[learnt if learnt < len(values) else 0 :] ** 2).mean(0)
-        apart = (moved**2 / np.maximum(np.multiply.outer(told, scale), 1e-300)).mean(0)
+        moved, explained = shares[fitted:].T @ values[fitted:], _squares(shares[fitted:])
+        scale = (values[fitted if fitted < len(values) else 0 :] ** 2).mean(0)
+        apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
         return _Process(
-            kernel, mixture, factor, values, scale, shares[:learnt].T @ values[:learnt] + moved,
-            np.maximum(prior - told - _squares(shares[:learnt]), 1e-10 * prior),
-            np.maximum(apart, 1), learnt,
+            kernel, mixture, factor, values, scale, shares[:fitted].T @ values[:fitted] + moved,
+            np.maximum(prior - explained - _squares(shares[:fitted]), 1e-10 * prior),
+            np.maximum(apart, 1), fitted,
         )  # fmt: skip
 
     @property
@@ -312,17 +312,17 @@ class _Process:
         return log_likelihood(self.factor, self.whitened)
 
     def one_step_errors(self) -> Floats:
-        """Errors of pairs that were not learnt on, as foretold by those before each."""
-        return self.whitened[self.learnt :] * self.factor.diagonal()[self.learnt :, None]
+        """Errors of pairs that were not learnt on, as predicted by those before each."""
+        return self.whitened[self.fitted :] * self.factor.diagonal()[self.fitted :, None]
 
     def at(self, members: Bools) -> Floats:
         """g at other pairs, given by one coalition of each, [pairs, outputs]."""
         solved, _ = lapack.dtrtrs(self.factor, self.whitened, lower=1, trans=1)
-        known = self.kernel.coalitions
+        coalitions = self.kernel.coalitions
         blocks = []
         for first in range(0, len(members), _BLOCK):
             signs = members[first : first + _BLOCK].astype(np.float64) * 2 - 1
-            others = known.others(signs)
+            others = coalitions.others(signs)
             blocks.append(self.kernel.expected(others, self.mixture, solved))
         return np.concatenate(blocks)
 
@@ -358,20 +358,20 @@ class _Corrected:
         if masks.pair is None or masks.unseen is None:
             raise ValueError("these rows were not drawn as pairs")
         members, unseen = masks.rows[::2], masks.unseen[::2]
-        drawn, weights = masks.pair[::2] >= 0, masks.weights[::2].copy()
-        fresh = np.arange(len(drawn)) >= average.pairs - 1
+        sampled, weights = masks.pair[::2] >= 0, masks.weights[::2].copy()
+        fresh = np.arange(len(sampled)) >= average.pairs - 1
         size = members.sum(1)
         size = np.minimum(size, members.shape[1] - size)
         # Fresh pairs stand for all draws of their size; enumerated ones that g saw miss nothing.
-        new = drawn & fresh
-        every = np.bincount(size[drawn], weights[drawn])
-        rest_mass = np.bincount(size[new], weights[new], len(every))
-        weights[new] *= (every / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
-        used = np.flatnonzero(fresh | ~drawn)
+        new = sampled & fresh
+        size_mass = np.bincount(size[sampled], weights[sampled])
+        rest_mass = np.bincount(size[new], weights[new], len(size_mass))
+        weights[new] *= (size_mass / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
+        used = np.flatnonzero(fresh | ~sampled)
         missed = np.zeros((len(used), odd.shape[1]))
         missed[fresh[used]] = odd[1:][fresh] - average.at(members[fresh])
         rows = centred_rows(members[used])
-        left = np.where(drawn, unseen, 0.0)[used]
+        left = np.where(sampled, unseen, 0.0)[used]
         fits = [
             fit_residuals(rows, residuals, weights[used], prior, left)
             for residuals, prior in zip(missed.T, average.variance.T, strict=True)

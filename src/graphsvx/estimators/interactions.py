@@ -21,7 +21,7 @@ from graphsvx.masks.base import Masks
 
 MOST_PLAYERS = {2: 64, 3: 24}
 """Players whose pairs, or pairs and triples, are listed: the heaviest."""
-_LEARNT = 160  # pairs of coalitions that lengthscales are learnt on
+_FITTED_PAIRS = 160  # pairs of coalitions that lengthscales are learnt on
 _SEEN = 768  # pairs of coalitions that the process sees
 _NODES = 12  # of the quadrature over q
 
@@ -177,15 +177,15 @@ class _StateSums:
     def triples(self, sets: Ids) -> Floats:
         """[sets, outputs]."""
         on, off = self.members.astype(np.float64), self.boundary.astype(np.float64)
-        three, two, one, none = (self.weights(*shape) for shape in ((3, 0), (2, 1), (1, 2), (0, 3)))
+        w3, w2, w1, w0 = (self.weights(*shape) for shape in ((3, 0), (2, 1), (1, 2), (0, 3)))
         triple_values = np.zeros((len(sets), self.values.shape[1]))
         for player in np.unique(sets[:, 0]):
             mine = sets[:, 0] == player
             i_on, i_off = on[:, player], off[:, player]
             for output, y in enumerate(self.values.T):
                 with_player = _products(
-                    on, off, y * (i_on * three + i_off * two), y * (i_on * two + i_off * one),
-                    y * (i_on * one + i_off * none),
+                    on, off, y * (i_on * w3 + i_off * w2), y * (i_on * w2 + i_off * w1),
+                    y * (i_on * w1 + i_off * w0),
                 )  # fmt: skip
                 triple_values[mine, output] = with_player[sets[mine, 1], sets[mine, 2]]
         return triple_values
@@ -242,7 +242,7 @@ class _EvenProcess:
     def fitted(signs: Floats, even: Floats) -> _EvenProcess:
         """The most likely relevance of players, by the values' spread, and a common length."""
         count, players = signs.shape
-        learnt_on = np.unique(np.linspace(0, count - 1, min(count, _LEARNT)).astype(np.int64))
+        learnt_on = np.unique(np.linspace(0, count - 1, min(count, _FITTED_PAIRS)).astype(np.int64))
         relevance = _relevance(signs, even)
         best = max(
             (
@@ -287,9 +287,9 @@ class _EvenProcess:
         precision = (ones.T @ weight_one).item()
         mean = (ones.T @ solved[:, 1 : 1 + outputs]) / precision
         pair_values = flat.T @ (solved[:, 1 : 1 + outputs] - weight_one * mean)
-        told = (flat * solved[:, 1 + outputs :]).sum(0)
+        explained = (flat * solved[:, 1 + outputs :]).sum(0)
         constant = (ones.T @ solved[:, 1 + outputs :])[0]
-        left = self._prior(listed, q, w).reshape(-1) - told + constant**2 / precision
+        left = self._prior(listed, q, w).reshape(-1) - explained + constant**2 / precision
         variance = np.maximum(left, 0)[:, None] * self.scale
         wider = stdtrit(self.held_out, 0.975) / stdtrit(np.inf, 0.975)
         shape = (size, size, outputs)
@@ -322,23 +322,23 @@ class _EvenProcess:
         precision = (ones.T @ solved[:, :1]).item()
         mean = (ones.T @ solved[:, 1 : 1 + outputs]) / precision
         predicted = mean + across @ (solved[:, 1 : 1 + outputs] - solved[:, :1] * mean)
-        own = 1 + np.exp(-self.lengths.sum())
-        left = own - (across.T * solved[:, 1 + outputs :]).sum(0)
+        prior_variance = 1 + np.exp(-self.lengths.sum())
+        left = prior_variance - (across.T * solved[:, 1 + outputs :]).sum(0)
         left += (1 - (ones.T @ solved[:, 1 + outputs :])[0]) ** 2 / precision
         spread = 2 * np.sqrt(np.maximum(left, 0)[:, None] * self.scale)
         size = masks.rows[::2].sum(1)
-        for wanted in (1, players - 1):
-            for pair in np.flatnonzero(size == wanted):
+        for coalition_size in (1, players - 1):
+            for pair in np.flatnonzero(size == coalition_size):
                 row = masks.rows[2 * pair]
-                player = int(np.flatnonzero(row if wanted == 1 else ~row)[0])
+                player = int(np.flatnonzero(row if coalition_size == 1 else ~row)[0])
                 predicted[player] = (values[2 * pair] + values[2 * pair + 1]) / 2
                 spread[player] = 0
         return empty + full - 2 * predicted, spread
 
 
-def _kernel(one: Floats, other: Floats, lengths: Floats) -> Floats:
+def _kernel(first: Floats, second: Floats, lengths: Floats) -> Floats:
     """exp(-d(S, T)) + exp(-d(S, N - T)) of coalitions as signs, d the weighted distance."""
-    inner = (one * lengths) @ other.T
+    inner = (first * lengths) @ second.T
     total = lengths.sum()
     return np.exp((inner - total) / 2) + np.exp((-inner - total) / 2)
 
@@ -379,9 +379,9 @@ def _evidence(signs: Floats, even: Floats, lengths: Floats) -> float:
 def _missed(signs: Floats, even: Floats, lengths: Floats, half: int) -> Floats:
     """Mean squared standardised error of the pairs from `half` on, [outputs]."""
     factor = _factor(signs, lengths)[0]
-    known = factor[:half, :half]
-    ones = solve_triangular(known, np.ones(half), lower=True)
-    first = solve_triangular(known, even[:half], lower=True)
+    leading = factor[:half, :half]
+    ones = solve_triangular(leading, np.ones(half), lower=True)
+    first = solve_triangular(leading, even[:half], lower=True)
     mean = (ones @ first) / (ones @ ones)
     whitened = solve_triangular(factor, even - mean, lower=True)
     return (whitened[half:] ** 2).mean(0)

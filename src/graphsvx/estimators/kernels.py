@@ -90,10 +90,10 @@ class Coalitions:
         combined = np.arange(players)
         if direct is not None and np.count_nonzero(direct) > 1:
             combined = np.flatnonzero(direct)
-        near = signs[:, combined]
-        slope, mean_slope = _falling_slopes(near)
-        centred = (near - near.mean(1, keepdims=True)) / 2
-        sizes = _size_functions(signs, near, combined)
+        direct_signs = signs[:, combined]
+        slope, mean_slope = _falling_slopes(direct_signs)
+        centred = (direct_signs - direct_signs.mean(1, keepdims=True)) / 2
+        sizes = _size_functions(signs, direct_signs, combined)
         if units is None:
             steep = slope[:, None] * centred
             units = _root_mean_square(steep, slope > 0), _root_mean_square(sizes, inner)
@@ -136,13 +136,13 @@ class Coalitions:
         """M."""
         return self.signs.shape[1]
 
-    def take(self, chosen: Ids) -> Coalitions:
+    def take(self, index: Ids) -> Coalitions:
         """Some of them, in the same units."""
         return Coalitions(
-            self.signs[chosen], self.inner[chosen], self.direct, self.direct_centred[chosen],
-            self.slope[chosen], self.mean_slope, self.sizes[chosen], self.alone[chosen],
-            self.noise[chosen], self.units, self.walks,
-            None if self.passed is None else self.passed[chosen], self.walk_scale,
+            self.signs[index], self.inner[index], self.direct, self.direct_centred[index],
+            self.slope[index], self.mean_slope, self.sizes[index], self.alone[index],
+            self.noise[index], self.units, self.walks,
+            None if self.passed is None else self.passed[index], self.walk_scale,
         )  # fmt: skip
 
 
@@ -152,16 +152,16 @@ def _falling_slopes(signs: Floats) -> tuple[Floats, float]:
     size = (signs.sum(1) + players) / 2
     inner = (size > 0) & (size < players)
     slope = inner / np.where(inner, np.minimum(size, players - size), 1)
-    every = np.arange(1, players)
-    return slope, float((1 / np.minimum(every, players - every)).mean()) if players > 1 else 0.0
+    sizes = np.arange(1, players)
+    return slope, float((1 / np.minimum(sizes, players - sizes)).mean()) if players > 1 else 0.0
 
 
-def _size_functions(signs: Floats, near: Floats, combined: Ids) -> Floats:
+def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Floats:
     """Odd functions of the shares of all, direct and other members that vanish at both ends."""
     shares = [signs.mean(1)]
     functions: list[Floats] = []
     if 0 < len(combined) < signs.shape[1]:
-        shares += [near.mean(1), np.delete(signs, combined, 1).mean(1)]
+        shares += [direct_signs.mean(1), np.delete(signs, combined, 1).mean(1)]
         # A jump: without any direct member nothing is heard of the others.
         functions.append(shares[1] * (np.abs(shares[1]) < 1))
     for x in shares:
@@ -376,10 +376,10 @@ def _product(likeness: Floats, theta: float) -> Floats:
 def white_prior(players: int, combined: int) -> float:
     """Variance of every Shapley value of a white game (at most: its noise depends on more)."""
     size = np.arange(1.0, players // 2 + 1)
-    each = 4 * np.exp(-_log_count(players, size)) / (size * (players - size))
+    per_size = 4 * np.exp(-_log_count(players, size)) / (size * (players - size))
     if players % 2 == 0:
-        each[-1] /= 2  # a coalition and its complement have the same size: half as many pairs
-    return float((each * _noise(size, players, combined)).sum())
+        per_size[-1] /= 2  # a coalition and its complement have the same size: half as many pairs
+    return float((per_size * _noise(size, players, combined)).sum())
 
 
 @lru_cache
@@ -412,8 +412,8 @@ def product_shapley(signs: Floats, theta: Floats) -> Floats:
 
 def product_prior(theta: Floats) -> Floats:
     """Variances of the Shapley values of a draw from the product kernel, [M]."""
-    drop, left, every = _product_integrand(theta)
-    return 4 * drop * ((1 / left) @ every)
+    drop, left, full_product = _product_integrand(theta)
+    return 4 * drop * ((1 / left) @ full_product)
 
 
 def product_prior_of_sums(theta: Floats, weights: Floats) -> Floats:
@@ -423,13 +423,13 @@ def product_prior_of_sums(theta: Floats, weights: Floats) -> Floats:
     2 (2q - 1) (2q' - 1) drop_i drop_j times the product over all others.
     """
     q, _ = _quadrature(len(theta))
-    drop, left, every = _product_integrand(theta)
+    drop, left, full_product = _product_integrand(theta)
     ratio = drop[:, None] / left
-    own = (4 * (ratio @ every)) @ weights**2
-    tilt = np.multiply.outer(2 * q - 1, 2 * q - 1).ravel() * every
+    diagonal = (4 * (ratio @ full_product)) @ weights**2
+    tilt = np.multiply.outer(2 * q - 1, 2 * q - 1).ravel() * full_product
     sums = weights.T @ ratio
     squares = (weights**2).T @ ratio**2
-    return own + 2 * (sums**2 - squares) @ tilt
+    return diagonal + 2 * (sums**2 - squares) @ tilt
 
 
 def _product_integrand(theta: Floats) -> tuple[Floats, Floats, Floats]:

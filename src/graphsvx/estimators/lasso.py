@@ -18,7 +18,7 @@ from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
 _MOST_VALIDATED = 50
-_ENOUGH = 0.95
+_SUFFICIENT_SHARE = 0.95
 
 
 class PlayedRows(NamedTuple):
@@ -74,13 +74,13 @@ class Lasso(Checked):
         if not sum(part.players for part in parts):
             return [torch.zeros(0, dtype=torch.float64) for _ in parts]
         keep = self.k if self.k is not None else _validated_size(parts)
-        chosen = _split(_supports(parts, keep)[-1], parts)
+        supports = _split(_supports(parts, keep)[-1], parts)
         # What games without chosen players leave goes to the others, by their number.
-        left = sum(part.gain for part, mine in zip(parts, chosen, strict=True) if not len(mine))
-        count = sum(len(mine) for mine in chosen)
+        left = sum(part.gain for part, mine in zip(parts, supports, strict=True) if not len(mine))
+        count = sum(len(mine) for mine in supports)
         return [
             part.refit(mine, part.gain + left * len(mine) / count)
-            for part, mine in zip(parts, chosen, strict=True)
+            for part, mine in zip(parts, supports, strict=True)
         ]
 
 
@@ -119,18 +119,18 @@ class _Part:
         weighted = z * share[:, None]
         return _Part(weighted.T @ z, weighted.T @ y, gain, (z, y, w))
 
-    def refit(self, chosen: np.ndarray, gain: float) -> Tensor:
+    def refit(self, support: np.ndarray, gain: float) -> Tensor:
         """Least squares on the chosen ones with sum `gain`; the others get 0."""
         phi = torch.zeros(self.players, dtype=torch.float64)
-        count = len(chosen)
+        count = len(support)
         if count:
             system = np.zeros((count + 1, count + 1))
-            system[:count, :count] = self.gram[np.ix_(chosen, chosen)]
+            system[:count, :count] = self.gram[np.ix_(support, support)]
             system[count, :count] = system[:count, count] = 1
-            right = np.append(self.moment[chosen], gain)
+            right = np.append(self.moment[support], gain)
             solution = np.linalg.lstsq(system, right, rcond=None)[0][:count]
             # The least-squares solver meets the last row to rounding only.
-            phi[chosen] = torch.from_numpy(solution + (gain - solution.sum()) / count)
+            phi[support] = torch.from_numpy(solution + (gain - solution.sum()) / count)
         return phi
 
 
@@ -181,10 +181,12 @@ def _supports(parts: list[_Part], most: int) -> list[np.ndarray]:
     return supports
 
 
-def _split(chosen: np.ndarray, parts: list[_Part]) -> list[np.ndarray]:
+def _split(support: np.ndarray, parts: list[_Part]) -> list[np.ndarray]:
     """Players numbered through all games as players of each."""
     ends = np.cumsum([0, *(part.players for part in parts)])
-    return [chosen[(chosen >= first) & (chosen < last)] - first for first, last in pairwise(ends)]
+    return [
+        support[(support >= first) & (support < last)] - first for first, last in pairwise(ends)
+    ]
 
 
 def _validated_size(parts: list[_Part], folds: int = 5) -> int:
@@ -200,9 +202,9 @@ def _validated_size(parts: list[_Part], folds: int = 5) -> int:
             train.append(_Part.fitted(z[~out], y[~out], w[~out], 0.0))
             test.append(_Part.fitted(z[out], y[out], w[out], 0.0))
         rounds = []
-        for chosen in _supports(train, _MOST_VALIDATED):
+        for support in _supports(train, _MOST_VALIDATED):
             loss = 0.0
-            for mine, fitted, held_out in zip(_split(chosen, train), train, test, strict=True):
+            for mine, fitted, held_out in zip(_split(support, train), train, test, strict=True):
                 beta = np.zeros(fitted.players)
                 block = fitted.gram[np.ix_(mine, mine)]
                 beta[mine] = np.linalg.lstsq(block, fitted.moment[mine], rcond=None)[0]
@@ -221,12 +223,12 @@ def _sufficient_size(parts: list[_Part]) -> int:
     coefficients = [np.linalg.lstsq(part.gram, part.moment, rcond=None)[0] for part in parts]
     most = sum(float(part.moment @ beta) for part, beta in zip(parts, coefficients, strict=True))
     supports = _supports(parts, _MOST_VALIDATED)
-    for size, chosen in enumerate(supports, 1):
+    for size, support in enumerate(supports, 1):
         explained = 0.0
-        for mine, part in zip(_split(chosen, parts), parts, strict=True):
+        for mine, part in zip(_split(support, parts), parts, strict=True):
             block = part.gram[np.ix_(mine, mine)]
             beta = np.linalg.lstsq(block, part.moment[mine], rcond=None)[0]
             explained += float(part.moment[mine] @ beta)
-        if explained >= _ENOUGH * most:
+        if explained >= _SUFFICIENT_SHARE * most:
             return size
     return len(supports)

@@ -244,16 +244,16 @@ class _Design:
         unknown = np.full_like(part, np.nan)
         if masks.pair is None or masks.unseen is None or self.rows is None:
             return unknown
-        drawn = masks.pair[::2] >= 0
-        if np.count_nonzero(drawn) < 2:
+        sampled = masks.pair[::2] >= 0
+        if np.count_nonzero(sampled) < 2:
             return unknown
         # torch's product takes two thirds of the time of numpy's.
         moved = (torch.from_numpy(self.rows) @ torch.from_numpy(self.inverse)).numpy()
         # 1 - leverage of each pair.
-        left = np.where(drawn, 1 - np.einsum("ij,ij->i", moved, self.rows), 1.0)
+        left = np.where(sampled, 1 - np.einsum("ij,ij->i", moved, self.rows), 1.0)
         if left.min() < 1e-9:
             return unknown
-        unseen = np.where(drawn, masks.unseen[::2], 0.0) / left**2
+        unseen = np.where(sampled, masks.unseen[::2], 0.0) / left**2
         residual = self.seen.target - self.rows @ part.T
         np.square(moved, out=moved)
         return np.sqrt((residual**2 * unseen[:, None]).T @ moved)

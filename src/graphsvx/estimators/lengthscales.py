@@ -33,7 +33,7 @@ _AGAIN = 4  # mixtures that are tried with the last relevance too
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class FittedKernel:
     """A relevance of the players, [M], and how likely mixtures are with it."""
 
     relevance: Floats
@@ -69,21 +69,27 @@ class LogNormalPrior:
 
     def covariance_times(self, rows: Floats) -> Floats:
         """The covariance times each row, [..., M]."""
-        found: Floats = (rows @ self.traits) * self.variances @ self.traits.T
-        found += _APART * rows
-        return found
+        product_rows: Floats = (rows @ self.traits) * self.variances @ self.traits.T
+        product_rows += _APART * rows
+        return product_rows
 
 
-def all_mixtures(coalitions: Coalitions, odd: Floats, expected: Floats | None = None) -> Learnt:
+def all_mixtures(
+    coalitions: Coalitions, odd: Floats, expected: Floats | None = None
+) -> FittedKernel:
     """Nothing learnt of the players but what was `expected` of them."""
     kernel = Kernel(coalitions, np.exp(LogNormalPrior.of(coalitions.players, expected).mean))
-    every = [Mixture(**dict(zip(_GRID, each, strict=True))) for each in product(*_GRID.values())]
-    return Learnt(kernel.relevance, {each: _likelihood(kernel, each, odd) for each in every})
+    mixtures = [
+        Mixture(**dict(zip(_GRID, mixture, strict=True))) for mixture in product(*_GRID.values())
+    ]
+    return FittedKernel(
+        kernel.relevance, {mixture: _likelihood(kernel, mixture, odd) for mixture in mixtures}
+    )
 
 
 def fit_lengthscales(
     coalitions: Coalitions, odd: Floats, expected: Floats | None = None, steps: int = 1
-) -> Learnt:
+) -> FittedKernel:
     """Relevance of the players and likely mixtures, by turns.
 
     From the relevance that is `expected` of players, to the one that a first fit gives them
@@ -96,25 +102,25 @@ def fit_lengthscales(
     first = kernel.relevance
     for _ in range(steps):
         kernel = Kernel(coalitions, _newton(kernel, mixture, odd, prior))
-    likely = sorted(before, key=lambda each: -before[each])[:_AGAIN]
-    after = {each: _likelihood(kernel, each, odd) for each in likely}
+    likely = sorted(before, key=lambda candidate: -before[candidate])[:_AGAIN]
+    after = {candidate: _likelihood(kernel, candidate, odd) for candidate in likely}
     # Newton's method may overshoot where there are few pairs.
     better = max(after.values()) > max(before.values())
     relevance, likelihoods = (kernel.relevance, after) if better else (first, before)
     # Other pairs may show that a player matters who does not in these.
-    return Learnt((1 - _FLOOR) * relevance + _FLOOR * np.exp(prior.mean), likelihoods)
+    return FittedKernel((1 - _FLOOR) * relevance + _FLOOR * np.exp(prior.mean), likelihoods)
 
 
 def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
     """The most likely mixture, one variance after the other, and all that were tried."""
-    tried = {mixture: _likelihood(kernel, mixture, odd)}
+    likelihoods = {mixture: _likelihood(kernel, mixture, odd)}
     for name, grid in _GRID.items():
         for value in grid:
             other = replace(mixture, **{name: value})
-            if other not in tried:
-                tried[other] = _likelihood(kernel, other, odd)
-        mixture = max(tried, key=lambda each: tried[each])
-    return mixture, tried
+            if other not in likelihoods:
+                likelihoods[other] = _likelihood(kernel, other, odd)
+        mixture = max(likelihoods, key=lambda candidate: likelihoods[candidate])
+    return mixture, likelihoods
 
 
 def log_likelihood(factor: Floats, whitened: Floats) -> float:
@@ -189,15 +195,15 @@ def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats,
         derivative = kernel.product_derivative(mixture.theta)
         pull *= derivative
         slope += 0.5 * kernel.relevance * np.einsum("ki,ki->i", signs, pull @ signs)
-    chosen = slice(min(_OUTPUTS, odd.shape[1]))
-    every = []
-    for weights, own in zip(solved.T[chosen], (odd * unit).T[chosen], strict=True):
+    outputs = slice(min(_OUTPUTS, odd.shape[1]))
+    jacobians = []
+    for weights, targets in zip(solved.T[outputs], (odd * unit).T[outputs], strict=True):
         forces = signs * (effect * (weights @ signs))
         forces[:, direct] += falling * (effect[direct] * (weights @ falling))
         forces -= np.outer(forces.sum(1), share)
         if derivative is not None:
             forces += signs * (kernel.relevance * (derivative @ (signs * weights[:, None])))
-        sides = solve_lower(factor, np.concatenate([forces, own[:, None]], 1))
-        sides, along = sides[:, :-1], sides[:, -1]
-        every.append(sides - np.outer(along, along @ sides / len(odd)))
-    return slope, np.concatenate(every) / np.sqrt(len(every))
+        sides = solve_lower(factor, np.concatenate([forces, targets[:, None]], 1))
+        sides, projected = sides[:, :-1], sides[:, -1]
+        jacobians.append(sides - np.outer(projected, projected @ sides / len(odd)))
+    return slope, np.concatenate(jacobians) / np.sqrt(len(jacobians))

@@ -21,7 +21,7 @@ from graphsvx.core.arrays import Bools, Floats
 Singles = NDArray[np.float32]
 
 _MOST_STEPS = 60
-_ENOUGH = 1e-5  # of the norm of the right side: far below the errors
+_TOLERANCE = 1e-5  # of the norm of the right side: far below the errors
 _FIXED_POINT_STEPS = 6
 
 
@@ -46,9 +46,9 @@ class ResidualFit:
         variances = []
         for weights in sums.T:
             solved = solve(self.rows, self.weights, self.precision, weights)
-            along = (self.rows @ solved.astype(np.float32)).astype(np.float64)
+            projected = (self.rows @ solved.astype(np.float32)).astype(np.float64)
             variances.append(
-                self.open_squares @ along**2 + self.noise * (self.precision @ solved**2)
+                self.open_squares @ projected**2 + self.noise * (self.precision @ solved**2)
             )
         return np.array(variances)
 
@@ -114,9 +114,9 @@ def solve(rows: Singles, weights: Floats, precision: Floats, right: Floats) -> F
     towards = scale * left
     direction = towards.copy()
     size = float(left @ towards)
-    enough = _ENOUGH**2 * size
+    tolerance = _TOLERANCE**2 * size
     for _ in range(_MOST_STEPS):
-        if size <= enough:
+        if size <= tolerance:
             break
         product = _transposed(rows, weights * (rows @ direction.astype(np.float32)))
         product += precision * direction

@@ -40,14 +40,14 @@ def ridge(
         gram += rows @ rows.t()
     eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues = eigenvalues.clamp(min=0)
-    along = vectors.t() @ y
+    projected = vectors.t() @ y
     penalties = torch.from_numpy(_GRID) * eigenvalues[-1]
     residual_factors = penalties[:, None] / (eigenvalues + penalties[:, None])
-    missed = torch.einsum("pk,ko->po", residual_factors**2, along**2)
+    missed = torch.einsum("pk,ko->po", residual_factors**2, projected**2)
     validated = missed / residual_factors.sum(1, keepdim=True).clamp(min=1e-9) ** 2
     penalty = penalties[validated.argmin(0)]
-    weights = along / (eigenvalues[:, None] + penalty)
-    spread = (along * weights).sum(0) / count
+    weights = projected / (eigenvalues[:, None] + penalty)
+    spread = (projected * weights).sum(0) / count
     parts, errors = [], []
     for block in blocks:
         sides = vectors.t() @ torch.from_numpy(centred(block))

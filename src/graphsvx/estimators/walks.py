@@ -44,17 +44,17 @@ class Walks:
         others = np.ones(players, dtype=bool)
         others[direct] = False
         # A connector comes in, or another direct player that shortens its share.
-        far, far_shift = _mean(1, 2, count - 1), _shift(2, 2, count - 2)
-        near, near_shift = _mean(1, 3, count - 2), _shift(2, 3, count - 3)
-        joins = np.where(others, far, near)
+        other_join, far_shift = _mean(1, 2, count - 1), _shift(2, 2, count - 2)
+        direct_join, near_shift = _mean(1, 3, count - 2), _shift(2, 3, count - 3)
+        joins = np.where(others, other_join, direct_join)
         shifts = np.where(others, far_shift, near_shift)
         credit = np.empty((count, players + count))
         credit[:, :players] = passed * (joins - shifts) + total * shifts
-        credit[np.arange(count), direct] = near * total[direct]
-        own = np.full((count, count), _shift(1, 2, count - 2))
-        own[np.diag_indices(count)] = _mean(0, 2, count - 1)
-        credit[:, players:] = own
-        return Walks(direct, passed, credit, np.where(others, far * total, 0.0))
+        credit[np.arange(count), direct] = direct_join * total[direct]
+        direct_credit = np.full((count, count), _shift(1, 2, count - 2))
+        direct_credit[np.diag_indices(count)] = _mean(0, 2, count - 1)
+        credit[:, players:] = direct_credit
+        return Walks(direct, passed, credit, np.where(others, other_join * total, 0.0))
 
     def regressors(self, signs: Floats) -> Floats:
         """Odd parts, [pairs, M + m]."""

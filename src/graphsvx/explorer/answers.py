@@ -59,8 +59,8 @@ class Answers:
 
     def explanation(self, question: Question) -> Explanation:
         """The explanation with the names of nodes and features, for the asked target."""
-        every = self._explains_all(question)
-        key = replace(question, target=None if every else question.target, rather_than=None)
+        explains_all = self._explains_all(question)
+        key = replace(question, target=None if explains_all else question.target, rather_than=None)
         explanation = self._explanations.get(key, lambda: self._explain(key))
         if question.target is not None:
             explanation = explanation.for_target(question.target)
@@ -79,13 +79,13 @@ class Answers:
         workspace = self.workspace
         if question.stored:
             return self._named(workspace.run[question.which[0]])
-        which = question.which
+        ids = question.which
         explanation = explain(
             workspace.models[question.model],
-            workspace.data_of(question.kind, which),
-            node=which[0] if question.kind == "node" else None,
+            workspace.data_of(question.kind, ids),
+            node=ids[0] if question.kind == "node" else None,
             graph=question.kind == "graph",
-            edge=(which[0], which[1]) if question.kind == "link" else None,
+            edge=(ids[0], ids[1]) if question.kind == "link" else None,
             decoder=workspace.decoder if question.kind == "link" else None,
             method=method_of(question),
             target=question.target,
@@ -96,7 +96,7 @@ class Answers:
             seed=question.seed,
         )
         if question.kind == "graph":
-            explanation = replace(explanation, graph_index=which[0])
+            explanation = replace(explanation, graph_index=ids[0])
         return self._named(explanation)
 
     def _named(self, explanation: Explanation) -> Explanation:
@@ -165,11 +165,11 @@ def refinable(question: Question) -> bool:
 def method_of(question: Question) -> Method:
     """The method of a question with its settings."""
     settings: dict[str, Any] = {}
-    known = _fields(question.method)
+    names = _fields(question.method)
     for name, value in (("samples", question.samples), ("players", question.players)):
         if value is None:
             continue
-        if name not in known:
+        if name not in names:
             raise InputError(f"{question.method} has no setting {name!r}")
         settings[name] = value
     return registry.method(question.method, **settings)

@@ -105,7 +105,7 @@ class Explorer:
             check_graph(workspace.graph) if workspace.live and workspace.task != "graph" else None
         )
         names = class_names(workspace)
-        known = None if table.label is None else table.label >= 0
+        has_label = None if table.label is None else table.label >= 0
         return {
             "version": 1,
             "library": __version__,
@@ -122,8 +122,8 @@ class Explorer:
             "count": len(table.ids),
             "edges": None if graph is None else graph.num_edges,
             "features": None if graph is None else graph.num_features,
-            "accuracy": None if known is None or not known.any() or workspace.task == "link"
-            else float((~table.wrong[known]).mean()),
+            "accuracy": None if has_label is None or not has_label.any() or workspace.task == "link"
+            else float((~table.wrong[has_label]).mean()),
             "wrong": int(table.wrong.sum()),
             "map": graph is not None and graph.num_nodes <= self.limits.map_nodes,
             "limits": {"samples": self.limits.samples, "tolerance": self.limits.tolerance,
@@ -164,11 +164,11 @@ class Explorer:
         with self._map_lock:
             if self._map is None:
                 source, target = data.edge_index.cpu().numpy()
-                where = graph_map.map_positions(source, target, data.num_nodes)
+                positions = graph_map.map_positions(source, target, data.num_nodes)
                 once = source < target if _undirected(source, target) else source != target
                 self._map = {
-                    "x": np.round(10_000 * where[:, 0]).astype(int).tolist(),
-                    "y": np.round(10_000 * where[:, 1]).astype(int).tolist(),
+                    "x": np.round(10_000 * positions[:, 0]).astype(int).tolist(),
+                    "y": np.round(10_000 * positions[:, 1]).astype(int).tolist(),
                     "edges": np.stack([source[once], target[once]], 1).ravel().tolist(),
                 }
             return self._map
@@ -178,11 +178,11 @@ class Explorer:
         parameters = _parameters(request)
         dark = parameters.choice("theme", ("light", "dark")) == "dark"
         parameters.finish()
-        workspace, which = self.workspace, request.path_params["graph"]
-        if not workspace.live or workspace.task != "graph" or which >= len(workspace.graphs):
-            raise InputError(f"there is no graph {which}")
+        workspace, graph = self.workspace, request.path_params["graph"]
+        if not workspace.live or workspace.task != "graph" or graph >= len(workspace.graphs):
+            raise InputError(f"there is no graph {graph}")
         picture = await self._predicted(
-            request, lambda: gallery.thumbnail(workspace, which, dark), urgency=1
+            request, lambda: gallery.thumbnail(workspace, graph, dark), urgency=1
         )
         return Response(picture, media_type="image/svg+xml")
 
@@ -285,8 +285,8 @@ class Explorer:
         try:
             budgets = self.answers.budgets(question)
             for step, samples in enumerate(budgets):
-                asked = replace(question, samples=samples)
-                future = self.explaining.submit(partial(self.answers.record, asked), urgency=step)
+                refined = replace(question, samples=samples)
+                future = self.explaining.submit(partial(self.answers.record, refined), urgency=step)
                 record = await asyncio.wrap_future(future)
                 last = step == len(budgets) - 1 or self.answers.is_done(question, record)
                 yield _event("estimate", {**record, "final": last})
@@ -434,8 +434,8 @@ async def _static(request: Request) -> Response:
     if name not in SHARED:
         folder = folder.joinpath("static")
     ending = name[name.rfind(".") :]
-    known = {entry.name for entry in folder.iterdir()}
-    if name not in known or ending not in TYPES:
+    names = {entry.name for entry in folder.iterdir()}
+    if name not in names or ending not in TYPES:
         return _problem(404, f"there is no file {one_line(name)[:60]!r}")
     return Response(folder.joinpath(name).read_text("utf-8"), media_type=TYPES[ending])
 

@@ -21,9 +21,9 @@ MOST_NODES = 300
 
 
 @lru_cache(maxsize=2048)
-def thumbnail(workspace: Workspace, which: int, dark: bool) -> str:
+def thumbnail(workspace: Workspace, graph: int, dark: bool) -> str:
     """An SVG image of a graph."""
-    data = workspace.graphs[which]
+    data = workspace.graphs[graph]
     if workspace.atoms:
         picture = _molecule(data, dark)
         if picture is not None:
@@ -52,8 +52,8 @@ def _molecule(data: Any, dark: bool) -> str | None:
         atom.SetNoImplicit(True)
     try:
         with BlockLogs():  # it warns of hydrogen that stands alone
-            drawn = Chem.RemoveHs(molecule.GetMol(), sanitize=False)
-        drawn.UpdatePropertyCache(strict=False)
+            without_hydrogen = Chem.RemoveHs(molecule.GetMol(), sanitize=False)
+        without_hydrogen.UpdatePropertyCache(strict=False)
         canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
         options: Any = canvas.drawOptions()
         options.clearBackground = False
@@ -62,7 +62,7 @@ def _molecule(data: Any, dark: bool) -> str | None:
         if dark:
             rdMolDraw2D.SetDarkMode(options)
             options.clearBackground = False
-        rdMolDraw2D.PrepareAndDrawMolecule(canvas, drawn, kekulize=False)
+        rdMolDraw2D.PrepareAndDrawMolecule(canvas, without_hydrogen, kekulize=False)
         canvas.FinishDrawing()
     except Exception:  # of a molecule that RDKit cannot draw
         return None
@@ -76,11 +76,11 @@ def _dots_and_lines(data: Any, dark: bool) -> str:
         tuple(Dot(i, str(i), 0, None, 0.0, 0.0, True, False) for i in range(nodes)),
         tuple(Line(a, b) for a, b in sorted(pairs)),
     )
-    where = layout.places(drawing, "force" if nodes <= MOST_NODES else "hops", starts=2)
-    low, high = where.min(0, initial=0.0), where.max(0, initial=0.0)
+    places = layout.places(drawing, "force" if nodes <= MOST_NODES else "hops", starts=2)
+    low, high = places.min(0, initial=0.0), places.max(0, initial=0.0)
     room = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
     scale = float((room / np.maximum(high - low, 1e-9)).min())
-    at = (where - (low + high) / 2) * scale * np.array([1, -1]) + np.array([WIDTH, HEIGHT]) / 2
+    at = (places - (low + high) / 2) * scale * np.array([1, -1]) + np.array([WIDTH, HEIGHT]) / 2
     # One-hot features are kinds of nodes.
     x = data.x
     one_hot = x.shape[1] > 1 and bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all())

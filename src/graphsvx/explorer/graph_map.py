@@ -95,8 +95,8 @@ def _repulsion(position: Positions, weight: NDArray[np.float64]) -> Positions:
     dx_grid, dy_grid = np.meshgrid(offset, offset, indexing="ij")
     square = dx_grid**2 + dy_grid**2 + 0.5
     out = np.zeros_like(position)
-    for axis, along in enumerate((dx_grid, dy_grid)):
-        force = fftconvolve(density, along / square, mode="full")
+    for axis, component in enumerate((dx_grid, dy_grid)):
+        force = fftconvolve(density, component / square, mode="full")
         force = force[_GRID - 1 : 2 * _GRID - 1, _GRID - 1 : 2 * _GRID - 1] / cell
         for (dx, dy), part in zip(corners, parts, strict=True):
             out[:, axis] += part * force[corner[:, 0] + dx, corner[:, 1] + dy]

@@ -140,8 +140,8 @@ def cookie_name(scope: Scope) -> str:
     return f"graphsvx-{scope['server'][1]}"
 
 
-def _same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+def _same(token: str, secret: str) -> bool:
+    return hmac.compare_digest(token.encode("utf-8", "replace"), secret.encode())
 
 
 def _cookie(headers: Headers, name: str) -> str:

@@ -51,9 +51,9 @@ class Parameters:
 
     def choice(self, name: str, names: Iterable[str]) -> str | None:
         """The parameter as one of several names."""
-        text, known = self.text(name), tuple(names)
-        if text is not None and text not in known:
-            raise InputError(f"{name} must be one of {', '.join(known)}, got {text[:60]!r}")
+        text, allowed = self.text(name), tuple(names)
+        if text is not None and text not in allowed:
+            raise InputError(f"{name} must be one of {', '.join(allowed)}, got {text[:60]!r}")
         return text
 
     def items(self, name: str) -> list[str]:
@@ -110,13 +110,13 @@ class Question:
 
 def read_question(parameters: Parameters, workspace: Workspace, limits: Limits) -> Question:
     """The question in a query string."""
-    kind, which = _read_which(parameters, workspace)
+    kind, ids = _read_which(parameters, workspace)
     stored = parameters.choice("source", ("run", "model")) == "run"
     if workspace.run is None and stored:
         raise InputError("source=run needs a run; start with: graphsvx serve FOLDER")
     question = Question(
         kind=kind,
-        which=which,
+        which=ids,
         model=parameters.choice("model", workspace.models) or workspace.default_model,
         method=parameters.choice("method", methods()) or "graphsvx",
         samples=parameters.integer("samples", 2, limits.samples),

@@ -21,13 +21,13 @@ def rows(workspace: Workspace, parameters: Parameters, limits: Limits) -> dict[s
     table = workspace.table(model)
     keep = _search(workspace, table, parameters.text("q"))
     for name, column in (("class", table.label), ("predicted", table.predicted)):
-        wanted = parameters.integer(name, -1, 10**6)
-        if wanted is not None:
-            keep &= np.zeros_like(keep) if column is None else column == wanted
+        label = parameters.integer(name, -1, 10**6)
+        if label is not None:
+            keep &= np.zeros_like(keep) if column is None else column == label
     answer = parameters.choice("answer", ("right", "wrong"))
     if answer is not None:
-        known = np.zeros_like(keep) if table.label is None else table.label >= 0
-        keep &= known & (table.wrong == (answer == "wrong"))
+        has_label = np.zeros_like(keep) if table.label is None else table.label >= 0
+        keep &= has_label & (table.wrong == (answer == "wrong"))
     low, high = parameters.number("min_score"), parameters.number("max_score")
     if low is not None:
         keep &= table.score >= low
@@ -47,10 +47,10 @@ def rows(workspace: Workspace, parameters: Parameters, limits: Limits) -> dict[s
 def row(workspace: Workspace, table: Table, position: int) -> dict[str, Any]:
     """One node or graph."""
     label = None if table.label is None else int(table.label[position])
-    which = int(table.ids[position])
-    name = f"graph {which}" if workspace.task == "graph" else workspace.node_name(which)
+    number = int(table.ids[position])
+    name = f"graph {number}" if workspace.task == "graph" else workspace.node_name(number)
     return {
-        "id": which,
+        "id": number,
         "name": name,
         "class": None if label is None or label < 0 else label,
         "predicted": None if workspace.task == "link" else int(table.predicted[position]),

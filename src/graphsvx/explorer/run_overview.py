@@ -19,7 +19,7 @@ def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     summary = run.summary()
     failed = run.failures()
     queries = [query for query in run.queries.tolist() if query not in failed]
-    rows = [_row(workspace, which, entry) for which, entry in zip(queries, run, strict=False)]
+    rows = [_row(workspace, number, entry) for number, entry in zip(queries, run, strict=False)]
     widest = sorted(rows, key=lambda row: -row["error"])[:MOST]
     wrong = sorted((row for row in rows if row["wrong"]), key=lambda row: -row["score"])
     settings = run.manifest.get("identity", {}).get("setting", {})
@@ -41,20 +41,20 @@ def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(workspace: Workspace, which: int, explanation: Explanation) -> dict[str, Any]:
+def _row(workspace: Workspace, query: int, explanation: Explanation) -> dict[str, Any]:
     label = None
     if explanation.kind == "node" and explanation.field.classes is not None:
         label = int(explanation.field.classes[0])
     elif workspace.live and explanation.kind == "graph":
         labels = workspace.table().label
-        label = None if labels is None else int(labels[which])
+        label = None if labels is None else int(labels[query])
     row = explanation.outputs.index(explanation.target)
     predicted = explanation.target
     if len(explanation.outputs) > 1:
         predicted = explanation.outputs[int(explanation.predictions.argmax())]
     errors = explanation.errors[explanation.errors.isfinite()]
     return {
-        "id": which,
+        "id": query,
         "class": label if label is None or label >= 0 else None,
         "predicted": predicted,
         "score": float(explanation.predictions[row]),

@@ -41,13 +41,13 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
     key = (question.model, question.kind, question.which if question.kind == "graph" else ())
     cached = workspace.queries.get(key)
     if cached is None:
-        which = question.which
+        ids = question.which
         cached = workspace.queries[key] = build_query(
             model,
-            workspace.data_of(question.kind, which),
-            node=which[0] if question.kind == "node" else None,
+            workspace.data_of(question.kind, ids),
+            node=ids[0] if question.kind == "node" else None,
             graph=question.kind == "graph",
-            edge=(which[0], which[1]) if question.kind == "link" else None,
+            edge=(ids[0], ids[1]) if question.kind == "link" else None,
             decoder=workspace.decoder if question.kind == "link" else None,
             output=workspace.output,
             scale=workspace.scale,

@@ -85,9 +85,9 @@ class Workspace:
         """The graph of a node or link task."""
         return self.graphs[0]
 
-    def data_of(self, kind: str, which: tuple[int, ...]) -> Any:
+    def data_of(self, kind: str, ids: tuple[int, ...]) -> Any:
         """The graph that a question is about."""
-        return self.graphs[which[0]] if kind == "graph" else self.graph
+        return self.graphs[ids[0]] if kind == "graph" else self.graph
 
     @cached_property
     def default_model(self) -> str:
@@ -145,11 +145,11 @@ class Workspace:
     def _scores(self, copy: ModelCopy, data: Any) -> Tensor:
         """Scores [nodes or graphs, outputs] of a graph, or of a batch of graphs."""
         graph = graphs_module.check_graph(data)
-        whole = self.task == "graph"
+        of_graphs = self.task == "graph"
         model = models_module.check_model(
-            copy.module, graph, self.output, self.scale, whole_graphs=whole
+            copy.module, graph, self.output, self.scale, whole_graphs=of_graphs
         )
-        batch = data.batch if whole else None
+        batch = data.batch if of_graphs else None
         with copy.ready():
             out = model(graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr, batch)
         return model.scores(out)
@@ -243,9 +243,11 @@ def _table_of_run(run: Any) -> Table:
     rows = run.table(["query", "error", "target", "prediction", "label", "field_ids"])
     rows = rows.filter([error is None for error in rows["error"].to_pylist()])
     labels = rows["label"].to_pylist()
-    known = any(label is not None for label in labels)
+    has_labels = any(label is not None for label in labels)
     return Table(
-        label=np.array([-1 if label is None else label for label in labels]) if known else None,
+        label=np.array([-1 if label is None else label for label in labels])
+        if has_labels
+        else None,
         predicted=np.array(rows["target"].to_pylist(), dtype=np.int64),
         score=np.array(rows["prediction"].to_pylist(), dtype=np.float64),
         size=np.array([len(ids) for ids in rows["field_ids"].to_pylist()], dtype=np.int64),
@@ -264,11 +266,11 @@ def _graph_label(graph: Data) -> int | None:
     return int(y)
 
 
-def _names(names: Sequence[str] | None, count: int | None, what: str) -> tuple[str, ...] | None:
+def _names(names: Sequence[str] | None, count: int | None, argument: str) -> tuple[str, ...] | None:
     if names is None:
         return None
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{what} must be a list of names, got {names!r:.80}")
+        raise InputError(f"{argument} must be a list of names, got {names!r:.80}")
     if count is not None and len(names) != count:
-        raise InputError(f"{what} must have {count} names, got {len(names)}")
+        raise InputError(f"{argument} must have {count} names, got {len(names)}")
     return tuple(names)

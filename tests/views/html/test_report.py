@@ -175,6 +175,6 @@ def test_five_hundred_explanations_are_two_megabytes_and_all_there():
     assert match
     given = json.loads(zlib.decompress(base64.b64decode(match[1])))["explanations"]
     assert len(given) == 500
-    titles = [explanation["outputs"][explanation["chosen"]]["title"] for explanation in given]
+    titles = [explanation["outputs"][explanation["target_row"]]["title"] for explanation in given]
     assert titles == [e.title for e in explanations]
     assert sum(given[7]["graph"]["credit"][0]) == pytest.approx(explanations[7].total, abs=1e-5)

@@ -56,7 +56,7 @@ const search = () => {
   const hits = byId('hits');
   box.placeholder = about.task === 'graph' ? 'Search graphs' : 'Search nodes';
   box.setAttribute('aria-label', box.placeholder);
-  let timer, rows = [], at = -1, asked = 0;
+  let timer, rows = [], at = -1, requests = 0;
   const close = () => {
     hits.hidden = true;
     box.setAttribute('aria-expanded', 'false');
@@ -84,9 +84,9 @@ const search = () => {
     clearTimeout(timer);
     if (!box.value.trim()) { close(); return; }
     timer = setTimeout(async () => {
-      const number = asked += 1;
+      const number = requests += 1;
       const answer = await get(about.task === 'graph' ? 'graphs' : 'nodes', { q: box.value, limit: 8, model: state().model });
-      if (number !== asked) return;
+      if (number !== requests) return;
       [rows, at] = [answer.rows, answer.rows.length ? 0 : -1];
       show();
     }, 120);

@@ -30,9 +30,9 @@ export const compareView = async (main, about) => {
   if (now.target) a.target = now.target;
 
   const pick = (question, prefix) => {
-    const which = make('input', { type: 'text', value: question[name], size: 6, 'aria-label': `${name} ${prefix || 'a'}`, inputmode: 'numeric' });
-    which.addEventListener('change', () => change({ [prefix ? 'b_which' : name]: which.value.trim() }));
-    const parts = [labelled(name, which), labelled('Method', choice(about.methods.map((method) => [method, method]), question.method ?? 'graphsvx',
+    const field = make('input', { type: 'text', value: question[name], size: 6, 'aria-label': `${name} ${prefix || 'a'}`, inputmode: 'numeric' });
+    field.addEventListener('change', () => change({ [prefix ? 'b_which' : name]: field.value.trim() }));
+    const parts = [labelled(name, field), labelled('Method', choice(about.methods.map((method) => [method, method]), question.method ?? 'graphsvx',
       (value) => change({ [`${prefix}method`]: value })))];
     if (about.models.length > 1) {
       parts.push(labelled('Model', choice(about.models.map((model) => [model, model]), question.model ?? about.models[0], (value) => change({ [`${prefix}model`]: value }))));
@@ -55,10 +55,10 @@ export const compareView = async (main, about) => {
   await Promise.all(sides.map(async (side) => {
     try {
       const record = await get('explain/page', side.question);
-      const output = record.outputs[record.chosen];
+      const output = record.outputs[record.target_row];
       side.title.textContent = `${side.letter}: ${output.title}`;
       side.words.textContent = output.sentences;
-      if (record.graph) side.view.show(record.graph, record.chosen, () => {});
+      if (record.graph) side.view.show(record.graph, record.target_row, () => {});
     } catch (error) {
       side.card.append(failure(error));
     }

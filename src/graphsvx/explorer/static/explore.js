@@ -84,17 +84,17 @@ const filterBar = (about, now) => {
     timer = setTimeout(() => change({ q: search.value || null }, { replace: true }), 250);
   });
   const parts = [labelled('Find', search)];
-  const known = about.accuracy !== null;
+  const hasLabels = about.accuracy !== null;
   if (about.task !== 'link') {
     if (about.classes.length) parts.push(labelled('Predicted', choice(classes, now.predicted, set('predicted'))));
-    if (known) {
+    if (hasLabels) {
       parts.push(labelled('Class', choice(classes, now.class, set('class'))));
       parts.push(labelled('Answer', choice([['', 'any'], ['right', 'right'], ['wrong', `wrong (${about.wrong})`]], now.answer, set('answer'))));
     }
     if (about.scale === 'probability') {
       const sure = [['', 'any'], ['0.9-', 'above 90 %'], ['0.6-0.9', '60 – 90 %'], ['-0.6', 'below 60 %']];
-      const chosen = now.min || now.max ? `${now.min ?? ''}-${now.max ?? ''}` : '';
-      parts.push(labelled('Confidence', choice(sure, chosen, (value) => {
+      const range = now.min || now.max ? `${now.min ?? ''}-${now.max ?? ''}` : '';
+      parts.push(labelled('Confidence', choice(sure, range, (value) => {
         const [min, max] = value.split('-');
         change({ min: min || null, max: max || null });
       })));

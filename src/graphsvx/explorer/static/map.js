@@ -143,8 +143,8 @@ export const createMap = (canvas, tip, data, about, onPick, marked = []) => {
     const moved = drag?.moved;
     drag = null;
     if (moved) return;
-    const found = nearest(...point(event));
-    if (found >= 0) onPick(found);
+    const node = nearest(...point(event));
+    if (node >= 0) onPick(node);
   });
   canvas.addEventListener('pointercancel', () => { drag = null; });
   canvas.addEventListener('pointerleave', () => { if (!drag) say(-1); });

@@ -131,13 +131,13 @@ export const whatIfView = async (main, about) => {
 
   const search = make('input', { type: 'search', placeholder: 'name or number', 'aria-label': 'Find a feature' });
   const rows = make('tbody');
-  let found = [];
+  let matching = [];
   const loadFeatures = async () => {
     const place = at === null ? {} : { at };
     const answer = await get('features', { ...which, ...place, q: search.value, limit: 30 });
-    found = answer.features;
+    matching = answer.features;
     at = answer.node;
-    found.forEach((feature) => featureNames.set(String(feature.id), feature.name));
+    matching.forEach((feature) => featureNames.set(String(feature.id), feature.name));
     title.textContent = at === null ? 'Features (means of the graph)' : `Features of node ${at}`;
     showFeatures();
     showChanges();
@@ -145,7 +145,7 @@ export const whatIfView = async (main, about) => {
   const title = make('h2');
   const showFeatures = () => {
     const centre = at !== null && (which.link ?? which.node ?? '').split(',').map(Number).includes(at);
-    rows.replaceChildren(...found.map((feature) => {
+    rows.replaceChildren(...matching.map((feature) => {
       const id = String(feature.id);
       const off = changes.features_off.includes(id);
       const mine = changes.set.find((entry) => entry.startsWith(`${at}:${id}:`));
@@ -176,7 +176,7 @@ export const whatIfView = async (main, about) => {
     record = await get('explain/page', { ...which, samples: 100 });
     if (!main.contains(root)) return;
     if (record.graph) {
-      view.show(record.graph, record.chosen, (index) => {
+      view.show(record.graph, record.target_row, (index) => {
         if (index === null) return;
         const dot = record.graph.dots[index];
         if (dot.count > 1) return;

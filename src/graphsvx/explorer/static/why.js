@@ -78,8 +78,8 @@ const skeleton = (about, now, question) => {
     make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Games' }, make('table', { id: 'games' })), make('dl', { class: 'facts', id: 'certificate-facts' }),
     make('details', {}, make('summary', { text: 'The complete account' }), make('pre', { id: 'account' })));
   const name = Object.entries(whichOf(now)).map(([key, value]) => `${key}-${value}`).join('').replace(',', '-');
-  const asked = { ...question };
-  const links = [['JSON', address('explain', asked)], ['Page in one file', address('explain/html', asked)]];
+  const parameters = { ...question };
+  const links = [['JSON', address('explain', parameters)], ['Page in one file', address('explain/html', parameters)]];
   const controls = settings(about, now);
   controls.append(exportMenu(name, svg, links),
     about.live ? make('button', { type: 'button', text: 'What if …', on: { click: () => change({ view: 'what-if', target: null, rather_than: null, method: null, players: null, samples: null }) } }) : null);
@@ -114,10 +114,10 @@ const skeleton = (about, now, question) => {
     }
     const dot = graph.dots[index];
     const credit = graph.credit[row][index];
-    const whole = graph.credit[row].reduce((sum, value) => sum + Math.abs(value ?? 0), 0);
+    const total = graph.credit[row].reduce((sum, value) => sum + Math.abs(value ?? 0), 0);
     const facts = [];
     if (dot.plays && dot.count === 1) facts.push(fact('Standard error', errorText(graph.error[row][index])));
-    if (dot.plays && whole) facts.push(fact('Share', percent(Math.abs(credit) / whole)));
+    if (dot.plays && total) facts.push(fact('Share', percent(Math.abs(credit) / total)));
     if (dot.class !== null) facts.push(fact('Class', graph.classes[dot.class].name));
     if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
     details.replaceChildren(
@@ -136,10 +136,10 @@ const skeleton = (about, now, question) => {
     if (index >= 0) view.select(index);
   };
 
-  const show = (given) => {
+  const show = (newRecord) => {
     const before = record;
-    record = given;
-    row = record.chosen;
+    record = newRecord;
+    row = record.target_row;
     const output = record.outputs[row];
     byId('said').textContent = output.title;
     byId('sentences').textContent = output.sentences.replace(/(\d) %/g, '$1\u00a0%');
@@ -149,7 +149,7 @@ const skeleton = (about, now, question) => {
     card.hidden = !record.graph;
     details.hidden = !record.graph;
     if (record.graph) {
-      const chosen = before ? view.selected() : null;
+      const selected = before ? view.selected() : null;
       if (before?.graph?.placed && before.graph.dots.length === record.graph.dots.length) {
         record.graph.dots.forEach((dot, i) => { [dot.x, dot.y] = [before.graph.dots[i].x, before.graph.dots[i].y]; });
         record.graph.placed = true;
@@ -157,7 +157,7 @@ const skeleton = (about, now, question) => {
       }
       view.show(record.graph, row, showDetails);
       drawLegend(legend, record, svg);
-      view.select(chosen ?? view.first());
+      view.select(selected ?? view.first());
     }
     drawGroups(groups, record, row);
     showProgress(record.progress, record.final !== false);

@@ -7,15 +7,15 @@ let graphViews = 0;
 // svg, tip, stage: the picture, its tooltip, and the element that holds both.
 export const createGraphView = ({ svg, tip, stage }) => {
   const arrow = `arrow-${graphViews += 1}`;
-  let world, dots, lines, graph, row, listeners, onLine, view, chosen, cut, width, height;
+  let world, dots, lines, graph, row, listeners, onLine, view, selected, cut, width, height;
 
   // onSelect(index or null) and onEdge(index of a line) are called at clicks.
-  const show = (given, output, onSelect, onEdge = null) => {
-    graph = given;
+  const show = (newGraph, output, onSelect, onEdge = null) => {
+    graph = newGraph;
     row = output;
     listeners = onSelect;
     onLine = onEdge;
-    chosen = null;
+    selected = null;
     cut = 0;
     view = { x: 0, y: 0, k: 1 };
     svg.replaceChildren();
@@ -78,16 +78,16 @@ export const createGraphView = ({ svg, tip, stage }) => {
     const all = graph.dots.map((dot, i) => i).filter((i) => graph.dots[i].plays && graph.dots[i].count === 1);
     const size = (i) => Math.abs(graph.credit[row][i]);
     all.sort((a, b) => size(b) - size(a));
-    const enough = 0.8 * all.reduce((sum, i) => sum + size(i), 0);
-    const found = new Set(graph.dots.map((dot, i) => i).filter((i) => graph.dots[i].centre));
+    const most = 0.8 * all.reduce((sum, i) => sum + size(i), 0);
+    const important = new Set(graph.dots.map((dot, i) => i).filter((i) => graph.dots[i].centre));
     let carried = 0;
     const scale = scaleOf();
     for (const i of all.slice(0, 10)) {
-      if (carried >= enough || size(i) === 0 || size(i) < 0.1 * scale) break;
-      if (!(size(i) < 2 * graph.error[row][i])) found.add(i);
+      if (carried >= most || size(i) === 0 || size(i) < 0.1 * scale) break;
+      if (!(size(i) < 2 * graph.error[row][i])) important.add(i);
       carried += size(i);
     }
-    return found;
+    return important;
   };
 
   // In a crowd, those with next to no credit step back.
@@ -306,7 +306,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
   };
 
   const select = (i) => {
-    chosen = i;
+    selected = i;
     dots.forEach((element, j) => element.classList.toggle('selected', i === j));
     listeners(i);
   };
@@ -335,7 +335,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
   const partnersOf = (i) => (graph.together ?? [])
     .filter(([a, b]) => a === i || b === i)
     .map(([a, b, values]) => [a === i ? b : a, values[row] ?? 0])
-    .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 3);
+    .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 3);
 
   const threshold = (least) => {
     cut = least;
@@ -343,8 +343,8 @@ export const createGraphView = ({ svg, tip, stage }) => {
     dots.forEach((element, i) => element.classList.toggle('below', below(i)));
     lines.forEach((line, i) => {
       const [a, b, , plays] = graph.lines[i];
-      const gone = plays ? Math.abs(graph.lineCredit[row][i]) < least : below(a) || below(b);
-      line.classList.toggle('below', gone);
+      const hidden = plays ? Math.abs(graph.lineCredit[row][i]) < least : below(a) || below(b);
+      line.classList.toggle('below', hidden);
     });
   };
 
@@ -369,6 +369,6 @@ export const createGraphView = ({ svg, tip, stage }) => {
   };
 
   return {
-    show, select, threshold, nodeName, readable, zoom, fit, markOff, selected: () => chosen, first: () => ranked()[0],
+    show, select, threshold, nodeName, readable, zoom, fit, markOff, selected: () => selected, first: () => ranked()[0],
   };
 };

@@ -9,7 +9,7 @@ const unpacked = async (text) => {
 const data = byId('data');
 const page = JSON.parse(data.type === 'text/plain' ? await unpacked(data.textContent) : data.textContent);
 let record = page.explanations[0];
-let row = record.chosen;
+let row = record.target_row;
 const graphView = createGraphView({ svg: byId('graph'), tip: byId('tip'), stage: byId('stage') });
 byId('zoom-in').addEventListener('click', () => graphView.zoom(1.4));
 byId('zoom-out').addEventListener('click', () => graphView.zoom(1 / 1.4));
@@ -36,10 +36,10 @@ const drawDetails = (index) => {
   const graph = record.graph;
   const dot = graph.dots[index];
   const credit = graph.credit[row][index];
-  const whole = graph.credit[row].reduce((sum, value) => sum + Math.abs(value ?? 0), 0);
+  const total = graph.credit[row].reduce((sum, value) => sum + Math.abs(value ?? 0), 0);
   const facts = [];
   if (dot.plays && dot.count === 1) facts.push(fact('Standard error', errorText(graph.error[row][index])));
-  if (dot.plays && whole) facts.push(fact('Of the nodes\u2019 absolute credit', percent(Math.abs(credit) / whole)));
+  if (dot.plays && total) facts.push(fact('Of the nodes\u2019 absolute credit', percent(Math.abs(credit) / total)));
   if (dot.class !== null) facts.push(fact(record.typed ? 'Type' : 'Class', graph.classes[dot.class].name));
   if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
   const parts = [
@@ -66,17 +66,17 @@ const drawDetails = (index) => {
 
 const neighbours = (index) => {
   const graph = record.graph;
-  const near = graph.lines.flatMap(([a, b]) => (a === index ? [b] : b === index ? [a] : []));
-  if (!near.length) return [];
-  near.sort((a, b) => Math.abs(graph.credit[row][b]) - Math.abs(graph.credit[row][a]));
-  const shown = near.slice(0, 24);
+  const adjacent = graph.lines.flatMap(([a, b]) => (a === index ? [b] : b === index ? [a] : []));
+  if (!adjacent.length) return [];
+  adjacent.sort((a, b) => Math.abs(graph.credit[row][b]) - Math.abs(graph.credit[row][a]));
+  const shown = adjacent.slice(0, 24);
   const buttons = shown.map((i) => make('button', {
     type: 'button', text: graph.dots[i].label, title: signed(graph.credit[row][i]),
     on: { click: () => graphView.select(i) },
   }));
-  const more = near.length - shown.length;
-  return [make('h4', { text: `Neighbours (${near.length})` }),
-    make('div', { class: 'near' }, ...buttons, more ? make('span', { class: 'hint', text: `and ${more} more` }) : null)];
+  const hidden = adjacent.length - shown.length;
+  return [make('h4', { text: `Neighbours (${adjacent.length})` }),
+    make('div', { class: 'near' }, ...buttons, hidden ? make('span', { class: 'hint', text: `and ${hidden} more` }) : null)];
 };
 
 const markRow = (id) => {
@@ -137,23 +137,23 @@ const drawOutput = () => {
   byId('graph-card').hidden = !record.graph;
   byId('details').hidden = !record.graph;
   if (record.graph) {
-    const kept = graphView.selected();
+    const selected = graphView.selected();
     graphView.show(record.graph, row, drawDetails);
     drawLegend();
-    if (kept !== null && kept < record.graph.dots.length) graphView.select(kept);
+    if (selected !== null && selected < record.graph.dots.length) graphView.select(selected);
     else drawDetails(null);
   }
   applyThreshold();
 };
 
-const options = (select, names, chosen) => {
+const options = (select, names, value) => {
   select.replaceChildren(...names.map((text, i) => make('option', { text, value: i })));
-  select.value = String(chosen);
+  select.value = String(value);
 };
 
 const choose = (index) => {
   record = page.explanations[index];
-  row = record.chosen;
+  row = record.target_row;
   byId('switch').hidden = record.outputs.length < 2;
   options(byId('output'), record.outputs.map((output) => output.name), row);
   byId('threshold').value = '0';
@@ -165,22 +165,23 @@ const choose = (index) => {
 const several = page.explanations.length > 1;
 byId('pick').hidden = !several;
 byId('search').hidden = !several;
-const titles = page.explanations.map((one, i) => `${i + 1}. ${one.outputs[one.chosen].title}`);
+const titles = page.explanations.map((explanation, i) =>
+  `${i + 1}. ${explanation.outputs[explanation.target_row].title}`);
 options(byId('which'), titles, 0);
 byId('which').addEventListener('change', (event) => choose(Number(event.target.value)));
 // Every word that is typed must be in the title; the first match is shown.
 byId('find').addEventListener('input', (event) => {
   const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = titles.map((title, i) => i).filter((i) => {
-    const { outputs, chosen } = page.explanations[i];
-    const parts = outputs[chosen].title.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+  const matching = titles.map((title, i) => i).filter((i) => {
+    const { outputs, target_row: target } = page.explanations[i];
+    const parts = outputs[target].title.toLowerCase().split(/[^\p{L}\p{N}]+/u);
     return words.every((word) => parts.some((part) => part.startsWith(word)));
   });
   const shown = page.explanations.indexOf(record);
-  byId('which').replaceChildren(...found.map((i) => make('option', { text: titles[i], value: i })));
-  if (!found.length) byId('which').replaceChildren(make('option', { text: 'nothing found', disabled: true }));
-  else if (found.includes(shown)) byId('which').value = String(shown);
-  else choose(found[0]);
+  byId('which').replaceChildren(...matching.map((i) => make('option', { text: titles[i], value: i })));
+  if (!matching.length) byId('which').replaceChildren(make('option', { text: 'nothing found', disabled: true }));
+  else if (matching.includes(shown)) byId('which').value = String(shown);
+  else choose(matching[0]);
 });
 byId('output').addEventListener('change', (event) => { row = Number(event.target.value); drawOutput(); });
 byId('threshold').addEventListener('input', applyThreshold);

@@ -142,23 +142,23 @@ export const creditBar = (player, reach) => {
 };
 
 export const drawCertificate = (record, row) => {
-  const given = record.certificate;
+  const certificate = record.certificate;
   byId('certificate-line').textContent = record.meaning;
   const titles = ['Game', 'Players', 'How', 'Model calls', 'Allowed', 'Coalitions', 'R\u00b2', 'Masks'];
-  byId('games').hidden = given.games.length === 0;
+  byId('games').hidden = certificate.games.length === 0;
   byId('games').replaceChildren(
     make('thead', {}, make('tr', {}, ...titles.map((text) => make('th', { scope: 'col', text })))),
-    make('tbody', {}, ...given.games.map((game) => make('tr', {}, ...[
-      game.name, game.players, game.exact ? 'exact' : 'estimated', game.made, game.asked, game.rows,
+    make('tbody', {}, ...certificate.games.map((game) => make('tr', {}, ...[
+      game.name, game.players, game.exact ? 'exact' : 'estimated', game.calls, game.budget, game.coalitions,
       plain(game.r2), game.mask,
     ].map((text) => make('td', { text }))))));
   byId('certificate-facts').replaceChildren(
     fact('Method', record.method),
-    fact('Left over', given.residual === null ? '\u2013' : minus(given.residual.toExponential(1))),
-    fact('Seed', given.seed),
-    fact('Model depth', given.hops === null ? 'whole graph' : `${given.hops}`),
-    ...(given.checks.length ? [fact('Checked', given.checks.join(', '))] : []),
-    ...(given.fallback ? [fact('Fallback', given.fallback)] : []),
-    ...(given.toleranceMet === null ? [] : [fact('Tolerance', given.toleranceMet ? 'met' : 'NOT met')]));
+    fact('Left over', certificate.residual === null ? '\u2013' : minus(certificate.residual.toExponential(1))),
+    fact('Seed', certificate.seed),
+    fact('Model depth', certificate.depth === null ? 'whole graph' : `${certificate.depth}`),
+    ...(certificate.checks.length ? [fact('Checked', certificate.checks.join(', '))] : []),
+    ...(certificate.fallback ? [fact('Fallback', certificate.fallback)] : []),
+    ...(certificate.toleranceMet === null ? [] : [fact('Tolerance', certificate.toleranceMet ? 'met' : 'NOT met')]));
   byId('account').textContent = record.outputs[row].account;
 };

@@ -97,10 +97,10 @@ def noise_kde(
     counts: Mapping[str, ArrayLike],
     ax: Axes | None = None,
     *,
-    what: str = "features",
+    players: str = "features",
     bandwidth: float = 0.4,
 ) -> Axes:
-    """Kernel density of the number of noisy `what` among each method's most important players.
+    """Kernel density of the number of noisy `players` among each method's most important players.
 
     `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
     kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
@@ -122,7 +122,7 @@ def noise_kde(
         ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
     ax.set_ylim(bottom=0)
     ax.set_xlim(grid[0], grid[-1])
-    ax.set_xlabel(f"noisy {what} among the most important ones", fontsize=canvas.SMALL)
+    ax.set_xlabel(f"noisy {players} among the most important ones", fontsize=canvas.SMALL)
     ax.set_ylabel("density", fontsize=canvas.SMALL)
     box = ax.legend(frameon=False, fontsize=canvas.SMALL, handlelength=2.4)
     for entry in box.get_texts():
@@ -181,7 +181,7 @@ def dots(
 
 def curves(
     lines: Mapping[str, Mapping[str, Mapping[str, Mapping[float, Band]]]],
-    along: str,
+    x_label: str,
     paper: Mapping[tuple[str, str], Mapping[float, float]] | None = None,
     log: Collection[str] = (),
 ) -> Figure:
@@ -189,7 +189,7 @@ def curves(
 
     Args:
         lines: points by measure, panel, name of the curve and x.
-        along: what the x axis shows; logarithmic if it is in `log`, as measures are.
+        x_label: what the x axis shows; logarithmic if it is in `log`, as measures are.
         paper: points to compare with, by measure and panel, as diamonds.
         log: axes that are logarithmic.
 
@@ -205,19 +205,19 @@ def curves(
         for x, y in ((paper or {}).get((measure, name)) or {}).items():
             ax.plot(x, y, "D", mfc="none", mec=INKS[7], ms=6)
         canvas.quiet(ax, "both")
-        ax.set(xscale="log" if along in log else "linear",
+        ax.set(xscale="log" if x_label in log else "linear",
                yscale="log" if measure in log else "linear")  # fmt: skip
-        ax.set_xlabel(along, fontsize=canvas.SMALL)
+        ax.set_xlabel(x_label, fontsize=canvas.SMALL)
         ax.set_ylabel(measure, fontsize=canvas.SMALL)
         ax.label_outer()
     return _with_legend(figure, axes)
 
 
-def noise_panels(panels: Mapping[str, Mapping[str, ArrayLike]], what: str) -> Figure:
+def noise_panels(panels: Mapping[str, Mapping[str, ArrayLike]], players: str) -> Figure:
     """`noise_kde` in panels side by side, with one legend."""
     figure, axes = _panels({"": panels}, 3.4, 3.0)
     for ax, counts in axes.values():
-        noise_kde(counts, ax, what=what)
+        noise_kde(counts, ax, players=players)
         ax.get_legend().remove()
     return _with_legend(figure, axes)
 
