@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import runpy
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from graphsvx import datasets, zoo
+
+pytestmark = pytest.mark.xdist_group("examples")  # several have the same model
 EXAMPLES = sorted((Path(__file__).parents[1] / "docs" / "examples").glob("*.py"))
 
 
@@ -15,8 +19,19 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 9
 
 
+train = zoo.train
+
+
+@cache
+def _trained(name: str, settings: zoo.Settings) -> zoo.Trained:
+    return train(datasets.load(name), settings=settings)
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo, "train", lambda data, settings: _trained(data.name, settings))
     begun = time.process_time()
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.strip(), "an example shows something"

@@ -180,7 +180,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize("name", list(NUMBERS))
 def test_what_cannot_be_followed_is_noticed_by_its_outputs(name: str) -> None:
-    for seed in (0, 8, 15, 21, 27, 28):  # graphs in which batches hide it from the first checks
+    for seed in (0, 8, 21):  # graphs in which batches hide it from the first checks
         torch.manual_seed(seed)
         model = Elsewhere(NUMBERS[name]).double().eval()
         data = random_graph(seed, nodes=6, chance=0.2)

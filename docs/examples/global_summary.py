@@ -6,7 +6,7 @@ from graphsvx import GraphSVX, datasets, explain_many, zoo
 from graphsvx.results import summary
 
 dataset = datasets.load("ba-community")
-model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=500)).model
+model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 nodes = dataset.node_truth.nodes()[::80]
 found = list(explain_many(model, dataset.graph, nodes, method=GraphSVX(samples=300)))
 

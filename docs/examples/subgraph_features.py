@@ -5,7 +5,7 @@ from dataclasses import replace
 from graphsvx import GraphSVX, datasets, explain, zoo
 
 dataset = datasets.load("ba-community")
-model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=500)).model
+model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model
 node = 400
 truth = dataset.node_truth.informative_features
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from graphsvx import GraphSVX, datasets, explain, zoo
 
 dataset = datasets.load("ba-2motifs")
-model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=20)).model
+model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=10)).model
 graph = dataset.graphs[600]  # a tree with a ring of five on nodes 20 to 24
 
 # All nodes play: a switched-off node loses its edges.

@@ -202,27 +202,26 @@ def test_models_with_circular_or_large_references_have_an_identity() -> None:
     assert len(json.dumps(before)) < 10_000
 
 
+def letters(x: Tensor, edge_index: Tensor) -> Tensor:
+    return x if "a" in {"a", "b", "c", "d"} else edge_index
+
+
 _OTHER_PROCESS = """
 import json, torch
 from graphsvx.runs import identity
-from tests.runs.test_identity import GAT, Net, random_model
+from tests.runs.test_identity import GAT, Net, letters, random_model
 torch.manual_seed(0)
-letters = lambda x, edge_index: x in {"a", "b", "c", "d"}
 models = [Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters]
 print(json.dumps([identity.of_model(model) for model in models]))
 """
 
 
 def test_the_same_words_in_every_process() -> None:
-    in_children = [
-        subprocess.run(
-            [sys.executable, "-c", _OTHER_PROCESS], capture_output=True, check=True, text=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    ]  # fmt: skip
-    assert in_children[0] == in_children[1]
+    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"  # sets in another order
+    in_child = subprocess.run(
+        [sys.executable, "-c", _OTHER_PROCESS], capture_output=True, check=True, text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed},
+    ).stdout  # fmt: skip
     torch.manual_seed(0)
-    in_parent = [identity.of_model(model) for model in (Net(), GAT(3, 8, 2, 3, heads=2))]
-    assert json.loads(in_children[0])[:2] == json.loads(json.dumps(in_parent))
-    assert identity.of_model(random_model("gin", 1)) == json.loads(in_children[0])[2]
+    models = (Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters)
+    assert json.loads(in_child) == json.loads(json.dumps(list(map(identity.of_model, models))))

@@ -42,7 +42,7 @@ class Slow:
     inner: GraphSVX = GraphSVX(samples=40)  # noqa: RUF009  (a frozen record)
 
     def __call__(self, query: Query, seed: int) -> Explanation:
-        time.sleep(0.25)
+        time.sleep(0.1)
         return self.inner(query, seed)
 
 

@@ -35,11 +35,11 @@ def test_the_number_of_workers_changes_no_bit(tmp_path, reference, workers, impa
     assert list((tmp_path / "run" / "pieces").iterdir()) == []
 
 
-def test_a_run_killed_ten_times_at_random_gives_the_same_table(
+def test_a_run_killed_six_times_at_random_gives_the_same_table(
     tmp_path, reference, impatient
 ) -> None:
     out, rng, orphans = tmp_path / "run", random.Random(7), []
-    for kill in range(10):
+    for kill in range(6):
         before = _files(out)
         with mode(delay=0.1):
             child = in_a_process(lambda: start(out))

@@ -13,9 +13,11 @@ import pytest
 import torch
 from torch_geometric.nn import GCN
 
-from graphsvx import explain
+from graphsvx import GraphSVX, explain
 from graphsvx.results import serialize
 from tests.engine.lazy.test_rows import make_graph
+
+METHOD = GraphSVX(samples=300)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
     explanations = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        e = explain(model, data, node=1)
+        e = explain(model, data, node=1, method=METHOD)
         assert torch.get_num_threads() == threads
         explanations.append(torch.cat([e.node_values, e.feature_values]))
     assert torch.equal(explanations[0], explanations[1])
@@ -55,9 +57,11 @@ def test_threads_that_share_a_model_wait_for_each_other() -> None:
     torch.manual_seed(0)
     model, data = GCN(300, 16, 2, 5, dropout=0.5), make_graph(nodes=60)
     nodes = range(12)
-    alone = [explain(copy.deepcopy(model), data, node=node) for node in nodes]
+    alone = [explain(copy.deepcopy(model), data, node=node, method=METHOD) for node in nodes]
     with ThreadPoolExecutor(4) as pool:
-        explanations = list(pool.map(lambda node: explain(model, data, node=node), nodes))
+        explanations = list(
+            pool.map(lambda node: explain(model, data, node=node, method=METHOD), nodes)
+        )
     assert all(
         serialize.same(explanation, other)
         for explanation, other in zip(explanations, alone, strict=True)
@@ -70,7 +74,7 @@ import torch
 from concurrent.futures import ThreadPoolExecutor
 from threadpoolctl import threadpool_info
 from torch_geometric.nn import GCN
-from graphsvx import explain
+from graphsvx import GraphSVX, explain
 from graphsvx.results.serialize import same
 from tests.engine.lazy.test_rows import make_graph
 
@@ -87,10 +91,12 @@ class Watched(GCN):
 
 torch.manual_seed(0)
 model, data, counts = Watched(300, 16, 2, 5).eval(), make_graph(nodes=60), set()
-before = torch.get_num_threads(), blas_threads()
-in_main = [explain(model, data, node=node) for node in range(4)]
+before, method = (torch.get_num_threads(), blas_threads()), GraphSVX(samples=300)
+in_main = [explain(model, data, node=node, method=method) for node in range(4)]
 with ThreadPoolExecutor(1) as pool:
-    in_thread = list(pool.map(lambda node: explain(model, data, node=node), range(4)))
+    in_thread = list(
+        pool.map(lambda node: explain(model, data, node=node, method=method), range(4))
+    )
 assert counts == {1}, counts
 assert (torch.get_num_threads(), blas_threads()) == before
 assert all(map(same, in_main, in_thread))
