@@ -47,7 +47,7 @@ class UnsupportedError(GraphSVXError, NotImplementedError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of somebody else's says, in one line; its type if it says nothing."""
+    """The first line of another library's error message; its type if there is none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -66,7 +66,7 @@ def serve(
     names: list[str | None] = [*model] if model else [None]
     choices = [ModelChoice(name, weights, checkpoint, model_seed) for name in names]
     if is_run and (model or weights or checkpoint):
-        raise InputError("a run knows its model; leave out --model, --weights and --checkpoint")
+        raise InputError("a run has its model; leave out --model, --weights and --checkpoint")
     if len(choices) > 1 and (weights or checkpoint):
         raise InputError("--weights and --checkpoint go with one --model")
     if not is_run:
@@ -77,7 +77,9 @@ def serve(
 
     workspace = _of_run(folder) if is_run else _of_data(source, choices)
     if host not in LOOPBACK:
-        message(f"whoever reaches {host} and knows the token can ask this server", style="yellow")
+        message(
+            f"anyone who can reach {host} and has the token can use this server", style="yellow"
+        )
     with stopped_by_signals():
         server = start(workspace, host=host, port=port, browser=browser, announce=True)
         server.wait()

@@ -1,6 +1,6 @@
 """How a model is called: which attributes of the data go to which of its parameters.
 
-The engine speaks of tables: x [nodes, features], edge_index [2, edges], weights and attributes of
+The engine uses tables: x [nodes, features], edge_index [2, edges], weights and attributes of
 edges. A `CallPlan` turns them back into what the user's model takes.
 """
 
@@ -153,7 +153,7 @@ def plan_call(
 def _entry(
     model: Callable[..., Any], links: bool, decoder: bool
 ) -> tuple[Through, Callable[..., Any]]:
-    """What is called: the model, or its methods encode and decode."""
+    """The called function: the model, or its methods encode and decode."""
     if not isinstance(model, nn.Module):
         return "forward", model
     encode = getattr(model, "encode", None)

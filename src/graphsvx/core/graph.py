@@ -77,7 +77,7 @@ class DataForm:
 _AS_TABLES = DataForm()
 
 Owner = Literal["nodes", "edges", "graph"]
-"""What an attribute has a row for."""
+"""Whether an attribute has a row per node, per edge, or one for the graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ def converted(graph: Graph, dtype: torch.dtype) -> Graph:
 
 
 def _once(source: Tensor, key: Any, make: Callable[[], Any]) -> Any:
-    """What is made from a tensor, cached as long as the tensor lives and holds the same."""
+    """`make()`, cached as long as the tensor exists and its content is unchanged."""
     entry = _CONVERTED.get(source)
     version = (key, stamp(source))
     if entry is None or entry[0] != version:
@@ -261,7 +261,7 @@ def statistics_of(x: Tensor, x_stamp: Stamp | None = None) -> Statistics:
 
 
 def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> None:
-    """Cache what another process has found out about the same graph."""
+    """Cache statistics that another process has computed for the same graph."""
     key = (stamp(data.edge_index), data.x.shape[0])
     _INDEXES[data.edge_index], _OUT_EDGES[data.edge_index] = (key, index), (key, outgoing)
     _STATISTICS[data.x] = (stamp(data.x), statistics)

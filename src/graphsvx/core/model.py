@@ -26,7 +26,7 @@ Reading = Literal["raw", "probs", "log_probs", "multilabel", "multilabel_probs",
 labels that do not exclude each other, or plain values."""
 Scale = Literal["probability", "logit", "log_odds", "value"]
 Pick = Callable[[Any], Any]
-"""The scores in what the model returns."""
+"""A function from the model's return value to the scores."""
 
 _NAMED_OUTPUTS: dict[str, Reading] = {
     "raw": "raw", "class": "raw", "probs": "probs", "log_probs": "log_probs",
@@ -47,7 +47,7 @@ class Model:
     pick: Pick | None = None
     """Finds the scores in a tuple, dictionary or other object that the model returns."""
     output_is_given: bool = True
-    """False: what the outputs are is not said; `graphsvx.engine.reading` finds it out."""
+    """False: the meaning of the outputs is inferred by `graphsvx.engine.reading`."""
     scale_is_given: bool = True
 
     def __call__(
@@ -100,7 +100,7 @@ class Model:
         return out
 
     def returned(self, inputs: dict[str, Any]) -> Any:
-        """What the model returns for a graph given by its attributes, and `pick` finds in it."""
+        """The model's scores for a graph given by its attributes, extracted by `pick`."""
         if inputs["batch"] is None and "batch" in self.takes:
             x = inputs["x"]
             inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
@@ -203,13 +203,13 @@ class Model:
         sums_to_one = out.shape[-1] == 1 or bool(((sums - 1).abs() <= slack).all())
         if self.output == "probs" and not (least >= -slack and most <= 1 + slack and sums_to_one):
             raise ModelError(
-                'output="probs" promises probabilities that sum to 1, the model returned '
+                'output="probs" means probabilities that sum to 1, the model returned '
                 f"{least:.3g} to {most:.3g}; say what it returns by "
                 'output="raw", "probs" or "log_probs"'
             )
         if self.output == "log_probs" and not (most <= slack and sums_to_one):
             raise ModelError(
-                'output="log_probs" promises logarithms of probabilities, the model returned '
+                'output="log_probs" means logarithms of probabilities, the model returned '
                 f"{least:.3g} to {most:.3g}; say what it returns by "
                 'output="raw", "probs" or "log_probs"'
             )
@@ -293,7 +293,7 @@ def check_model(
     links: bool = False,
     plan: CallPlan | None = None,
 ) -> Model:
-    """Validate the model and what is said of its outputs.
+    """Validate the model and the description of its outputs.
 
     `plan`: how it is called; as (x, edge_index) and what else it takes of `graph` by default.
     """

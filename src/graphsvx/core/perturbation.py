@@ -33,7 +33,7 @@ class Perturbations:
         return len(self.active)
 
     def take(self, index: Ids | slice) -> Perturbations:
-        """The chosen perturbed graphs."""
+        """The perturbed graphs at these positions."""
         return Perturbations(
             self.active[index],
             None if self.feature_row is None else self.feature_row[index],

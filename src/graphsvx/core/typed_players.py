@@ -165,14 +165,14 @@ def feature_rows(graph: TypedGraph, numbers: Ids) -> Tensor:
 def resolve_typed_reference(graph: TypedGraph, reference: Reference, centres: Ids) -> Tensor:
     """What switched-off features become, [columns of all types], float64.
 
-    The mean of their type; a node id, "class:c" or a vector speak of the explained node's type.
+    The mean of their type; a node id, "class:c" or a vector refer to the explained node's type.
     """
     vector = graph.statistics.mean.clone()
     if reference is None:
         return vector
     if not len(centres):
         raise InputError(
-            "reference= speaks of the type of the explained node, but a graph is asked"
+            "reference= refers to the type of the explained node, but a graph is explained"
         )
     at = int(graph.node_type[centres[0]])
     name = graph.node_types[at]

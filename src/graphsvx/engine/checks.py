@@ -108,7 +108,7 @@ def equals_plain_calls(
     other: Tensor,
     like: Tensor | None = None,
 ) -> bool:
-    """Whether outputs are what plain calls on a stage gave, but for rounding.
+    """Whether outputs are those of plain calls on a reference graph, but for rounding.
 
     Where an output is small because large terms cancel, its size does not tell what rounding can
     change: then features are changed by their last bit to see it.

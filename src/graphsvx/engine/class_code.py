@@ -1,6 +1,6 @@
 """Whether the code of a class is what it was: its methods, and the globals that they use.
 
-Somebody may replace `GCNConv.message`, or `gcn_norm` in the module of `GCNConv`, between two
+A user may replace `GCNConv.message`, or `gcn_norm` in the module of `GCNConv`, between two
 explanations. Identities are compared, which takes some microseconds a class; a function whose
 `__code__` is replaced in place is not noticed.
 """
@@ -19,7 +19,7 @@ _DEPTH = 3
 
 @dataclass(frozen=True, eq=False)
 class ClassCode:
-    """Identities of what the classes in the order of inheritance and their globals hold."""
+    """Identities of the attributes of a class and its bases, and of the globals they use."""
 
     kinds: tuple[type, ...]
     ids: tuple[list[int], ...]
@@ -27,7 +27,7 @@ class ClassCode:
 
     @staticmethod
     def of(kind: type) -> ClassCode:
-        """As the class is now."""
+        """Snapshot of the class."""
         kinds = tuple(base for base in kind.__mro__ if not _is_library(base.__module__))
         names: dict[int, tuple[dict[str, Any], set[str]]] = {}
         functions = {function for base in kinds for function in _functions(base)}

@@ -1,4 +1,4 @@
-"""Choose how perturbed graphs are evaluated: the fastest way that passes run-time checks.
+"""Choose the evaluator of perturbed graphs: the fastest that passes run-time checks.
 
 Many perturbed copies of the receptive field are evaluated in one batched call. That is wrong for
 models with a larger receptive field than counted, models that mix the nodes of a batch (batch
@@ -74,7 +74,7 @@ _SMALL_BATCH = 1 << 17
 
 
 def _ignore(reason: str) -> None:
-    """Nobody asks for the reason."""
+    """Default of `Evaluator.decline`: the reason is dropped."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ def _stored(tensor: Tensor) -> int:
 
 
 def grows_faster_than_batch(model: Model, graph: Graph) -> bool:
-    """Whether an operation has a much more than three times larger result on three copies.
+    """Whether some operation's result is much more than three times larger on three copies.
 
     `graph` should be small: it is evaluated once by itself and once with two copies.
     """

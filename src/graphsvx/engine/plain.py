@@ -125,7 +125,7 @@ def _some_edges(index: Index, nodes: Ids, per_node: int) -> Ids:
 
 
 def undirected_reference(graph: Graph, field: Field, wider: Field) -> ReferenceGraph:
-    """All edges with an end in `area`, a wider field around `field`."""
+    """All edges with an end in `wider`, a larger field around `field`."""
     inside = wider.ids[: wider.size]
     touching = np.concatenate([graph.index.edges_into(inside), out_edges(graph).edges_into(inside)])
     edges = setdiff_sorted(touching, touching[:0])

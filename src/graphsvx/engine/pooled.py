@@ -45,7 +45,7 @@ class Pooling:
     """One pooling of a model: a function of node embeddings and the graph of each node."""
 
     reduction: Reduction | None
-    """What it is, if it can be computed from parts of a graph; None: it needs all nodes."""
+    """The reduction, if it can be computed from parts of a graph; None: it needs all nodes."""
     call: Callable[[Tensor, Tensor], Tensor]
 
 
@@ -59,7 +59,7 @@ class PooledModel:
     def embed(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, edge_attr: Tensor | None
     ) -> tuple[list[Tensor], list[Pooling]]:
-        """What each pooling of the model is given, [nodes, width], and the poolings."""
+        """Inputs [nodes, width] of the model's poolings, and the poolings."""
         embeddings: list[Tensor] = []
         poolings: list[Pooling] = []
 

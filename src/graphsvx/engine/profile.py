@@ -52,11 +52,11 @@ class ModelProfile:
     is_undirected: bool = False
     """Whether each edge has its reverse; False for large graphs, where it is not computed."""
     structure: Structure | None = None
-    """What one call showed of the model's structure; None: not read yet."""
+    """The model's structure as traced in one call; None: not read yet."""
     small_batches: bool | None = None
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
     reading: Any = None
-    """What is assumed of its outputs (`engine.reading.Assumption`); None: not read yet."""
+    """Assumed meaning of its outputs (`engine.reading.Assumption`); None: not read yet."""
     explained: int = 0
     """Explanations so far: replays become rarer with their number."""
 

@@ -1,4 +1,4 @@
-"""What a model's outputs are, found out from one call where the user does not say.
+"""Infer from one call what a model's outputs are, where the user does not say.
 
 Scores of classes (a softmax over them), labels that do not exclude each other (a sigmoid each) or
 plain values: nothing in a tensor tells for certain. What tells is the model's last operation, the
@@ -32,7 +32,7 @@ _PASSING = {"squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "doub
 
 @dataclass(frozen=True)
 class Assumption:
-    """How outputs are read, and what the user is told of it."""
+    """Assumed meaning and scale of the outputs, and the warning for the user, if any."""
 
     output: Reading = "raw"
     scale: Scale = "probability"
@@ -40,7 +40,7 @@ class Assumption:
 
 
 def with_reading(query: Query) -> Query:
-    """The query with `model.output` and `model.scale` found out, if the user did not say them."""
+    """The query with `model.output` and `model.scale` inferred where the user did not give them."""
     model = query.model
     if model.output_is_given or model.scale == "value":
         return query
@@ -101,7 +101,7 @@ def _read(query: Query) -> Assumption:
 
 
 def _by_labels(labels: Tensor | None, outputs: int) -> Assumption | None:
-    """What data.y [rows, labels] tells of the outputs; None: nothing."""
+    """The meaning of the outputs according to data.y [rows, labels]; None: undecided."""
     if labels is None:
         return None
     if labels.shape[1] == 1 < outputs and not labels.is_floating_point():
@@ -188,5 +188,5 @@ class _LastOperation(TorchFunctionMode):
 
     @property
     def squashing(self) -> Reading | None:
-        """What the tensor that was made last comes from."""
+        """The operation (sigmoid, softmax) that the last tensor comes from."""
         return None if self.last is None else self.seen.get(id(self.last), (None, None))[1]

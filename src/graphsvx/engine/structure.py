@@ -33,7 +33,7 @@ from graphsvx.utils.exclusive import taking_back
 
 @dataclass(frozen=True)
 class Structure:
-    """What one call of a model showed."""
+    """Structure of a model, as traced in one call."""
 
     known: bool
     reason: str = ""
@@ -61,7 +61,7 @@ def aggregates_locally(module: Any) -> bool:
 
 
 class _UnknownError(Exception):
-    """Something that is not known to be row-wise happened to a traced tensor."""
+    """An operation on a traced tensor is not known to be row-wise."""
 
 
 class _Count(int):
@@ -163,7 +163,7 @@ class _Trace(TorchFunctionMode):
 def read_structure(
     model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]
 ) -> Structure:  # fmt: skip
-    """Call the model once on a graph, which should be small, and see what it does to it."""
+    """Structure of a model, traced in one call on a graph, which should be small."""
     layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
     for layer in layers:
         if not is_known_layer(layer):

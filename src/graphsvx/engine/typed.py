@@ -1,6 +1,6 @@
 """Evaluation of typed graphs: the typed receptive field in batches of disjoint copies.
 
-The same promise as for graphs without types (`engine.evaluator`): values are those of one plain
+The same guarantee as for graphs without types (`engine.evaluator`): values are those of one plain
 call a coalition on the whole graph. A batch is a shortcut; it is compared with plain calls on the
 whole graph before and after the games, and where it differs every coalition is a plain call.
 """
@@ -124,7 +124,7 @@ def _require_deterministic(
 
 
 def _batchings(query: TypedQuery, depth: int | None, reach: int | None) -> list[Batching]:
-    """Ways to batch, the fastest and likeliest first."""
+    """Combinations of shortcuts, the fastest first."""
     model = query.typed_model
     rounds = None
     # Layers that read degrees need the edges of nodes that no longer matter.
@@ -622,7 +622,7 @@ def _sample(graph: TypedGraph, small: bool, per_type: int = 3) -> TypedInput:
 
 
 def _longest_chain(ends: list[Any], marked: list[Any]) -> int:
-    """The most marked steps on one way through a recorded computation."""
+    """Largest number of marked steps on a path through the autograd graph."""
     is_marked = set(marked)
     length: dict[Any, int] = {}
     stack = [(step, False) for step in ends]

@@ -25,7 +25,7 @@ _ENTRIES = 1 << 21  # of a block of columns
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What was learned from rows of perturbations."""
+    """Associations and Bayesian network, learned from rows of perturbations."""
 
     strength: Floats
     """Signed Cramér's V of each node with the change, in [-1, 1]; 0 where not significant."""
@@ -90,7 +90,7 @@ class BayesNetwork(Checked):
         return Network(np.where(dependent, phi, 0.0), p_values, blanket, edges, bic, chances)
 
     def _shrink(self, table: Any, candidates: list[int]) -> list[int]:
-        """Drop, weakest first, whoever is independent of the change given the others."""
+        """Drop, weakest first, nodes that are independent of the change given the others."""
         if len(candidates) < 2:
             return candidates
         test = require_extra("pgmpy.ci_tests").ChiSquare(data=table)

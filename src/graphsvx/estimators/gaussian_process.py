@@ -284,7 +284,7 @@ class _Process:
     credit: Floats
     """Shapley values of g, [M, outputs]."""
     left: Floats
-    """What the pairs leave of the prior variance of the Shapley values, [M]."""
+    """Posterior variance of the Shapley values, [M]."""
     disagreement: Floats
     """How far the other pairs move the Shapley values that those learnt on give, in multiples of
     what the variances say, [outputs]; at least 1."""

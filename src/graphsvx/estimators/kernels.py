@@ -137,7 +137,7 @@ class Coalitions:
         return self.signs.shape[1]
 
     def take(self, index: Ids) -> Coalitions:
-        """Some of them, in the same units."""
+        """The coalitions at these positions, in the same units."""
         return Coalitions(
             self.signs[index], self.inner[index], self.direct, self.direct_centred[index],
             self.slope[index], self.mean_slope, self.sizes[index], self.alone[index],
@@ -162,7 +162,7 @@ def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Float
     functions: list[Floats] = []
     if 0 < len(combined) < signs.shape[1]:
         shares += [direct_signs.mean(1), np.delete(signs, combined, 1).mean(1)]
-        # A jump: without any direct member nothing is heard of the others.
+        # A jump: without any direct member the others have no influence.
         functions.append(shares[1] * (np.abs(shares[1]) < 1))
     for x in shares:
         cube = x * x * x

@@ -408,7 +408,7 @@ def _answering(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except asyncio.CancelledError:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client has gone
         except BusyError as error:
             return _problem(503, str(error), {"retry-after": "2"})
         except ModelError as error:

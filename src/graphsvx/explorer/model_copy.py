@@ -1,7 +1,7 @@
 """A copy of a model for single predictions, which need not wait for running explanations.
 
 An explanation changes modes and layers of its model and holds a lock meanwhile. A prediction must
-answer within milliseconds, so it goes through a copy of the model that nobody else uses.
+answer within milliseconds, so it goes through a copy of the model that no other thread uses.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Parameters:
         return [] if text is None else text.split(",")
 
     def finish(self) -> None:
-        """Refuse parameters that nobody has read."""
+        """Refuse parameters that were not read."""
         unknown = sorted(set(self._values) - self._read)
         if unknown:
             raise InputError(

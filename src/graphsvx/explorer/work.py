@@ -70,5 +70,5 @@ class WorkQueue:
                 continue
             try:
                 future.set_result(function())
-            except BaseException as error:  # handed to whoever asked
+            except BaseException as error:  # raised by `result()`
                 future.set_exception(error)

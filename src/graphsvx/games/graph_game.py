@@ -44,7 +44,7 @@ class GraphGame:
     rest_on: bool
     """Whether the other kind of players is active (relative efficiency) or not."""
     full_setup: GameSetup | None = None
-    """Features with all nodes off: the scene with the nodes, which `scene` leaves out."""
+    """Feature game with all nodes off: the setup with the nodes that `setup` leaves out."""
     _ids: RowIds = field(default_factory=RowIds)
     _blocks: list[tuple[int, Perturbations | Bools, HopCounts]] = field(default_factory=list)
     """(first state id, perturbed graphs or coalitions, hop counts) of each block that has states
@@ -303,7 +303,7 @@ class GraphGame:
         return np.concatenate([to_players, to_centre[None]])
 
     def player_prior(self) -> PlayerPrior | None:
-        """Random-walk mass of nodes or edges, and which of them the centres hear themselves."""
+        """Random-walk mass of nodes or edges, and which of them have edges into the centres."""
         players, field = self.setup.players, self.setup.field
         if self.side not in ("nodes", "edges") or self.query.kind == "graph" or not field.centres:
             return None

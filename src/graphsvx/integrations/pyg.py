@@ -80,7 +80,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         explanation.graphsvx      # the full record, with errors and certificate
 
     Masks are 0 where the credit is not positive and from 0.9 to 1 where it is, in the order of the
-    credit: what speaks for the prediction stays nearly as it is, everything else is masked, and
+    credit: players with positive credit stay nearly as they are, everything else is masked, and
     `threshold_config=("topk", k)` keeps the k largest. The explained nodes, which take no part in
     the game of nodes, have mask 1 in `node_mask_type="object"`.
 

@@ -21,7 +21,7 @@ from graphsvx.errors import ModelError
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
 
 Call = Any
-"""(x, edge_index) -> raw outputs at the explained nodes or for the whole stage."""
+"""(x, edge_index) -> raw outputs at the explained nodes or for the whole graph."""
 
 
 class Reader(nn.Module):

@@ -39,7 +39,7 @@ _BLOCK = 1 << 12  # coalitions that are evaluated together
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What an explanation was asked, to ask the same model about sets of its players."""
+    """The query, method and seed of an explanation, to evaluate sets of its players later."""
 
     query: Query
     method: GraphSVX

@@ -51,7 +51,7 @@ class CellChoice:
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedGames:
-    """The games of an explanation, for those who want to know more of them."""
+    """The evaluated games of an explanation, from which cells get their credit."""
 
     query: Query
     evaluator: Evaluator

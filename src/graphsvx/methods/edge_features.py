@@ -39,7 +39,7 @@ _REPLAYS = 6
 
 @dataclass(frozen=True, eq=False)
 class EdgeFeatureSettings:
-    """What is asked of a game of edge features."""
+    """Settings of a game of edge features."""
 
     reference: Reference
     samples: int

@@ -317,7 +317,7 @@ class EdgeFeatures(PlayerKind):
     """Columns of `edge_attr`, each at all edges together.
 
     A switched-off column has its mean (categories: the mode) at every edge, or the reference's
-    value. `hops` must be left out: which edges matter is the model's affair.
+    value. `hops` must be left out: all edges of the receptive field are changed together.
     """
 
     reference: ReferenceSetting = None

@@ -150,7 +150,7 @@ class Rounds:
 
 
 def calls_needed(goal: Goal, games: Sequence[PlayedGame], fits: Sequence[Fit]) -> int | None:
-    """About how many calls would reach the goal; None: it is reached, or nobody knows."""
+    """About how many calls would reach the goal; None: it is reached, or cannot be predicted."""
     needed = goal.needed(fits)
     if all(factor <= 1 for factor in needed) or float("inf") in needed:
         return None

@@ -58,13 +58,13 @@ class Certificate:
     fallback: str | None = None
     """The slower way that was taken because a check failed, and which."""
     tolerance_met: bool | None = None
-    """With `tolerance`: whether every error bar went below it. None: no tolerance was asked."""
+    """With `tolerance`: whether every error bar went below it. None: no tolerance was given."""
     relative_error: float | None = None
     """Root of the squared standard errors over the squared credit of the explained output; 0 if
     exact, None if errors are not known."""
     calls_needed: int | None = None
     """About how many calls would reach the tolerance (or 1 % relative error, by default), where
-    sampling ended before; None: it was reached, or nobody knows."""
+    sampling ended before; None: it was reached, or cannot be predicted."""
     by_clock: bool = False
     """True: `seconds` limited the calls, so that another run may make more or fewer of them."""
 

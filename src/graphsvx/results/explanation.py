@@ -162,7 +162,7 @@ class Credit:
 
 @dataclass(frozen=True, eq=False)
 class FieldRecord:
-    """The part of the graph that the explanation speaks of, for drawing and export."""
+    """The receptive field of the explained prediction, for drawing and export."""
 
     ids: Annotated[Tensor, _NODES]
     """Node ids in the user's graph, the explained ones first."""
@@ -190,7 +190,7 @@ class Explanation:
     """Why the model said that: `base + total == prediction`, shared out among the players.
 
     The arrays hold every explained output (one row, or one a class with `targets="all"`); the
-    properties speak of the one chosen by `target`.
+    properties are about the one chosen by `target`.
     """
 
     kind: Annotated[Kind, Column()]
@@ -199,7 +199,7 @@ class Explanation:
     outputs: Annotated[tuple[int, ...], Column()]
     """The outputs (classes) that were explained, in the order of the arrays' rows."""
     target: Annotated[int, Column()]
-    """The output that the properties speak of, one of `outputs`."""
+    """The output that the properties are about, one of `outputs`."""
     bases: Annotated[Tensor, _OUTPUTS]
     predictions: Annotated[Tensor, _OUTPUTS]
     node_credit: Credit
@@ -529,7 +529,7 @@ class Explanation:
     # --- other outputs ---------------------------------------------------------------
 
     def for_target(self, target: int) -> Explanation:
-        """The same explanation speaking of another explained output."""
+        """The same explanation for another explained output."""
         target = as_int(target, "target")
         if target not in self.outputs:
             raise TargetError(

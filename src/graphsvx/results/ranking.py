@@ -35,7 +35,7 @@ def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind, those with the largest absolute credit first."""
     ranked = listed(explanation, players)
     if explanation.selection is not None:
-        # A selective explanation speaks of the chosen ones only.
+        # A selective explanation lists the chosen players only.
         ranked = [entry for entry in ranked if entry.credit != 0]
     return sorted(ranked, key=lambda entry: -abs(entry.credit))
 

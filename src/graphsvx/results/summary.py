@@ -55,7 +55,7 @@ class Summary:
     matrix: NDArray[np.float64]
     """[explanations, players]: signed credit; NaN where a player did not play."""
     outputs: tuple[int, ...]
-    """The output that each explanation speaks of."""
+    """The output that each explanation is about."""
 
     @property
     def explanations(self) -> int:

@@ -108,7 +108,7 @@ SCHEMA = pa.schema({
     "record": pa.string(),
 })  # fmt: skip
 """Columns `all_*` hold every explained output, row by row, where there are several (else null);
-`field_*` is the part of the graph that the explanation speaks of; `record` is the rest as JSON,
+`field_*` is the receptive field of the explained prediction; `record` is the rest as JSON,
 with the version of `results.serialize`."""
 
 

@@ -8,7 +8,7 @@
 
 A file's name holds the start of the SHA-256 of its content, so a damaged file is known without
 an index beside it, and a rename is all that makes it count. Blocks are cut by the order of
-queries alone, so a finished folder is the same whoever worked on it, in whatever order.
+queries alone, so a finished folder is the same for all numbers of processes and orders of work.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class RunFolder:
         """Whether a process is working on it. Read access to the folder is enough."""
         try:
             handle = os.open(self.path / "lock", os.O_RDONLY)
-        except OSError:  # nobody has made one, or nobody may
+        except OSError:  # there is none, or no permission to open it
             return False
         try:
             return not lock_descriptor(handle, blocking=False)

@@ -1,4 +1,4 @@
-"""What is known of layer classes: one file each, with traits and a fast forward.
+"""Kernels of layer classes, a file each: traits and a fast forward.
 
 A layer of one's own that reads its in-edges only is registered in the same way:
 

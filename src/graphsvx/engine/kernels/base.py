@@ -1,4 +1,4 @@
-"""What the engine knows of a layer class: its traits and, where it pays, a fast forward."""
+"""Traits of a layer class and, where it pays, its fast forward."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class BatchEdges:
         return len(self.starts) - 1
 
     def once(self, name: Any, make: Callable[[], Any]) -> Any:
-        """Compute what several layers share on first use."""
+        """Value cached under `name` for all layers of a call; computed on first use."""
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]

@@ -1,4 +1,4 @@
-"""Tensors that stand for others, and turn into plain ones for operations they do not know."""
+"""Lazy tensors: computed as plain tensors for operations without a handler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _METADATA = {
 
 
 class Lazy(Tensor):
-    """What all share: metadata without data, and plain tensors for unknown operations."""
+    """Base class: metadata without data, and plain tensors for operations without a handler."""
 
     handlers: dict[Any, Handler]
     _size: torch.Size
@@ -91,7 +91,7 @@ def _changes_its_input(func: Any) -> bool:
 
 
 KINDS: list[type[Lazy]] = []
-"""In the order in which they are asked to handle an operation."""
+"""In the order in which they are tried as handlers of an operation."""
 
 
 def handles(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:

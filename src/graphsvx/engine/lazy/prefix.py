@@ -1,4 +1,4 @@
-"""Rows of which only the first ones matter: nobody computes the others."""
+"""Rows of which only the first ones are needed: the others are not computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _func: Any
 
 
 class PrefixRows(Lazy):
-    """`rows[:len(base)] = base`; nobody reads the rest, zeros stand for it."""
+    """`rows[:len(base)] = base`; the other rows are never read and count as zeros."""
 
     handlers = _PREFIX
     base: Tensor
@@ -120,7 +120,7 @@ def _view(x: Any, *shape: Any) -> Any:
 
 
 def first(value: Any, count: int) -> Any:
-    """The first rows of anything, as cheaply as it can be had."""
+    """The first rows of a tensor; lazy ones are not computed further than that."""
     if isinstance(value, PrefixRows):
         return value.base if value.base.shape[0] == count else value.base[:count]
     return value[:count]

@@ -1,4 +1,4 @@
-// The Why view: who speaks for and against, with estimates that get better while one looks.
+// The Why view: credit for and against the prediction; estimates are refined while it is open.
 import { address, get, stream } from './api.js';
 import { change, go, state } from './state.js';
 import { byId, draw, errorText, fact, largest, make, percent, plain, side, signed } from './tools.js';
