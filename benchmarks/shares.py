@@ -19,7 +19,7 @@ from benchmarks.timing import take_turns
 from graphsvx import GraphSVX
 from graphsvx.core import field as fields
 from graphsvx.core.model import Model
-from graphsvx.engine import evaluator as evaluating
+from graphsvx.engine import choose as evaluating
 from graphsvx.engine.batches import BatchEvaluator
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto

@@ -20,7 +20,7 @@ from torch_geometric.nn import (
 from torch_geometric.utils import degree, to_undirected
 
 from graphsvx import GraphSVX, explain
-from graphsvx.engine import evaluator as surveying
+from graphsvx.engine import candidates
 from tests.worlds import node_truth, prediction, random_graph
 
 
@@ -147,7 +147,7 @@ def test_copies_with_edges_and_features_as_players(wide: int) -> None:
     ):
         quick = explain(model, data, node=1, method=method)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(surveying, "copies_equal_single_calls", lambda *_: False)
+            patch.setattr(candidates, "copies_equal_single_calls", lambda *_: False)
             slow = explain(model, data, node=1, method=method)
         assert "whole copies" in str(quick.certificate.fallback)
         assert "one call" in str(slow.certificate.fallback)

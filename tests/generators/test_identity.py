@@ -12,7 +12,7 @@ from torch_geometric.nn.models import GCN
 from graphsvx.core.model import evaluation_mode
 from graphsvx.core.players import find_players
 from graphsvx.core.query import build_query
-from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.engine.choose import choose_evaluator
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import ReplaceRows

@@ -7,7 +7,7 @@ import torch
 
 from graphsvx import explain
 from graphsvx.core.query import build_query
-from graphsvx.engine import evaluator as evaluators
+from graphsvx.engine import choose as evaluators
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.methods import GNNExplainer, Greedy, Random, Saliency
 from tests.worlds import random_graph, random_model

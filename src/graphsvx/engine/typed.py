@@ -1,6 +1,6 @@
 """Evaluation of typed graphs: the typed receptive field in batches of disjoint copies.
 
-The same guarantee as for graphs without types (`engine.evaluator`): values are those of one plain
+The same guarantee as for graphs without types (`engine.choose`): values are those of one plain
 call a coalition on the whole graph. A batch is a shortcut; it is compared with plain calls on the
 whole graph before and after the games, and where it differs every coalition is a plain call.
 """
@@ -24,11 +24,12 @@ from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.core.typed_model import TypedInput, TypedModel, rows_of
 from graphsvx.core.typed_query import TypedQuery
-from graphsvx.engine.evaluator import Evaluator, reads_degrees
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.rows import SharedRows
 from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
 from graphsvx.engine.rounding import allclose, nudged, tolerances
+from graphsvx.engine.trust import reads_degrees
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 

@@ -21,7 +21,8 @@ from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.model import evaluation_mode, modules
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
-from graphsvx.engine.evaluator import Evaluator, choose_evaluator, run_verified
+from graphsvx.engine.choose import choose_evaluator, run_verified
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.plain import evaluate_one_by_one, full_reference
 from graphsvx.errors import InputError, ModelError
 from graphsvx.games.lookup_game import LOOK_UPS, LookupGame

@@ -27,7 +27,8 @@ from graphsvx.core.arrays import Bools, Floats, Ids, as_tensor
 from graphsvx.core.players import FeatureChoice, choose_features
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
-from graphsvx.engine.evaluator import Evaluator, evaluate
+from graphsvx.engine.choose import evaluate
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.masks.base import Masks, all_rows
 from graphsvx.methods.pipeline import PlayedGame

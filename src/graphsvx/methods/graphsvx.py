@@ -14,7 +14,8 @@ from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.typed_query import TypedQuery
-from graphsvx.engine.evaluator import Evaluator, run_verified
+from graphsvx.engine.choose import run_verified
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting

@@ -13,7 +13,8 @@ from graphsvx.core import players as choosing
 from graphsvx.core.arrays import Bools
 from graphsvx.core.players import FeatureChoice, Hops
 from graphsvx.core.query import Query
-from graphsvx.engine.evaluator import Evaluator, run_verified
+from graphsvx.engine.choose import run_verified
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame

@@ -20,7 +20,8 @@ from graphsvx.core import arrays
 from graphsvx.core.arrays import Ids
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Kind, Query
-from graphsvx.engine.evaluator import Evaluator, choose_evaluator, evaluate
+from graphsvx.engine.choose import choose_evaluator, evaluate
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.methods.build_explanation import field_record, no_edges
 from graphsvx.results.certificate import Certificate, GameReport

@@ -13,7 +13,8 @@ from graphsvx.core import players as choosing
 from graphsvx.core.arrays import Bools
 from graphsvx.core.players import Hops
 from graphsvx.core.query import Query
-from graphsvx.engine.evaluator import Evaluator, choose_evaluator
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.bayes import CHANGE, BayesNetwork, Network
 from graphsvx.estimators.direct import mask_as_credit

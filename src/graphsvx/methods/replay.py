@@ -15,8 +15,9 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids
 from graphsvx.engine.checks import equals_plain_calls
-from graphsvx.engine.evaluator import Evaluator, reference_graph_for
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.plain import evaluate_one_by_one
+from graphsvx.engine.trust import reference_graph_for
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame

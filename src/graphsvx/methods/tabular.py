@@ -16,7 +16,8 @@ from torch import Tensor
 from graphsvx.core import players as choosing
 from graphsvx.core.players import FeatureChoice
 from graphsvx.core.query import Query
-from graphsvx.engine.evaluator import Evaluator, choose_evaluator
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import OwnFeatures
 from graphsvx.methods.local_graph import (

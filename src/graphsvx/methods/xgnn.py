@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsvx.core.query import Query
-from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import InputError, ModelError, UnsupportedError
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.local_graph import (

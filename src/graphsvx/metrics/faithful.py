@@ -22,7 +22,8 @@ from graphsvx.core.arrays import Bools
 from graphsvx.core.model import Output, Scale, evaluation_mode
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query, build_query
-from graphsvx.engine.evaluator import Evaluator, choose_evaluator
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods.local_graph import perturbed_scores
 from graphsvx.metrics.select import Key, Level, level_of, scores, top_keys, top_positions

@@ -26,7 +26,7 @@ from graphsvx import GraphSVX, explain
 from graphsvx.core.perturbation import Perturbations, distances
 from graphsvx.core.query import build_query
 from graphsvx.engine.batches import BatchEvaluator, Shortcuts
-from graphsvx.engine.evaluator import choose_evaluator
+from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lazy import rows as lazy
 from graphsvx.engine.lazy.prefix import PrefixRows

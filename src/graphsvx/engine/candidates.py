@@ -1,0 +1,221 @@
+"""The evaluators that a query can be answered with, each checked against plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.core import field as fields
+from graphsvx.core.field import Field
+from graphsvx.core.model import Model
+from graphsvx.core.perturbation import HopCounts, Perturbations
+from graphsvx.core.query import Query
+from graphsvx.engine.batches import BatchEvaluator, Shortcuts
+from graphsvx.engine.checks import (
+    batch_equals_single_calls,
+    copies_equal_single_calls,
+    equals_plain_calls,
+    probe_perturbations,
+    require_deterministic,
+)
+from graphsvx.engine.evaluator import Evaluate, Evaluator
+from graphsvx.engine.kernels import ModelLayers
+from graphsvx.engine.lookup import Lookup
+from graphsvx.engine.plain import (
+    evaluate_copies,
+    evaluate_one_by_one,
+    full_reference,
+    undirected_reference,
+)
+from graphsvx.engine.profile import ModelProfile
+from graphsvx.engine.trust import (
+    distrust_structure,
+    reads_degrees,
+    reads_in_edges_only,
+    reference_graph_for,
+)
+from graphsvx.errors import ModelError
+
+CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
+_REPLAYS_LOOK_UPS = 16
+
+
+def field_evaluators(
+    query: Query, depth: int | None, seed: int, replays: int
+) -> Iterator[Evaluator]:  # fmt: skip
+    """Evaluators on the receptive field: shortcuts, copied feature rows, all nodes upstream."""
+    copied = "feature rows copied, sharing them changed the output"
+    all_reaching = f"all nodes that can reach the explained one, {depth} hops are not enough"
+    candidates: list[tuple[Shortcuts, str | None]] = [
+        (Shortcuts(None), None),
+        (Shortcuts(None, shared_rows=False), copied),
+    ]
+    if depth is not None:
+        candidates = [
+            *shortcut_candidates(query.model, depth),
+            (Shortcuts(depth + 1, shared_rows=False), copied),
+            (Shortcuts(None), all_reaching),
+        ]
+    for attempt, (shortcuts, reason) in enumerate(candidates):
+        if reason is not None:
+            replays = distrust_structure(query)
+        field = fields.in_neighbourhood(
+            query.graph, query.centres, None if shortcuts.reach is None else depth
+        )
+        rng = np.random.default_rng(seed)
+        reference_graph = reference_graph_for(query, field, rng)
+        if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
+            fast = batch_evaluation(query, shortcuts, ModelLayers.of(query.model.submodules))
+            deep = None if shortcuts.reach is None else depth
+            yield Evaluator(field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays)
+        elif not attempt:
+            require_deterministic(query, field, reference_graph)
+
+
+def shortcut_candidates(model: Model, depth: int) -> list[tuple[Shortcuts, str | None]]:
+    """Combinations of shortcuts, fastest first."""
+    if not reads_degrees(model):
+        return [(Shortcuts(depth, depth), None)]
+    return [
+        (Shortcuts(depth + 1, depth, degrees_only=True), None),
+        (Shortcuts(depth + 1, depth), None),
+    ]
+
+
+def batch_evaluation(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Evaluate:
+    """Evaluation of perturbed graphs in batches, with these shortcuts."""
+
+    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        return BatchEvaluator(query.model, query.graph, field, query.memory, shortcuts, layers)(
+            perturbations, hops
+        )
+
+    return evaluate
+
+
+def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> Iterator[Evaluator]:
+    """Evaluator on the undirected neighbourhood, without shortcuts.
+
+    Correct for every model with `depth` rounds of message passing. Copies are batched where that
+    gives the outputs of single calls; otherwise there is one call per coalition.
+    """
+    graph, centres = query.graph, query.centres
+    field = fields.undirected_neighbourhood(graph, centres, depth)
+    reference, wider = (
+        undirected_reference(
+            graph, field, fields.undirected_neighbourhood(graph, centres, depth + extra)
+        )
+        for extra in (0, 1)
+    )
+    perturbations = probe_perturbations(query, field, np.random.default_rng(seed))
+    try:
+        alone, *others = (
+            evaluate_one_by_one(query.model, graph, field, reference_graph, perturbations, False)
+            for reference_graph in (reference, wider, full_reference(graph, field))
+        )
+    except ModelError:
+        return  # the model takes the whole graph only (a table with a row for each node)
+    require_deterministic(query, field, reference)
+    if not all(
+        equals_plain_calls(query, field, reference, perturbations, alone, other) for other in others
+    ):
+        return
+
+    def in_copies(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        return evaluate_copies(query.model, graph, field, reference, perturbations, query.memory)
+
+    def one_at_a_time(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        return evaluate_one_by_one(query.model, graph, field, reference, perturbations, False)
+
+    reason = (
+        "the neighbourhood: the model has layers that are not known to pass messages "
+        "along the edges only"
+    )
+    checks = ("neighbourhood = wider graph", "deterministic")
+    if copies_equal_single_calls(query, field, reference, perturbations, alone):
+        batched = (checks[0], "batch = single calls", checks[1])
+        yield Evaluator(
+            field,
+            depth,
+            None,
+            in_copies,
+            batched,
+            f"whole copies of {reason}",
+            local=False,
+            replays=replays,
+        )
+    yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {reason}",
+                 local=False, replays=replays)  # fmt: skip
+
+
+def whole_graph_evaluators(
+    query: Query, seed: int, replays: int, profile: ModelProfile
+) -> Iterator[Evaluator]:
+    """Evaluators of graph-level queries: look-ups, batches of whole graphs, plain calls."""
+    field = fields.whole_graph(query.graph)
+    rng = np.random.default_rng(seed)
+    reference_graph = full_reference(query.graph, field)
+    checks = ("batch = single calls", "deterministic")
+    copied = "feature rows copied, sharing them changed the output"
+    lookup, no_look_ups = _lookup(query, field, profile)
+    for shortcuts, reason in (
+        (Shortcuts(None, keep_all_nodes=True), None),
+        (Shortcuts(None, shared_rows=False, keep_all_nodes=True), copied),
+    ):
+        if reason is not None:
+            replays = distrust_structure(query)
+        if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
+            fast = batch_evaluation(query, shortcuts, ModelLayers.of(query.model.submodules))
+            batched = Evaluator(
+                field, None, None, fast, checks, reason, local=False, replays=replays
+            )
+            if lookup is not None:
+                declined: list[str] = []
+                yield replace(
+                    batched,
+                    replays=max(replays, _REPLAYS_LOOK_UPS),
+                    lookup=lookup,
+                    decline=declined.append,
+                )
+                lookup = None
+                no_look_ups = (declined or ["they differ from the model's own outputs"])[-1]
+            without = f"whole perturbed graphs, no look-ups of node embeddings: {no_look_ups}"
+            yield replace(batched, fallback=without if reason is None else reason)
+    yield plain_evaluator(query)
+
+
+def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup | None, str]:
+    """Look-ups for a model of known structure, or None and why there are none."""
+    structure = profile.structure
+    if structure is None or not structure.known:
+        return None, "the model's structure is unknown" if structure is None else structure.reason
+    if profile.depth is None or not reads_in_edges_only(query.model):
+        return None, "its rounds of message passing are not known"
+    if query.graph.attributes:
+        return None, "it takes attributes of nodes or edges, which look-ups do not carry"
+    degrees = reads_degrees(query.model)
+    return Lookup(query.model, query.graph, field, profile.depth, degrees), ""
+
+
+def plain_evaluator(query: Query) -> Evaluator:
+    """Evaluator with one plain call per coalition on the whole graph: correct for every model."""
+    graph_level = query.kind == "graph"
+    field = (
+        fields.whole_graph(query.graph)
+        if graph_level
+        else fields.undirected_neighbourhood(query.graph, query.centres, None)
+    )
+    reference_graph = full_reference(query.graph, field)
+
+    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
+        reference = replace(reference_graph, position=field.ids[: field.size])
+        return evaluate_one_by_one(
+            query.model, query.graph, field, reference, perturbations, graph_level
+        )
+
+    require_deterministic(query, field, reference_graph)
+    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
+    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)

@@ -1,0 +1,183 @@
+"""Choose the evaluator of perturbed graphs: the fastest that passes run-time checks.
+
+Many perturbed copies of the receptive field are evaluated in one batched call. That is wrong for
+models with a larger receptive field than counted, models that mix the nodes of a batch (batch
+statistics, pooling, virtual nodes) and models that are random. Each evaluator is therefore checked
+twice: before the first batch against plain calls on a wider part of the graph, and after the games
+by evaluating some coalitions again (`graphsvx.methods.replay`). On a mismatch the next slower
+evaluator is used, and the certificate records it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.core import arrays
+from graphsvx.core.model import message_passing_depth
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.query import Query
+from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine import typed
+from graphsvx.engine.cached import cached_evaluator
+from graphsvx.engine.candidates import (
+    field_evaluators,
+    plain_evaluator,
+    undirected_evaluators,
+    whole_graph_evaluators,
+)
+from graphsvx.engine.checks import equals_plain_calls, node_perturbations
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.plain import evaluate_one_by_one, full_reference
+from graphsvx.engine.profile import ModelProfile, invalidate, profile_for
+from graphsvx.engine.trust import (
+    distrust_structure,
+    needs_small_batches,
+    reads_in_edges_only,
+    reference_graph_for,
+    required_replays,
+)
+from graphsvx.errors import ModelError
+
+Result = TypeVar("Result")
+
+# Bytes of a batch of a model whose tensors grow faster than the batch: about 512 nodes and edges.
+_SMALL_BATCH = 1 << 17
+
+
+def run_verified(
+    query: Query,
+    hops: int | None,
+    seed: int,
+    run: Callable[[Evaluator], Result],
+    holds: Callable[[Evaluator, Result], bool],
+) -> Result:
+    """`run(evaluator)` with the fastest evaluator for which `holds(evaluator, result)` is true.
+
+    `hops` is believed where the model's depth cannot be counted (it is not a PyG model).
+    """
+    return run_first(_evaluators(query, hops, seed), run, holds)
+
+
+def run_first(
+    evaluators: Iterable[Evaluator],
+    run: Callable[[Evaluator], Result],
+    holds: Callable[[Evaluator, Result], bool],
+) -> Result:
+    """`run(evaluator)` with the first evaluator for which `holds(evaluator, result)` is true."""
+    failure: ModelError | None = None
+    for evaluator in evaluators:
+        try:
+            result = run(evaluator)
+        except ModelError as error:
+            # The model's own error, or that of a shortcut: a slower evaluator tells.
+            failure = error
+            continue
+        if holds(evaluator, result):
+            return result
+    raise failure or ModelError("the model gives another output each time it is called")
+
+
+def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
+    """All evaluators, fastest first."""
+    if isinstance(query, TypedQuery):
+        yield from typed.evaluators(query, hops, seed)
+        return
+    cached = cached_evaluator(query)
+    if cached is not None:
+        yield cached
+        invalidate(query.model)
+        distrust_structure(query)
+    yield from _checked_evaluators(query, hops, seed)
+
+
+def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
+    """Evaluators that pass their checks; the last makes one plain call per coalition."""
+    profile = profile_for(query.model, query.graph)
+    if _depth_changed(query, profile):  # what is kept is of what the model was before
+        invalidate(query.model)
+        profile = profile_for(query.model, query.graph)
+    replays = required_replays(query, profile)
+    if needs_small_batches(query, profile):
+        query = replace(query, memory=min(query.memory, _SMALL_BATCH))
+    if query.kind == "graph":
+        yield from whole_graph_evaluators(query, seed, replays, profile)
+        return
+    depth = profile.depth
+    in_edges_only = depth is None or reads_in_edges_only(query.model)
+    if in_edges_only:
+        depth = hops if depth is None else depth
+        yield from field_evaluators(query, depth, seed, replays)
+    if depth is not None:
+        yield from undirected_evaluators(query, depth, seed, replays)
+    yield plain_evaluator(query)
+
+
+def _depth_changed(query: Query, profile: ModelProfile) -> bool:
+    try:
+        return message_passing_depth(query.model, query.graph) != profile.depth
+    except ModelError:
+        return False
+
+
+def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
+    """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
+    cached = cached_evaluator(query)
+    if cached is not None:
+        if _gives_expected_output(query, cached):
+            return cached
+        invalidate(query.model)
+    return next(_checked_evaluators(query, hops, seed))
+
+
+def _gives_expected_output(query: Query, evaluator: Evaluator) -> bool:
+    """Whether the unperturbed graph has its expected output by this evaluator."""
+    field = evaluator.field
+    full = node_perturbations(query, field, np.ones((1, field.size), dtype=bool))
+    try:
+        out = evaluator.evaluate(field, full, evaluator.hop_counts(field, full))
+    except ModelError:  # the model's own error, or that of a shortcut: the full checks tell
+        return False
+    return evaluator.matches_expected(out[0])
+
+
+def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
+    """Raw outputs of perturbed graphs over the evaluator's field, some of them verified.
+
+    Where a replayed one differs, all are played by plain calls on the whole graph.
+    """
+    field = evaluator.field
+    out = evaluator.evaluate(field, perturbations, evaluator.hop_counts(field, perturbations))
+    if not evaluator.replays:
+        return out
+    replayed = np.unique(
+        np.linspace(0, len(perturbations) - 1, evaluator.replays + 1).astype(np.int64)
+    )
+    reference_graph = reference_graph_for(query, field, np.random.default_rng(0))
+    graph_level = query.kind == "graph"
+    sample = perturbations.take(replayed)
+    alone = evaluate_one_by_one(
+        query.model, query.graph, field, reference_graph, sample, graph_level
+    )
+    if equals_plain_calls(
+        query,
+        field,
+        reference_graph,
+        sample,
+        alone,
+        out[arrays.as_tensor(replayed, out.device)],
+        out,
+    ):
+        return out
+    return evaluate_one_by_one(
+        query.model,
+        query.graph,
+        field,
+        full_reference(query.graph, field),
+        perturbations,
+        graph_level,
+    )

@@ -1,0 +1,101 @@
+"""What is known of a model's structure, and how many coalitions are replayed because of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch_geometric.nn import MessagePassing
+
+from graphsvx.core import graph as graphs
+from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Model
+from graphsvx.core.query import Query
+from graphsvx.engine.growth import grows_faster_than_batch
+from graphsvx.engine.kernels import is_known, kernel_of
+from graphsvx.engine.plain import ReferenceGraph, full_reference, wider_reference
+from graphsvx.engine.profile import ModelProfile, profile_for, sample_neighbourhood
+from graphsvx.engine.structure import Structure, read_structure
+from graphsvx.errors import ModelError
+
+# Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
+# on a graph; of others always, as many as take about as long as this many numbers.
+_REPLAYS_KNOWN = 2
+_REPLAYS_UNKNOWN = (4, 64)
+_REPLAYED_NUMBERS = 1 << 26
+
+
+def has_known_structure(query: Query, profile: ModelProfile) -> bool:
+    """Whether the model is message passing with row-wise operations; traced at the first call."""
+    if profile.structure is None:
+        try:
+            profile.structure = read_structure(query.model, sample_graph(query.graph), is_known)
+        except ModelError:  # too small a graph for the model
+            return False
+    return profile.structure.known
+
+
+def distrust_structure(query: Query) -> int:
+    """Treat the structure as unknown, as a shortcut failed that a known one allows.
+
+    Returns the number of coalitions of each game that must be evaluated again.
+    """
+    profile = profile_for(query.model, query.graph)
+    profile.structure = Structure(False, "a batch gave other outputs than plain calls")
+    return _replays_of_unknown(query.graph)
+
+
+def required_replays(query: Query, profile: ModelProfile) -> int:
+    """Number of coalitions of each game that must be evaluated again by plain calls."""
+    if not has_known_structure(query, profile):
+        return _replays_of_unknown(query.graph)
+    profile.explained += 1
+    now = profile.explained
+    return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
+
+
+def _replays_of_unknown(graph: Graph) -> int:
+    """As many coalitions as take about as long as `_REPLAYED_NUMBERS` numbers."""
+    numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
+    return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
+
+
+def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:
+    """The graph on which plain calls are made: nodes around the field, and some others.
+
+    The whole graph if the model's structure is unknown: it may read any node.
+    """
+    structure = profile_for(query.model, query.graph).structure
+    if structure is not None and structure.known:
+        return wider_reference(query.graph, field, rng)
+    return full_reference(query.graph, field)
+
+
+def needs_small_batches(query: Query, profile: ModelProfile) -> bool:
+    """Whether the model makes tensors that grow faster than a batch, such as N x N matrices."""
+    if profile.structure is not None and profile.structure.known:
+        return False
+    if profile.small_batches is None:
+        profile.small_batches = grows_faster_than_batch(query.model, sample_graph(query.graph))
+    return profile.small_batches
+
+
+def sample_graph(graph: Graph) -> Graph:
+    """A small part of a graph, the same each time."""
+    return graphs.subgraph(graph, sample_neighbourhood(graph, np.random.default_rng(0)))
+
+
+def reads_in_edges_only(model: Model) -> bool:
+    """Whether all layers are known to pass messages along the edges."""
+    return all(kernel_of(layer) is not None for layer in _message_layers(model))
+
+
+def reads_degrees(model: Model) -> bool:
+    """Whether messages may depend on degrees: then edges one hop further out count."""
+    kernels = [kernel_of(layer) for layer in _message_layers(model)]
+    return not kernels or any(kernel is None or kernel.reads_degrees for kernel in kernels)
+
+
+def _message_layers(model: Model) -> list[Any]:
+    return [part for part in model.submodules if isinstance(part, MessagePassing)]
