@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.explanation import Credit, Explanation, FieldRecord
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.field_record import FieldRecord
 
 MEANING = "The Shapley value: a player's average contribution over all orders of joining."
 

@@ -21,7 +21,8 @@ from rich.console import Console
 
 import graphsvx
 from graphsvx import zoo
-from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.results.credit import Ranking
+from graphsvx.results.explanation import Explanation
 from graphsvx.studies.titles import TRUTH_TITLES as TITLES
 from graphsvx.utils.files import atomic_write
 from graphsvx.views import html, plot

@@ -9,7 +9,7 @@ import torch
 
 from graphsvx.errors import InputError
 from graphsvx.metrics import PAPER_PROTOCOLS, accuracy, auroc, scored_nodes
-from graphsvx.results.explanation import Credit
+from graphsvx.results.credit import Credit
 from tests.records import house
 
 

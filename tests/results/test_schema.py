@@ -18,17 +18,18 @@ from hypothesis import strategies as st
 from graphsvx import Explanation
 from graphsvx.errors import DataError
 from graphsvx.results import serialize
+from graphsvx.results.cells import CellCredit
 from graphsvx.results.certificate import Certificate, GameReport
+from graphsvx.results.credit import Credit
 from graphsvx.results.details import (
     Balance,
     BayesianNetwork,
-    CellCredit,
     ChangeProbability,
     GeneratedGraph,
     Groups,
     Selection,
 )
-from graphsvx.results.explanation import Credit, FieldRecord
+from graphsvx.results.field_record import FieldRecord
 from graphsvx.results.interactions import Interactions
 from graphsvx.results.typed import GraphTypes
 from graphsvx.runs import arrow_schema

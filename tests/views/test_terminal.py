@@ -10,7 +10,8 @@ import torch
 from rich.console import Console
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Credit, FieldRecord
+from graphsvx.results.credit import Credit
+from graphsvx.results.field_record import FieldRecord
 from graphsvx.views.terminal import CreditBar, table
 from tests import records
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 
 
 def mask_as_credit(ids: Tensor, rows: Sequence[Tensor]) -> Credit:

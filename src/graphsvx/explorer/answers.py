@@ -19,7 +19,8 @@ from graphsvx.explorer.what_if import scores_after
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
 from graphsvx.methods.base import Method
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.views.html.page_data import Plan, page_data, plan_of
 
 FIRST = 100

@@ -27,7 +27,7 @@ from graphsvx.integrations.pyg_hetero import (
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
-from graphsvx.results.details import OTHER_FEATURES
+from graphsvx.results.cells import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
 from graphsvx.results.many import Explanations

@@ -21,8 +21,10 @@ from graphsvx.estimators import interactions as estimators
 from graphsvx.estimators.indices import Index
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.methods.pipeline import PlayedGame
+from graphsvx.results.credit import Credit
 from graphsvx.results.details import Balance, Groups, Selection
-from graphsvx.results.explanation import Credit, Explanation, FieldRecord
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.field_record import FieldRecord
 from graphsvx.results.interactions import Interactions
 from graphsvx.results.regions import RegionErrors, branch_of, hop_of
 

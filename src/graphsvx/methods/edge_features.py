@@ -31,7 +31,8 @@ from graphsvx.methods.local_graph import (
     game_report,
     local_graph_of,
 )
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 
 # Coalitions that are evaluated again on the whole graph, besides the empty and the full one.
 _REPLAYS = 6

@@ -11,7 +11,7 @@ from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.methods.local_graph import (
     LocalGraph,
 )
-from graphsvx.results.explanation import Credit
+from graphsvx.results.credit import Credit
 
 SHARED_BLOCKS = {
     "explains": ("nodes", "features"),

@@ -25,7 +25,8 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.methods.build_explanation import field_record, no_edges
 from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.utils.exclusive import taking_back
 
 

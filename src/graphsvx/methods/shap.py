@@ -20,7 +20,8 @@ from graphsvx.methods.local_graph import (
     refuse_unless,
 )
 from graphsvx.methods.tabular import FeatureFunction, feature_function
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked
 from graphsvx.utils.extras import require_extra
 

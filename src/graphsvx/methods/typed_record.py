@@ -12,7 +12,8 @@ from graphsvx.core.field import Field
 from graphsvx.core.players import Players
 from graphsvx.core.typed_players import edge_label, feature_label
 from graphsvx.core.typed_query import TypedQuery
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.results.typed import GraphTypes
 
 

@@ -14,7 +14,8 @@ from graphsvx.core.model import Output, Scale
 from graphsvx.errors import InputError
 from graphsvx.methods.base import Method
 from graphsvx.metrics.select import Level, level_of, scores, top_keys
-from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.results.credit import Ranking
+from graphsvx.results.explanation import Explanation
 
 
 def similarity(first: Explanation, second: Explanation, level: Level | None = None) -> float:

@@ -27,7 +27,8 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods.local_graph import perturbed_scores
 from graphsvx.metrics.select import Key, Level, level_of, scores, top_keys, top_positions
-from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.results.credit import Ranking
+from graphsvx.results.explanation import Explanation
 
 Compared = Literal["probability", "label"]
 

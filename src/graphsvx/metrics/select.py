@@ -10,7 +10,8 @@ from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.estimators.direct import as_edges, as_nodes
-from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.results.credit import Ranking
+from graphsvx.results.explanation import Explanation
 
 Level = Literal["nodes", "edges", "features"]
 Key = int | tuple[int, int]

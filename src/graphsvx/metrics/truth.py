@@ -12,7 +12,8 @@ from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.metrics.select import Key, Level, as_list, expected_hits, scores, strength
-from graphsvx.results.explanation import Explanation, Ranking
+from graphsvx.results.credit import Ranking
+from graphsvx.results.explanation import Explanation
 
 Protocol = Literal["strict", "paper"]
 

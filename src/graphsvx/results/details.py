@@ -65,26 +65,6 @@ class BayesianNetwork:
     """One for each node of the blanket."""
 
 
-PRESENCE = -1
-"""In place of a feature: what a node earns by its edges alone."""
-OTHER_FEATURES = -2
-"""In place of a feature: all features of a node that have no cell of their own, together."""
-
-
-@dataclass(frozen=True)
-class CellCredit:
-    """Credit by node and feature: rows of a matrix that add up to the credit of their nodes."""
-
-    nodes: tuple[int, ...]
-    """Node of each cell."""
-    features: tuple[int, ...]
-    """Column of x of each cell; -1: the node's presence, -2: its other features together."""
-    values: tuple[tuple[float, ...], ...]
-    """[outputs, cells]."""
-    errors: tuple[tuple[float, ...], ...]
-    """Standard errors [outputs, cells]; 0: exact."""
-
-
 @dataclass(frozen=True)
 class GeneratedGraph:
     """The graph that XGNN generated for a class."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,23 +14,19 @@ from torch import Tensor
 from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
 from graphsvx.errors import InputError, TargetError
-from graphsvx.results import typed
+from graphsvx.results import titles, typed
 from graphsvx.results.answers import PlayerSet
+from graphsvx.results.cells import CellCredit, RankedCell
 from graphsvx.results.certificate import Certificate
-from graphsvx.results.details import (
-    PRESENCE,
-    Balance,
-    BayesianNetwork,
-    CellCredit,
-    GeneratedGraph,
-    Groups,
-    Selection,
-)
+from graphsvx.results.credit import Credit, Ranked, RankedEdge, Ranking
+from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
+from graphsvx.results.field_record import FieldRecord
 from graphsvx.results.interactions import Interactions, Together
 from graphsvx.results.regions import SEVERAL, Region, RegionErrors, branch_of, hop_of, regions
 from graphsvx.results.schema import Array, ArrayOf, Column
 from graphsvx.results.typed import EdgeType, GraphTypes
-from graphsvx.utils.constraints import Range, as_int, checked
+from graphsvx.results.view_registry import registered_view
+from graphsvx.utils.constraints import as_int
 from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
@@ -40,149 +34,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-Ranking = Literal["value", "absolute"]
+__all__ = ["Credit", "Explanation", "FieldRecord", "Ranking"]
 
 # The annotations below are the schema of what is saved as JSON and Arrow (`results.schema`).
-_NODES = Array("int64", ("nodes",))
 _ENDS = Array("int64", (2, "edges"))
 _OUTPUTS = Array("float64", ("outputs",))
-_CREDIT = Array("float64", ("outputs", "players"))
-
-_VIEWS: dict[str, Callable[..., Any]] = {}
-
-
-def register_view(
-    name: Literal["table", "text", "plot", "html", "notebook"], view: Callable[..., Any]
-) -> None:
-    """Provide one of the views that `Explanation` has as methods.
-
-    Views are built on explanations, so `graphsvx.views` registers its functions here; it is
-    imported when the first of them is used.
-    """
-    _VIEWS[name] = view
-
-
-def show_many(name: str) -> Callable[..., Any]:
-    """The view of that name for a list of explanations."""
-    return _view(name)
-
-
-def _view(name: str) -> Callable[..., Any]:
-    if name not in _VIEWS:
-        importlib.import_module("graphsvx.views")
-    return _VIEWS[name]
-
 
 # Not a field: the model is not saved, copied or sent to other processes.
 _QUESTIONS: WeakKeyDictionary[Explanation, Any] = WeakKeyDictionary()
-
-
-class Ranked(NamedTuple):
-    """A feature or node with its credit and standard error."""
-
-    id: int
-    value: float
-    error: float
-
-
-class RankedCell(NamedTuple):
-    """A feature of a node with its credit and standard error.
-
-    `feature` is "presence" for what the node earns by its edges alone, and "other features" for
-    those that have no cell of their own.
-    """
-
-    node: int
-    feature: int | str
-    value: float
-    error: float
-
-
-class RankedEdge(NamedTuple):
-    """An edge (source, target) with its credit and standard error."""
-
-    id: tuple[int, int]
-    value: float
-    error: float
-
-
-@dataclass(frozen=True, eq=False)
-class Credit:
-    """Credit of one kind of players, for all explained outputs.
-
-    `ids` are the players' ids in the user's graph; `values` and `errors` are [outputs, players],
-    float64. An error of 0 means exact, NaN means that the method gives no standard error.
-    """
-
-    ids: Annotated[Tensor, Array("int64", ("players",))]
-    values: Annotated[Tensor, _CREDIT]
-    errors: Annotated[Tensor, _CREDIT]
-    names: Annotated[tuple[str, ...] | None, Column()] = None
-
-    @staticmethod
-    def none(outputs: int) -> Credit:
-        """No players of this kind."""
-        empty = torch.zeros(outputs, 0, dtype=torch.float64)
-        return Credit(torch.zeros(0, dtype=torch.long), empty, empty.clone())
-
-    @property
-    def players(self) -> int:
-        """How many players there are."""
-        return self.values.shape[1]
-
-    def label(self, player: int) -> str:
-        """The name of a player in one line, or its id."""
-        if self.names is not None:
-            return one_line(self.names[player])
-        ids = self.ids[..., player].tolist()
-        return "–".join(map(str, ids)) if isinstance(ids, list) else str(ids)
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Credit:
-        """The same players with changed values and errors."""
-        return replace(self, values=change(self.values), errors=change(self.errors))
-
-    def ranked(self, row: int, k: int | None, by: Ranking) -> list[Ranked]:
-        """The first `k` players of one output, best first; ties by id."""
-        return [
-            Ranked(int(self.ids[i]), float(self.values[row, i]), float(self.errors[row, i]))
-            for i in self.order(row, k, by)
-        ]
-
-    def order(self, row: int, k: int | None, by: Ranking) -> list[int]:
-        """Positions of the first `k` players of one output, best first; ties in their order."""
-        by = checked(by, Ranking, "by")
-        k = checked(k, Annotated[int | None, Range(0)], "k")
-        values = self.values[row]
-        order = torch.argsort(
-            values.abs() if by == "absolute" else values, descending=True, stable=True
-        )
-        positions: list[int] = order[:k].tolist()
-        return positions
-
-
-@dataclass(frozen=True, eq=False)
-class FieldRecord:
-    """The receptive field of the explained prediction, for drawing and export."""
-
-    ids: Annotated[Tensor, _NODES]
-    """Node ids in the user's graph, the explained ones first."""
-    hops: Annotated[Tensor, _NODES]
-    """Distance of each node to the explained one(s) along the edges."""
-    edge_index: Annotated[Tensor, _ENDS]
-    """Directed edges between these nodes, by id in the user's graph."""
-    classes: Annotated[Tensor | None, _NODES] = None
-    """Class (label) of each node, where the data has one."""
-    num_nodes: int = 0
-    num_features: int = 0
-    names: tuple[str, ...] | None = None
-    """Name of each node, where names were given."""
-
-    def name(self, node: int) -> str:
-        """The name of a node in one line that can be printed anywhere, or "node 7"."""
-        at = (self.ids == node).nonzero()
-        if self.names is None or not len(at):
-            return f"node {node}"
-        return one_line(self.names[int(at[0])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,28 +232,7 @@ class Explanation:
         """
         if self.cells is None:
             raise InputError('there are no cells; explain with GraphSVX(players="cells")')
-        by = checked(by, Ranking, "by")
-        ranked = [
-            RankedCell(
-                node,
-                feature
-                if feature >= 0
-                else "presence"
-                if feature == PRESENCE
-                else "other features",
-                value,
-                error,
-            )
-            for node, feature, value, error in zip(
-                self.cells.nodes,
-                self.cells.features,
-                self.cells.values[self._row],
-                self.cells.errors[self._row],
-                strict=True,
-            )
-        ]
-        key = {"value": lambda cell: -cell.value, "absolute": lambda cell: -abs(cell.value)}[by]
-        return sorted(ranked, key=key)[: checked(k, Annotated[int | None, Range(0)], "k")]
+        return self.cells.ranked(self._row, k, by)
 
     @property
     def cell_matrix(self) -> Tensor:
@@ -428,27 +266,7 @@ class Explanation:
             raise InputError(
                 "this explanation has no interactions; explain with method=GraphSVX(order=2)"
             )
-        by, size = checked(by, Ranking, "by"), checked(size, Annotated[int, Range(1, 3)], "size")
-        k = checked(k, Annotated[int | None, Range(0)], "k")
-        record = self.interactions
-        positions = (record.sizes == size).nonzero().flatten()
-        values = record.values[self._row, positions]
-        order = torch.argsort(
-            values.abs() if by == "absolute" else values, descending=True, stable=True
-        )
-        names = self.player_names
-        listed = []
-        for i in positions[order[:k]].tolist():
-            members = tuple(record.members[:size, i].tolist())
-            listed.append(
-                Together(
-                    tuple(names[player] for player in members),
-                    members,
-                    float(record.values[self._row, i]),
-                    float(record.errors[self._row, i]),
-                )
-            )
-        return listed
+        return self.interactions.ranked(self._row, k, size, by, self.player_names)
 
     @property
     def player_names(self) -> list[str]:
@@ -476,25 +294,25 @@ class Explanation:
         sets are all tried; beyond `budget` model calls the search is greedy and says so. Where
         features and nodes play, the set is one of nodes.
         """
-        return self.asked().sufficient(self, share, budget)
+        return self.require_question().sufficient(self, share, budget)
 
     def flip(self, budget: int = 10_000) -> PlayerSet:
         """The smallest set of players whose removal changes the predicted class."""
-        return self.asked().flip(self, budget)
+        return self.require_question().flip(self, budget)
 
     def with_question(self, question: Any) -> Explanation:
-        """This explanation with what `sufficient` and `flip` ask; it is not saved."""
+        """This explanation with the model and query that `sufficient` and `flip` use; not saved."""
         if question is not None:
             _QUESTIONS[self] = question
         return self
 
     @property
     def question(self) -> Any:
-        """What `sufficient` and `flip` ask; None if the model is not at hand."""
+        """The model and query that `sufficient` and `flip` use; None if they are not at hand."""
         return _QUESTIONS.get(self)
 
-    def asked(self) -> Any:
-        """What `sufficient` and `flip` ask; an InputError if the model is not at hand."""
+    def require_question(self) -> Any:
+        """`question`; an InputError if the model is not at hand."""
         question = self.question
         if question is None:
             raise InputError(
@@ -551,13 +369,6 @@ class Explanation:
             raise TargetError(f"a contrast needs two different outputs, got {a} twice")
         rows = (first._row, second._row)
 
-        def difference(credit: Credit) -> Credit:
-            return replace(
-                credit,
-                values=(credit.values[rows[0]] - credit.values[rows[1]])[None],
-                errors=(credit.errors[rows[0]] + credit.errors[rows[1]])[None],
-            )
-
         return replace(
             self,
             outputs=(a,),
@@ -565,12 +376,12 @@ class Explanation:
             rather_than=b,
             bases=(self.bases[rows[0]] - self.bases[rows[1]])[None],
             predictions=(self.predictions[rows[0]] - self.predictions[rows[1]])[None],
-            node_credit=difference(self.node_credit),
-            feature_credit=difference(self.feature_credit),
-            edge_credit=difference(self.edge_credit),
+            node_credit=self.node_credit.contrasted(*rows),
+            feature_credit=self.feature_credit.contrasted(*rows),
+            edge_credit=self.edge_credit.contrasted(*rows),
             interactions=None if self.interactions is None else self.interactions.contrasted(*rows),
             region_errors=None if self.region_errors is None else self.region_errors.bound(*rows),
-            cells=None if self.cells is None else _difference(self.cells, *rows),
+            cells=None if self.cells is None else self.cells.contrasted(*rows),
         )
 
     def class_name(self, output: int) -> str:
@@ -582,44 +393,16 @@ class Explanation:
     @property
     def title(self) -> str:
         """What is explained, in a few words."""
-        subject = {
-            "node": self.node_label(self.centres[0]) if self.centres else "node",
-            "nodes": f"{len(self.centres)} {self._node_word}",
-            "graph": "graph",
-            "edge": f"edge {self.centres}"
-            if self.types is None and self.field.names is None
-            else self.link_label,
-            "model": "model",
-        }[self.kind]
-        name = self.class_name(self.target)
-        if self.rather_than is not None:
-            name += f" rather than {self.class_name(self.rather_than)}"
-        return f"{subject}: {name}"
+        return titles.title(self)
 
     def node_label(self, node: int) -> str:
         """A node of the receptive field in words: its name, or its type and id."""
-        if self.types is None or self.field.names is not None:
-            return self.field.name(node)
-        at = (self.field.ids == node).nonzero()
-        return one_line(self.types.labels[int(at[0, 0])]) if len(at) else f"node {node}"
-
-    @property
-    def _node_word(self) -> str:
-        if self.types is None or self.types.flat or not self.centres:
-            return "nodes"
-        return f"{self.types.node(self.centres[0])[0]} nodes"
+        return titles.node_label(self, node)
 
     @property
     def link_label(self) -> str:
         """An explained link in words."""
-        if self.types is None:
-            named = self.field.names is not None
-            return f"edge {'–'.join(map(self.field.name if named else str, self.centres))}"
-        relation = (
-            "" if self.types.relation is None else self.types.edge_types[self.types.relation][1]
-        )
-        arrow = f" –{relation}→ " if relation else " → "
-        return f"link {arrow.join(map(self.node_label, self.centres))}"
+        return titles.link_label(self)
 
     # --- the ways out ------------------------------------------------------------------
 
@@ -705,11 +488,11 @@ class Explanation:
 
     def table(self, top: int = 10) -> Table:
         """A rich table of the players with the most absolute credit."""
-        return _view("table")(self, top)
+        return registered_view("table")(self, top)
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw it: the explanation graph where nodes or edges play, bars otherwise."""
-        return _view("plot")(self, ax=ax, **options)
+        return registered_view("plot")(self, ax=ax, **options)
 
     def describe(self, audience: Literal["everyone", "expert"] = "everyone") -> str:
         """Two or three plain sentences, or with `audience="expert"` the complete account."""
@@ -722,17 +505,17 @@ class Explanation:
 
         With `data` (the graph that was explained) a click on a node shows its features too.
         """
-        _view("html")([self], path, data=data)
+        registered_view("html")([self], path, data=data)
 
     def _repr_html_(self) -> str:
-        return _view("notebook")(self)
+        return registered_view("notebook")(self)
 
     def __rich__(self) -> Table:
         return self.table()
 
     def __str__(self) -> str:
         """The table as text; its caption is the equation prediction = base + credit."""
-        text: str = _view("text")(self)
+        text: str = registered_view("text")(self)
         return text
 
     def __repr__(self) -> str:
@@ -753,13 +536,3 @@ class Explanation:
             "exact" if self.certificate.exact else "estimated",
         ]
         return ", ".join(part for part in parts if part) + ")"
-
-
-def _difference(cells: CellCredit, a: int, b: int) -> CellCredit:
-    """Cells of output a minus those of output b; errors are upper bounds."""
-    values, errors = cells.values, cells.errors
-    return replace(
-        cells,
-        values=(tuple(x - y for x, y in zip(values[a], values[b], strict=True)),),
-        errors=(tuple(x + y for x, y in zip(errors[a], errors[b], strict=True)),),
-    )

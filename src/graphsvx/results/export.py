@@ -344,7 +344,7 @@ def to_shapiq(explanation: Explanation) -> Any:
 def to_shapiq_game(explanation: Explanation) -> Any:
     """The explained game as a `shapiq.Game`: coalitions of nodes (or edges, or features)."""
     shapiq = require_extra("shapiq", quiet=(Warning,))
-    question = explanation.asked()
+    question = explanation.require_question()
 
     class GraphGame(shapiq.Game):  # type: ignore[name-defined]  # an optional package
         """Scores of perturbed graphs, relative to the empty coalition."""

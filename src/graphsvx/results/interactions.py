@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
+from graphsvx.results.credit import Ranking
 from graphsvx.results.schema import Array
+from graphsvx.utils.constraints import Range, checked
 
 _SETS = Array("float64", ("outputs", "sets"))
 
@@ -68,3 +71,23 @@ class Interactions:
             values=(self.values[first] - self.values[second])[None],
             errors=(self.errors[first] + self.errors[second])[None],
         )
+
+    def ranked(
+        self, row: int, k: int | None, size: int, by: Ranking, names: Sequence[str]
+    ) -> list[Together]:
+        """The first `k` sets of `size` players of one output, strongest first."""
+        by, size = checked(by, Ranking, "by"), checked(size, Annotated[int, Range(1, 3)], "size")
+        k = checked(k, Annotated[int | None, Range(0)], "k")
+        positions = (self.sizes == size).nonzero().flatten()
+        values = self.values[row, positions]
+        order = torch.argsort(
+            values.abs() if by == "absolute" else values, descending=True, stable=True
+        )
+        ranked = []
+        for i in positions[order[:k]].tolist():
+            members = tuple(self.members[:size, i].tolist())
+            value, error = float(self.values[row, i]), float(self.errors[row, i])
+            ranked.append(
+                Together(tuple(names[player] for player in members), members, value, error)
+            )
+        return ranked

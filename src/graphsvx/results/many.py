@@ -8,9 +8,10 @@ from typing import Any, overload
 
 from graphsvx.errors import InputError
 from graphsvx.results import summary
-from graphsvx.results.explanation import Explanation, show_many
+from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import many_to_pandas, many_to_shap
 from graphsvx.results.ranking import Players
+from graphsvx.results.view_registry import registered_view
 
 
 class Explanations(Sequence[Explanation]):
@@ -59,10 +60,10 @@ class Explanations(Sequence[Explanation]):
 
     def to_html(self, path: str | Path, data: Any = None) -> None:
         """Write one page with all of them, which opens offline and has a search box."""
-        show_many("html")(list(self), path, data=data)
+        registered_view("html")(list(self), path, data=data)
 
     def _repr_html_(self) -> str:
-        return show_many("notebook")(list(self))
+        return registered_view("notebook")(list(self))
 
     def __repr__(self) -> str:
         lines = "".join(f"\n  {explanation!r}" for explanation in self._explanations[:3])

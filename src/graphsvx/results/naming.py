@@ -8,7 +8,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from graphsvx.core.names import Names
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 
 
 def with_names(explanation: Explanation, names: Names) -> Explanation:

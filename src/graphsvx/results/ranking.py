@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
 
 Players = Literal["all", "nodes", "features", "edges"]

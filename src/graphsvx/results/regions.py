@@ -13,7 +13,8 @@ from graphsvx.core.arrays import Ids
 from graphsvx.results.schema import Array
 
 if TYPE_CHECKING:
-    from graphsvx.results.explanation import Explanation, FieldRecord
+    from graphsvx.results.explanation import Explanation
+    from graphsvx.results.field_record import FieldRecord
 
 SEVERAL = -1
 """Branch of nodes whose messages arrive through several direct neighbours."""

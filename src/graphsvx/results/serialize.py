@@ -15,7 +15,8 @@ from torch import Tensor
 
 from graphsvx.errors import DataError
 from graphsvx.results import schema
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import as_path, atomic_write
 
 FORMAT = "graphsvx.explanation"

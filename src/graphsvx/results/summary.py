@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
 from graphsvx.results.html_table import html_table
 from graphsvx.utils.extras import require_extra
 

@@ -18,7 +18,9 @@ from torch import Tensor
 from graphsvx.api import Failure
 from graphsvx.core.query import Kind
 from graphsvx.results import schema, serialize
-from graphsvx.results.explanation import Credit, Explanation, FieldRecord
+from graphsvx.results.credit import Credit
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.field_record import FieldRecord
 
 # "element" is what Parquet calls it: a table has the same schema before and after a file.
 _IDS = pa.large_list(pa.field("element", pa.int64()))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphsvx.results.explanation import Explanation, register_view
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.view_registry import register_view
 from graphsvx.views import html, terminal
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Credit
+from graphsvx.results.credit import Credit
 from graphsvx.views import html
 from tests import records
 

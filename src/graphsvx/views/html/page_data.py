@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from graphsvx.errors import InputError
+from graphsvx.results.credit import Credit
 from graphsvx.results.describe import adds_up, describe
-from graphsvx.results.explanation import Credit, Explanation
+from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import scale_of
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
