@@ -18,15 +18,8 @@ def stopped_at_once() -> Iterator[None]:
     if before not in (signal.default_int_handler, stop):
         yield
         return
-    try:
-        signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not in the main thread, where signals cannot be handled
+    with _handler(signal.SIGINT, stop, afterwards=signal.default_int_handler):
         yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
@@ -36,12 +29,19 @@ def stopped_by_signals() -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
+    with _handler(signal.SIGTERM, stop, afterwards=signal.getsignal(signal.SIGTERM)):
+        yield
+
+
+@contextmanager
+def _handler(number: signal.Signals, handler: Any, afterwards: Any) -> Iterator[None]:
+    """Within it, `handler` handles a signal; outside of the main thread nothing can."""
     try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread, where signals cannot be handled
+        signal.signal(number, handler)
+    except ValueError:  # not in the main thread
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, afterwards)

@@ -21,25 +21,25 @@ class Block:
     code: type | Callable[..., Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Properties:
-    """The columns of the paper's table of explainers, as they hold for this implementation.
+    """The columns of the paper's table of explainers that hold for this implementation.
 
     Each of them is measured by a test, on every method (`tests/methods/test_properties.py`).
     """
 
-    decomposable: bool
+    decomposable: bool = False
     """base + total == prediction, to 1e-6."""
-    general: bool
+    general: bool = False
     """Global: explains groups of nodes or the model, or carries over to unseen nodes."""
-    robust: bool
+    robust: bool = False
     """Credit correlates by 0.99 or more between seeds (mean over pairs of them), and with that of
     X with 1 % of noise."""
-    meaningful: bool
+    meaningful: bool = False
     """Values are in units of the prediction: twice the score gives twice the credit."""
-    selective: bool
+    selective: bool = False
     """Most players that cannot affect the prediction get exactly 0."""
-    contrastive: bool
+    contrastive: bool = False
     """The credit of a difference of two outputs is the difference of their credits."""
 
 

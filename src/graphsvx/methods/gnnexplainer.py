@@ -54,14 +54,7 @@ class GNNExplainer(Checked):
         expl=Block("the masks themselves", mask_as_credit),
         explains=("edges", "features"),
         tasks=("node", "nodes", "graph"),
-        properties=Properties(
-            decomposable=False,
-            general=True,
-            robust=False,
-            meaningful=False,
-            selective=True,
-            contrastive=False,
-        ),
+        properties=Properties(general=True, selective=True),
         source="Ying et al. 2019",
         package="torch_geometric",
     )

@@ -8,16 +8,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.estimators.direct import mask_as_credit
-from graphsvx.methods.local_graph import (
-    LocalGraph,
-)
+from graphsvx.methods.local_graph import LocalGraph
 from graphsvx.results.credit import Credit
-
-SHARED_BLOCKS = {
-    "explains": ("nodes", "features"),
-    "tasks": ("node", "nodes", "graph"),
-    "package": "captum",
-}
 
 
 def attributions_to_credit(

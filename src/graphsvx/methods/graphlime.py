@@ -53,14 +53,7 @@ class GraphLIME(Checked):
         expl=Block("HSIC Lasso of predictions on features, non-negative", HSICLasso),
         explains=("features",),
         tasks=("node",),
-        properties=Properties(
-            decomposable=False,
-            general=False,
-            robust=True,
-            meaningful=False,
-            selective=True,
-            contrastive=False,
-        ),
+        properties=Properties(robust=True, selective=True),
         source="Huang et al. 2020",
         notes="deterministic here: it samples only above `most` neighbours",
     )

@@ -56,12 +56,7 @@ class Greedy(Checked):
         explains=("nodes", "features"),
         tasks=("node", "nodes", "graph"),
         properties=Properties(
-            decomposable=True,
-            general=True,
-            robust=True,
-            meaningful=True,
-            selective=True,
-            contrastive=False,
+            decomposable=True, general=True, robust=True, meaningful=True, selective=True
         ),
     )
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphsvx.core.query import Query
 from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.gradients import SHARED_BLOCKS, attributions_to_credit, score_function
+from graphsvx.methods.gradients import attributions_to_credit, score_function
 from graphsvx.methods.local_graph import (
     LocalGraph,
     build_explanation,
@@ -47,16 +47,13 @@ class IntegratedGradients(Checked):
         ),
         gen=Block("X' = t X + (1 - t) mu", integrated_gradient),
         expl=Block("the gradient's integral, summed over each node", attributions_to_credit),
+        explains=("nodes", "features"),
+        tasks=("node", "nodes", "graph"),
         properties=Properties(
-            decomposable=False,
-            general=True,
-            robust=True,
-            meaningful=True,
-            selective=True,
-            contrastive=True,
+            general=True, robust=True, meaningful=True, selective=True, contrastive=True
         ),
         notes="decomposable in the limit: the residual falls with `steps`",
-        **SHARED_BLOCKS,  # type: ignore[arg-type]  # one dict for two classes; its values are tuples
+        package="captum",
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:

@@ -61,14 +61,7 @@ class LIME(Checked):
         expl=Block("weighted ridge regression, lime's own", local_surrogate),
         explains=("features",),
         tasks=("node",),
-        properties=Properties(
-            decomposable=False,
-            general=False,
-            robust=True,
-            meaningful=True,
-            selective=False,
-            contrastive=True,
-        ),
+        properties=Properties(robust=True, meaningful=True, contrastive=True),
         source="Ribeiro et al. 2016",
         package="lime",
     )

@@ -69,14 +69,7 @@ class PGMExplainer(Checked):
         expl=Block("Bayesian network of M_N and the change of prediction, by BIC", BayesNetwork),
         explains=("nodes",),
         tasks=("node", "nodes", "graph"),
-        properties=Properties(
-            decomposable=False,
-            general=True,
-            robust=False,
-            meaningful=False,
-            selective=True,
-            contrastive=False,
-        ),
+        properties=Properties(general=True, selective=True),
         source="Vu and Thai 2020",
         package="pgmpy",
     )

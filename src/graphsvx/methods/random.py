@@ -55,14 +55,7 @@ class Random(Checked):
         expl=Block("the mask itself", mask_as_credit),
         explains=("nodes", "features", "edges"),
         tasks=("node", "nodes", "graph"),
-        properties=Properties(
-            decomposable=False,
-            general=True,
-            robust=False,
-            meaningful=False,
-            selective=False,
-            contrastive=False,
-        ),
+        properties=Properties(general=True),
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from graphsvx.core.query import Query
 from graphsvx.generators.replace import Unchanged
 from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.gradients import SHARED_BLOCKS, attributions_to_credit, score_function
+from graphsvx.methods.gradients import attributions_to_credit, score_function
 from graphsvx.methods.local_graph import (
     build_explanation,
     game_report,
@@ -32,15 +32,10 @@ class Saliency(Checked):
         expl=Block(
             "absolute gradient of the score in X, summed over each node", attributions_to_credit
         ),
-        properties=Properties(
-            decomposable=False,
-            general=True,
-            robust=True,
-            meaningful=True,
-            selective=True,
-            contrastive=False,
-        ),
-        **SHARED_BLOCKS,  # type: ignore[arg-type]  # one dict for two classes; its values are tuples
+        explains=("nodes", "features"),
+        tasks=("node", "nodes", "graph"),
+        properties=Properties(general=True, robust=True, meaningful=True, selective=True),
+        package="captum",
     )
 
     def __call__(self, query: Query, seed: int) -> Explanation:

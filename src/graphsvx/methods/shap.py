@@ -64,12 +64,7 @@ class SHAP(Checked):
         explains=("features",),
         tasks=("node",),
         properties=Properties(
-            decomposable=True,
-            general=False,
-            robust=True,
-            meaningful=True,
-            selective=True,
-            contrastive=True,
+            decomposable=True, robust=True, meaningful=True, selective=True, contrastive=True
         ),
         source="Lundberg and Lee 2017",
         package="shap",

@@ -157,14 +157,7 @@ class XGNN(Checked):
         expl=Block("the last graph G_T", Grown),
         explains=("graph",),
         tasks=("model",),
-        properties=Properties(
-            decomposable=False,
-            general=True,
-            robust=False,
-            meaningful=False,
-            selective=False,
-            contrastive=False,
-        ),
+        properties=Properties(general=True),
         source="Yuan et al. 2020",
         notes="validity rules are masks on actions, so that no invalid graph is ever made",
     )

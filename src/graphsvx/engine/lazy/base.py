@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils._pytree import tree_map
 
 Handler = Callable[..., Any]
@@ -22,6 +23,14 @@ _METADATA = {
     Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_complex,
     Tensor.__len__, Tensor.nelement, torch.is_floating_point, torch.numel,
 }  # fmt: skip
+
+ELEMENTWISE: tuple[Callable[..., Tensor], ...] = (
+    torch.relu, functional.relu, Tensor.relu, functional.elu, functional.gelu, functional.selu,
+    functional.leaky_relu, functional.silu, functional.softplus, torch.sigmoid, Tensor.sigmoid,
+    torch.tanh, Tensor.tanh, torch.exp, Tensor.exp, torch.abs, Tensor.abs, torch.neg, Tensor.neg,
+    Tensor.__neg__, Tensor.contiguous, Tensor.detach, Tensor.clone, torch.clone,
+)  # fmt: skip
+"""Functions of each entry of one tensor, which lazy rows apply to the rows that they store."""
 
 
 class Lazy(Tensor):

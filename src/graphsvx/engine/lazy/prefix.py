@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphsvx.engine.lazy.base import KINDS, Handler, Lazy, handles, plain
+from graphsvx.engine.lazy.base import ELEMENTWISE, KINDS, Handler, Lazy, handles, plain
 from graphsvx.engine.lazy.rows import SharedRows
 
 _PREFIX: dict[Any, Handler] = {}
@@ -52,13 +52,7 @@ def _row_wise(func: Any) -> Handler:
     return handler
 
 
-for _func in (
-    torch.relu, functional.relu, Tensor.relu, functional.elu, functional.gelu, functional.selu,
-    functional.leaky_relu, functional.silu, functional.softplus, torch.sigmoid, Tensor.sigmoid,
-    torch.tanh, Tensor.tanh, torch.exp, Tensor.exp, torch.abs, Tensor.abs, torch.neg, Tensor.neg,
-    Tensor.__neg__, Tensor.contiguous, Tensor.detach, Tensor.clone, torch.clone, functional.linear,
-    functional.layer_norm,
-):  # fmt: skip
+for _func in (*ELEMENTWISE, functional.linear, functional.layer_norm):
     _PREFIX[_func] = _row_wise(_func)
 
 

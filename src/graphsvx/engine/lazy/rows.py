@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map
 
-from graphsvx.engine.lazy.base import KINDS, Handler, Lazy, handles, plain
+from graphsvx.engine.lazy.base import ELEMENTWISE, KINDS, Handler, Lazy, handles, plain
 
 _SHARED: dict[Any, Handler] = {}
 _MIXED: dict[Any, Handler] = {}
@@ -92,13 +92,7 @@ def _row_wise(func: Any) -> Handler:
     return handler
 
 
-for _func in (
-    torch.relu, functional.relu, Tensor.relu, functional.elu, functional.gelu, functional.selu,
-    functional.leaky_relu, functional.silu, functional.softplus, torch.sigmoid, Tensor.sigmoid,
-    torch.tanh, Tensor.tanh, torch.exp, Tensor.exp, torch.abs, Tensor.abs, torch.neg, Tensor.neg,
-    Tensor.__neg__, torch.sqrt, Tensor.sqrt, Tensor.contiguous, Tensor.detach, Tensor.clone,
-    torch.clone, Tensor.float, Tensor.double,
-):  # fmt: skip
+for _func in (*ELEMENTWISE, torch.sqrt, Tensor.sqrt, Tensor.float, Tensor.double):
     _SHARED[_func] = _row_wise(_func)
 
 
