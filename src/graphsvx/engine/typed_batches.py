@@ -1,0 +1,284 @@
+"""Calls of a typed model: on the whole graph, or on batches of perturbed receptive fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Ids, as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
+from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
+from graphsvx.core.typed_model import TypedInput, rows_of
+from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.typed_rounds import Levels, trimmed_rounds
+from graphsvx.errors import ModelError
+
+# Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
+_BATCH_ITEMS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Shortcuts of a batch of copies of the receptive field."""
+
+    shared_rows: bool
+    """Store equal feature rows once."""
+    rows_of_tables: bool
+    """Cut parameters with a row for each node of a type to the nodes of the batch."""
+    rounds: int | None = None
+    """Rounds of HeteroConv or HGTConv, each trimmed to the nodes that still matter; None: all."""
+
+
+def evaluate_plainly(query: TypedQuery, field: Field, perturbations: Perturbations) -> Tensor:
+    """Raw outputs at the centres by one call a perturbed graph on the whole graph."""
+    perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
+    outputs = [
+        _evaluate_whole(query, field, perturbations.take(slice(k, k + 1)))
+        for k in range(len(perturbations))
+    ]
+    return torch.cat(outputs)
+
+
+def _evaluate_whole(query: TypedQuery, field: Field, perturbation: Perturbations) -> Tensor:
+    graph = query.typed_graph
+    ids = field.ids[: field.size]
+    on = np.ones(graph.num_nodes, dtype=bool)
+    on[ids] = perturbation.active[0]
+    ends = graph.edge_index.cpu().numpy()
+    keeps = on[ends[0]] & on[ends[1]]
+    for change, value in ((perturbation.added_edges, True), (perturbation.removed_edges, False)):
+        if change is not None:
+            keeps[field.edges[change[0]]] = value
+    replaced = np.zeros((2, 0), dtype=np.int64)
+    if perturbation.feature_row is not None:
+        changed = np.flatnonzero(perturbation.feature_row[0] >= field.size)
+        replaced = np.stack([ids[changed], perturbation.feature_row[0][changed]])
+    edges = np.flatnonzero(keeps)
+    rows = TypedRows(
+        graph, np.arange(graph.num_nodes), ends[:, edges], edges, replaced,
+        perturbation.feature_table, field.size,
+    )  # fmt: skip
+    return _call(query, rows, query.centres[None], Batching(False, False))
+
+
+@dataclass(frozen=True, eq=False)
+class TypedBatches:
+    """Evaluates perturbed receptive fields in batches of disjoint copies."""
+
+    query: TypedQuery
+    batching: Batching
+
+    def __call__(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
+        width = 16 + max((self._width(name) for name in self.query.typed_graph.features), default=0)
+        limit = max(1, min(_BATCH_ITEMS, self.query.memory // (16 * width)))
+        step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
+        parts = [
+            self._chunk(field, perturbations.take(part), hops[part])
+            for first in range(0, len(perturbations), step)
+            for part in (slice(first, first + step),)
+        ]
+        return torch.cat(parts)
+
+    def _edges_at_most(self, field: Field) -> int:
+        """Edges of a copy, those that a trimmed batch leaves out not counted."""
+        if self.batching.rounds is None:
+            return len(field.edges)
+        return int((field.hops[field.target] < self.batching.rounds).sum())
+
+    def _width(self, node_type: str) -> int:
+        x = self.query.typed_graph.features[node_type]
+        return 0 if self.batching.shared_rows else x[0].numel() if len(x) else 0
+
+    def _chunk(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        count, size = len(perturbations), field.size
+        live = hops < UNREACHABLE
+        position = np.cumsum(live.reshape(-1)) - 1
+        flat = np.flatnonzero(live)
+        rounds = self.batching.rounds
+        ends_at = live if rounds is None else hops < rounds
+        edges_on = _influential_edges(field, perturbations, live, ends_at)
+        copy, edge = np.nonzero(edges_on)
+        source, target = field.source[edge], field.target[edge]
+        outside = source >= size
+        ends = np.stack([
+            np.where(outside, len(flat) + source - size, position[np.minimum(copy * size + source,
+                                                                              live.size - 1)]),
+            position[copy * size + target],
+        ])  # fmt: skip
+        node = flat % size
+        boundary = field.ids[size:] if rounds is None else field.ids[:0]
+        ids = np.concatenate([field.ids[node], boundary])
+        replaced = np.zeros((2, 0), dtype=np.int64)
+        if perturbations.feature_row is not None:
+            table_row = perturbations.feature_row.reshape(-1)[flat]
+            changed = np.flatnonzero(table_row >= size)
+            replaced = np.stack([changed, table_row[changed]])
+        rows = TypedRows(
+            self.query.typed_graph, ids, ends, field.edges[edge], replaced,
+            plain(perturbations.feature_table), size, flat // size, count,
+            None if rounds is None else hops.reshape(-1)[flat],
+        )  # fmt: skip
+        centres = position.reshape(live.shape)[:, : field.centres]
+        return _call(self.query, rows, centres, self.batching)
+
+
+def _influential_edges(
+    field: Field, perturbations: Perturbations, live: Bools, ends_at: Bools
+) -> Bools:
+    """Edges into the nodes `ends_at` from live ones or the boundary, [graphs, edges]."""
+    edges = perturbations.active_edges(field) & ends_at[:, field.target]
+    inner = field.inner_edges
+    edges[:, inner] &= live[:, field.source[inner]]
+    return edges
+
+
+@dataclass(frozen=True, eq=False)
+class TypedRows:
+    """Nodes and edges of a call: numbers of nodes in the typed graph, ends as rows."""
+
+    graph: TypedGraph
+    ids: Ids
+    ends: Ids
+    edges: Ids
+    """Position of each edge among those of the graph."""
+    replaced: Ids
+    """[2, nodes]: rows with other features, and where these are in the table."""
+    table: Tensor
+    """Features of all types side by side (`TypedGraph.blocks`)."""
+    first: int
+    """Rows of the table before this one are those of the field."""
+    copy: Ids | None = None
+    """Batches: the copy that each of the first rows is of; the boundary follows."""
+    copies: int = 1
+    hops: HopCounts | None = None
+    """Trimmed batches: hops from each node to a centre."""
+
+
+def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) -> Tensor:
+    """Outputs at the centres, [copies, centres, outputs], of one call of the model."""
+    graph, model, device = rows.graph, query.typed_model, rows.graph.x.device
+    kinds = graph.node_type[rows.ids]
+    order = (
+        np.argsort(kinds, kind="stable") if rows.hops is None else np.lexsort((rows.hops, kinds))
+    )
+    starts = np.searchsorted(kinds[order], np.arange(len(graph.node_types) + 1))
+    within = np.empty(len(order), dtype=np.int64)
+    within[order] = np.arange(len(order)) - starts[kinds[order]]
+    node_rows, x = {}, {}
+    for at, name in enumerate(graph.node_types):
+        mine = order[starts[at] : starts[at + 1]]
+        local = rows.ids[mine] - graph.node_starts[at]
+        node_rows[name] = as_tensor(local, device)
+        if name in graph.features:
+            x[name] = _features(rows, name, at, local, within, kinds, batching.shared_rows)
+    edge_index, edge_rows = edges_by_type(rows, within)
+    batch = None
+    if query.kind == "graph":
+        copy = np.zeros(len(rows.ids), dtype=np.int64) if rows.copy is None else rows.copy
+        batch = {
+            name: as_tensor(copy[order[starts[at] : starts[at + 1]]], device)
+            for at, name in enumerate(graph.node_types)
+        }
+    pairs = as_tensor(within[centres].T, device) if model.scores_pairs else None
+    inputs = TypedInput(
+        x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation
+    )
+    rounds = batching.rounds
+    counts = {name: len(ids) for name, ids in node_rows.items()}
+    if rounds is None or rows.hops is None:
+        out = model.run(graph, inputs, batching.rows_of_tables)
+    else:
+        levels = _levels(rows, kinds, rounds)
+        with trimmed_rounds(model, levels, rounds):
+            out = model.run(graph, inputs, batching.rows_of_tables)
+        counts = {name: int(levels[name][1]) for name in node_rows}
+    if query.kind == "graph" or model.scores_pairs:
+        return plain(rows_of(out, "graph", rows.copies))[:, None]
+    columns = []
+    for column in centres.T:
+        node_type = graph.node_types[kinds[column[0]]]
+        output = plain(rows_of(out, node_type, counts[node_type]))
+        columns.append(output.index_select(0, as_tensor(within[column], output.device)))
+    if len({column.shape[1] for column in columns}) > 1:
+        raise ModelError(
+            "the explained nodes must have outputs of one width, got "
+            f"{[column.shape[1] for column in columns]}"
+        )
+    return torch.stack(columns, 1)
+
+
+def _features(
+    rows: TypedRows, name: str, at: int, local: Ids, within: Ids, kinds: Ids, shared: bool
+) -> Tensor:
+    """x of the rows of one node type."""
+    graph = rows.graph
+    x = graph.features[name]
+    replaced = np.flatnonzero(kinds[rows.replaced[0]] == at)
+    block = graph.blocks[name]
+    has_columns = block.stop > block.start and rows.table.shape[1] > 0
+    if rows.copy is None:
+        if not len(replaced) or not has_columns:
+            return x
+        x = x.clone()
+        positions = as_tensor(within[rows.replaced[0][replaced]], x.device)
+        x[positions] = rows.table[
+            as_tensor(rows.replaced[1][replaced], rows.table.device), block
+        ].to(x)
+        return x
+    distinct, index = np.unique(local, return_inverse=True)
+    base = x.index_select(0, as_tensor(distinct, x.device))
+    index = index.reshape(-1)
+    if len(replaced) and has_columns:
+        table_rows, inverse = np.unique(rows.replaced[1][replaced], return_inverse=True)
+        new_rows = rows.table[as_tensor(table_rows, rows.table.device), block].to(x)
+        index[within[rows.replaced[0][replaced]]] = len(base) + inverse.reshape(-1)
+        base = torch.cat([base, new_rows])
+    at_rows = as_tensor(index, x.device)
+    if shared and x.is_floating_point() and x.dim() == 2:
+        return SharedRows(base, at_rows)
+    return base.index_select(0, at_rows)
+
+
+def edges_by_type(
+    rows: TypedRows, within: Ids
+) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
+    """Edge indices by type, and the position of each edge among the user's of its type."""
+    graph, device = rows.graph, rows.graph.x.device
+    ends = within[rows.ends]
+    if graph.flat:
+        key = (FLAT, "", FLAT)
+        return {key: as_tensor(ends, device)}, {key: as_tensor(rows.edges, device)}
+    kinds = graph.edge_type[rows.edges]
+    order = (
+        np.argsort(kinds, kind="stable")
+        if rows.hops is None
+        else np.lexsort((rows.hops[rows.ends[1]], kinds))
+    )
+    starts = np.searchsorted(kinds[order], np.arange(len(graph.edge_types) + 1))
+    index, positions = {}, {}
+    for at, name in enumerate(graph.edge_types):
+        mine = order[starts[at] : starts[at + 1]]
+        index[name] = as_tensor(ends[:, mine], device)
+        positions[name] = as_tensor(rows.edges[mine] - graph.edge_starts[at], device)
+    return index, positions
+
+
+def _levels(rows: TypedRows, kinds: Ids, rounds: int) -> Levels:
+    graph, hops = rows.graph, rows.hops
+    if hops is None:
+        raise RuntimeError("the rows of a trimmed batch have hops")
+    steps = np.arange(rounds + 1)
+    levels: Levels = {}
+    for at, name in enumerate(graph.node_types):
+        levels[name] = np.searchsorted(np.sort(hops[kinds == at]), steps, side="right")
+    edge_kinds, into = graph.edge_type[rows.edges], hops[rows.ends[1]]
+    for at, edge_type in enumerate(graph.edge_types):
+        levels[edge_type] = np.searchsorted(np.sort(into[edge_kinds == at]), steps, side="right")
+    return levels
