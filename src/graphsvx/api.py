@@ -17,7 +17,8 @@ from torch_geometric.loader import NodeLoader
 from graphsvx.core import graph as graphs
 from graphsvx.core.calling import unwrapped
 from graphsvx.core.convert import as_collection, as_data, node_positions
-from graphsvx.core.model import Output, Pick, Scale, evaluation_mode, modules
+from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query, build_query, node_list
 from graphsvx.core.typed_graph import check_typed_graph, is_typed

@@ -12,7 +12,8 @@ from graphsvx.cli import names
 from graphsvx.datasets import registry as loaders
 from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.methods import registry
-from graphsvx.methods.graphsvx import RENAMED, SETTINGS
+from graphsvx.methods.graphsvx import SETTINGS
+from graphsvx.methods.settings import RENAMED
 from graphsvx.zoo.settings import (
     BLOCK_MODELS,
     CITATION_MODELS,

@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GraphConv
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core.model import Model, modules
+from graphsvx.core.model import Model
+from graphsvx.core.modules import modules
 from graphsvx.engine.fingerprint import Fingerprint
 from graphsvx.results import serialize
 from tests.worlds import node_truth, random_graph

@@ -25,6 +25,7 @@ from torch_geometric.utils import degree
 from graphsvx import GraphSVX, explain
 from graphsvx.core import graph as graphs
 from graphsvx.core import model as models
+from graphsvx.core.modules import evaluation_mode
 from graphsvx.engine.kernels import is_known
 from graphsvx.engine.structure import read_structure
 from tests.worlds import node_truth, prediction, random_graph
@@ -87,7 +88,7 @@ UNKNOWN: dict[str, Forward] = {
 def _structure(model: nn.Module, seed: int = 0) -> Any:
     graph = graphs.check_graph(random_graph(seed, nodes=12, chance=0.3))
     checked = models.check_model(model, graph)
-    with models.evaluation_mode(checked.submodules):
+    with evaluation_mode(checked.submodules):
         return read_structure(checked, graph, is_known)
 
 
@@ -125,7 +126,7 @@ def test_pooling_by_batch_is_known_and_without_it_is_not() -> None:
     graph = graphs.check_graph(random_graph(1, nodes=8))
     for batched in (True, False):
         checked = models.check_model(Pooled(batched).double().eval(), graph, whole_graphs=True)
-        with models.evaluation_mode(checked.submodules):
+        with evaluation_mode(checked.submodules):
             assert read_structure(checked, graph, is_known).known is batched
 
 

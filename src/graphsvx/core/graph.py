@@ -8,52 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data import Dataset
 
 from graphsvx.core.arrays import Ids
+from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
 from graphsvx.core.stamps import Stamp, stamp
+from graphsvx.core.statistics import Statistics, adopt_statistics, statistics_of
 from graphsvx.errors import InputError
 from graphsvx.utils.exclusive import exclusive
-
-
-@dataclass(frozen=True, eq=False)
-class Index:
-    """Edges grouped by one end (CSC): those of node i are `order[start[i]:start[i + 1]]`."""
-
-    order: NDArray[np.signedinteger[Any]]
-    start: Ids
-
-    def edges_into(self, nodes: Ids) -> Ids:
-        """Positions of all edges into `nodes`; the cost is proportional to their number."""
-        return self.edges_by_node(nodes)[0]
-
-    def edges_by_node(self, nodes: Ids) -> tuple[Ids, Ids]:
-        """Positions of all edges into `nodes`, and the number of edges into each node."""
-        first = self.start[nodes]
-        lengths = self.start[nodes + 1] - first
-        if len(nodes) == 1:
-            edges = self.order[first[0] : first[0] + lengths[0]]
-        else:
-            ends = lengths.cumsum()
-            # 0 1 2 | 0 1 | ... : a counter that starts again for each node.
-            at = (first - ends + lengths).repeat(lengths)
-            at += np.arange(len(at))
-            edges = self.order[at]
-        return edges.astype(np.int64), lengths
-
-
-@dataclass(frozen=True, eq=False)
-class Statistics:
-    """mu and sigma of every feature over the nodes of the graph (float64).
-
-    Integer features are categories: mu is the mode, sigma 0.
-    """
-
-    mean: Tensor
-    std: Tensor
 
 
 @dataclass(frozen=True)
@@ -159,7 +123,6 @@ class Graph:
 # Weak references: cached indices are freed with the tensors they were computed from.
 _INDEXES: Any = WeakTensorKeyDictionary()
 _OUT_EDGES: Any = WeakTensorKeyDictionary()
-_STATISTICS: Any = WeakTensorKeyDictionary()
 
 
 _CONVERTED: Any = WeakTensorKeyDictionary()
@@ -251,20 +214,11 @@ def _once(source: Tensor, key: Any, make: Callable[[], Any]) -> Any:
     return entry[1]
 
 
-def statistics_of(x: Tensor, x_stamp: Stamp | None = None) -> Statistics:
-    """Mean and deviation of every column, cached as long as the tensor holds the same content."""
-    x_stamp = x_stamp or stamp(x)
-    cached = _STATISTICS.get(x)
-    if cached is None or cached[0] != x_stamp:
-        cached = _STATISTICS[x] = (x_stamp, _make_statistics(x))
-    return cached[1]
-
-
 def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> None:
-    """Cache statistics that another process has computed for the same graph."""
+    """Cache indices and statistics that another process has computed for the same graph."""
     key = (stamp(data.edge_index), data.x.shape[0])
     _INDEXES[data.edge_index], _OUT_EDGES[data.edge_index] = (key, index), (key, outgoing)
-    _STATISTICS[data.x] = (stamp(data.x), statistics)
+    adopt_statistics(data.x, statistics)
 
 
 def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
@@ -375,23 +329,6 @@ def _entries(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return ends, weights
 
 
-def check_edge_index(edge_index: Any, owner: str = "data") -> None:
-    """Raise an InputError unless this is a dense [2, edges] tensor of integers."""
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-        raise InputError(
-            f"{owner}.edge_index must be a dense tensor of shape [2, edges], "
-            f"got {type(edge_index).__name__}"
-        )
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise InputError(
-            f"{owner}.edge_index must be of shape [2, edges], got {list(edge_index.shape)}"
-        )
-    if edge_index.dtype != torch.long:
-        raise InputError(
-            f"{owner}.edge_index must be of type torch.long, got {edge_index.dtype}; use .long()"
-        )
-
-
 def _make_index(edge_index: Tensor, nodes: int) -> Index:
     if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
         raise InputError(
@@ -399,17 +336,6 @@ def _make_index(edge_index: Tensor, nodes: int) -> Index:
             f"got {int(edge_index.min())} to {int(edge_index.max())}"
         )
     return index_by_end(edge_index[1], nodes)
-
-
-def index_by_end(ends: Tensor, nodes: int) -> Index:
-    """Edges grouped by one of their ends."""
-    array = ends.cpu().numpy()
-    order = np.argsort(array, kind="stable")
-    if len(order) < 2**31:  # half the memory, which counts for millions of edges
-        order = order.astype(np.int32)
-    start = np.zeros(nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(array, minlength=nodes), out=start[1:])
-    return Index(order, start)
 
 
 def subgraph(graph: Graph, nodes: Ids) -> Graph:
@@ -442,12 +368,6 @@ def subgraph(graph: Graph, nodes: Ids) -> Graph:
     )
 
 
-def is_undirected(source: Ids, target: Ids, nodes: int) -> bool:
-    """Whether every edge has its reverse."""
-    forth, back = source * nodes + target, target * nodes + source
-    return bool(np.array_equal(np.sort(forth), np.sort(back)))
-
-
 def out_edges(graph: Graph) -> Index:
     """Edges grouped by source, cached: `out_edges(g).edges_into(v)` are the edges *from* v."""
     checked = graph.stamps[1] if graph.stamps else None
@@ -459,27 +379,6 @@ def out_edges(graph: Graph) -> Index:
             index_by_end(graph.edge_index[0], graph.num_nodes),
         )
     return cached[1]
-
-
-def _make_statistics(x: Tensor) -> Statistics:
-    # Columns in blocks: a float64 copy of all of a large x would double its memory.
-    if x.shape[1] == 0:
-        return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
-    if not x.is_floating_point():
-        modes = x.long().mode(0).values.double()
-        return Statistics(modes, torch.zeros_like(modes))
-    means, stds = [], []
-    for block in torch.split(x, max(1, 2**24 // x.shape[0]), dim=1):
-        if not bool(torch.isfinite(block).all()):
-            row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
-            raise InputError(
-                f"data.x must be finite, got {float(x[row, column])} at node {row}, "
-                f"feature {column}"
-            )
-        wide = block.double()
-        means.append(wide.mean(0))
-        stds.append(wide.std(0, unbiased=False))
-    return Statistics(torch.cat(means), torch.cat(stds))
 
 
 def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Ids, run_starts
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph, Statistics
+from graphsvx.core.graph import Graph
+from graphsvx.core.statistics import Statistics
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
 

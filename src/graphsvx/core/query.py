@@ -17,6 +17,7 @@ from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, unwrapped
 from graphsvx.core.convert import as_data, node_positions
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Pick, Scale
+from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.names import NUMBERS, Names, find_names
 from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.utils.constraints import Range, as_int, checked, shown
@@ -204,7 +205,7 @@ def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
 
 def _works(model: Model, graph: Graph) -> bool:
     try:
-        with models.evaluation_mode(model.submodules):
+        with evaluation_mode(model.submodules):
             models.call_on(model, graph)
     except ModelError:
         return False

@@ -18,11 +18,12 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data import Data, HeteroData, TemporalData
 
-from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import signature_of
-from graphsvx.core.graph import Graph, Statistics
+from graphsvx.core.edge_index import check_edge_index, index_by_end
+from graphsvx.core.graph import Graph
 from graphsvx.core.stamps import Stamp, stamp
+from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.utils.constraints import as_int, shown
 from graphsvx.utils.exclusive import exclusive
@@ -269,7 +270,7 @@ def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
         edge_weight=None,
         edge_attr=None,
         y=None,
-        index=graphs.index_by_end(edge_index[1], int(starts[-1])),
+        index=index_by_end(edge_index[1], int(starts[-1])),
         statistics=_statistics(features, node_types),
         stamps=stamps,
         flat=parts.flat,
@@ -293,7 +294,7 @@ def _check_edge_index(edge_index: Any, edge_type: EdgeType, parts: _Parts) -> No
     owner = "data" if parts.flat else f"data[{edge_type}]"
     if edge_index is None:
         raise InputError(f"{owner} must have an edge_index of shape [2, edges], it has none")
-    graphs.check_edge_index(edge_index, owner)
+    check_edge_index(edge_index, owner)
     for end, node_type in ((0, edge_type[0]), (1, edge_type[2])):
         count = parts.counts.get(node_type)
         if count is None:
@@ -357,7 +358,7 @@ def _features(parts: _Parts) -> dict[str, Tensor]:
 def _statistics(features: dict[str, Tensor], node_types: tuple[str, ...]) -> Statistics:
     """Mean and deviation of every feature over the nodes of its type, types one after another."""
     parts = [
-        graphs.statistics_of(features[name])
+        statistics_of(features[name])
         for name in node_types
         if name in features and features[name].is_floating_point() and features[name].dim() == 2
     ]

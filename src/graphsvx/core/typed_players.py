@@ -12,7 +12,6 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Statistics
 from graphsvx.core.players import (
     Directions,
     FeatureChoice,
@@ -24,6 +23,7 @@ from graphsvx.core.players import (
     within_hops,
 )
 from graphsvx.core.reference import Reference, class_mean
+from graphsvx.core.statistics import Statistics
 from graphsvx.core.typed_graph import FLAT, TypedGraph, node_number
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import Converted, as_int, shown

@@ -9,6 +9,7 @@ import numpy as np
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
+from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.model import call_on
 from graphsvx.core.query import Query
 from graphsvx.engine.batches import Shortcuts
@@ -96,7 +97,7 @@ def _check_model(query: Query, profile: ModelProfile, depth: int) -> None:
                 if fits_one_call(graph):
                     profile.full_output = call_on(model, graph)
                     source, target = graph.edge_index.cpu().numpy()
-                    profile.is_undirected = graphs.is_undirected(source, target, graph.num_nodes)
+                    profile.is_undirected = is_undirected(source, target, graph.num_nodes)
                 profile.shortcuts = shortcuts
                 return
         distrust_structure(query)

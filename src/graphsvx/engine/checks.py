@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core import arrays
-from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Bools
+from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations, distances
 from graphsvx.core.query import Query
@@ -62,7 +62,7 @@ def node_perturbations(query: Query, field: Field, on: Bools) -> Perturbations:
 def field_is_undirected(field: Field) -> bool:
     """Whether each edge within the field has its reverse."""
     inner = field.inner_edges
-    return graphs.is_undirected(field.source[inner], field.target[inner], field.size)
+    return is_undirected(field.source[inner], field.target[inner], field.size)
 
 
 def batch_equals_single_calls(

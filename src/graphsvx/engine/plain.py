@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor, setdiff_sorted
+from graphsvx.core.edge_index import Index
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph, Index, out_edges
+from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphsvx.core.model import evaluation_mode, modules
+from graphsvx.core.modules import evaluation_mode, modules
 
 
 class ModelCopy:

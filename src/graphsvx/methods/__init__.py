@@ -7,7 +7,7 @@ graphsvx.explain(model, data, node=42, method=GNNExplainer())
 from graphsvx.methods.base import Block, Blocks, Method, Properties
 from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphlime import GraphLIME
-from graphsvx.methods.graphsvx import Budget, GraphSVX
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.greedy import Greedy
 from graphsvx.methods.integrated_gradients import IntegratedGradients
 from graphsvx.methods.lime import LIME
@@ -27,6 +27,7 @@ from graphsvx.methods.player_kinds import (
 )
 from graphsvx.methods.random import Random
 from graphsvx.methods.saliency import Saliency
+from graphsvx.methods.settings import Budget
 from graphsvx.methods.shap import SHAP
 from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN
 

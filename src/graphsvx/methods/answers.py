@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.core.model import evaluation_mode, modules
+from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import choose_evaluator, run_verified

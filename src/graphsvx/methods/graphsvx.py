@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
-from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.errors import BudgetError, InputError, UnsupportedError
+from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
@@ -64,11 +63,19 @@ from graphsvx.methods.rounds import (
     Rounds,
     calls_needed,
 )
+from graphsvx.methods.settings import (
+    MISPLACED,
+    Budget,
+    FlatSettings,
+    field_names,
+    read_generator,
+    read_players,
+)
 from graphsvx.methods.typed_record import with_types
 from graphsvx.methods.typed_setup import check_typed_players, typed_setup
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import MOST, Block, Checked, Range, changed_fields, checked, shown
+from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
 
 Order = Annotated[int, Range(1, 3)]
 """Players of the largest sets whose interactions are computed."""
@@ -103,67 +110,6 @@ class _Run:
     goal: Goal | None = None
 
 
-@dataclass(frozen=True)
-class Budget(Checked):
-    """How much may be spent on an explanation."""
-
-    samples: Annotated[int | None, Range(2, MOST, error=BudgetError)] = None
-    """Model calls per explanation, all games together (P). None: 1,000, and more in games that are
-    not exact with them, until the relative error is below 1 % or as many are made as the size of
-    the receptive field allows in about half a second (10,000 at most)."""
-    feature_share: Annotated[float | None, Range(0, 1)] = None
-    """Share of the samples that goes to features (r); None: as in algorithm 3."""
-    tolerance: Annotated[float | None, Range(0, inside=True)] = None
-    """Keep sampling until every standard error is below this, or `max_samples` are spent."""
-    max_samples: Samples = 100_000
-    seconds: Annotated[float | None, Range(0, inside=True)] = None
-    """A limit by the clock; no new round of calls starts that would exceed it. The same seed may
-    then give other bits, and the certificate says so."""
-
-
-class FlatSettings(TypedDict, total=False):
-    """Fields of `Budget`, of the players and of the generator as keywords of `GraphSVX`."""
-
-    samples: int | None
-    feature_share: float | None
-    tolerance: float | None
-    max_samples: int
-    seconds: float | None
-    hops: int | None
-    features: FeatureChoice
-    feature_groups: Any
-    groups: Any
-    reference: Any
-    balance: float | None
-    directions: Directions
-    node_types: tuple[str, ...] | None
-    monte_carlo: int
-    top_nodes: int
-    top_features: int
-    indirect: Literal[False, "mean", "target"]
-    erase: bool
-
-
-# Where a keyword does not belong to the players: what it is about, and what to do.
-_MISPLACED = {
-    "features": "chooses features, but no feature plays",
-    "feature_groups": "are groups of features, but no feature plays",
-    "groups": "are groups of nodes (or edges), but only features play; use feature_groups=",
-    "reference": "is what switched-off features become, but no feature is switched off",
-    "balance": 'weighs nodes against features, so both must play; use players="both"',
-    "directions": 'is about edges as players; use players="edges"',
-    "node_types": "chooses nodes by their type, but no node plays",
-    "monte_carlo": 'draws the mean of players="subgraph_features"',
-    "top_nodes": 'chooses the nodes of players="cells"',
-    "top_features": 'chooses the features of players="cells"',
-}
-RENAMED = {  # earlier names of settings, and what they are called now
-    "regression": "estimator=",
-    "r": "feature_share=",
-    "features_of": 'players="subgraph_features"',
-}
-
-
 @dataclass(frozen=True, init=False)
 class GraphSVX(Checked):
     """Shapley values of the explained node's features and of the nodes around it.
@@ -181,7 +127,7 @@ class GraphSVX(Checked):
 
     players: PlayerKind = DefaultPlayers()  # noqa: RUF009  (a frozen record, as all parts)
     """Who gets credit; everything else stays as it is."""
-    budget: Budget = Budget()
+    budget: Budget = Budget()  # noqa: RUF009  (a frozen record)
     """How many model calls are made."""
     mask: MaskSetting = Auto()  # noqa: RUF009
     """MASK: which coalitions are played."""
@@ -210,10 +156,10 @@ class GraphSVX(Checked):
         settings: dict[str, Any] = {**flat}
         if not isinstance(budget, Budget | None):
             raise InputError(f"budget must be a Budget, got {shown(budget)}; use samples=400")
-        spent = {name: settings.pop(name) for name in _names(Budget) if name in settings}
-        generator = _generator(generator, settings)
+        spent = {name: settings.pop(name) for name in field_names(Budget) if name in settings}
+        generator = read_generator(generator, settings)
         parts: dict[str, Any] = {
-            "players": _players(players, settings),
+            "players": read_players(players, settings, SETTINGS),
             "budget": replace(Budget() if budget is None else budget, **spent),
             "mask": mask, "generator": generator, "estimator": estimator, "order": order,
             "index": index,
@@ -245,7 +191,7 @@ class GraphSVX(Checked):
         unused = isinstance(players, Nodes) and generator in (None, Isolate())
         if unused and getattr(players, "reference", None) is not None:
             raise InputError(
-                f"reference= {_MISPLACED['reference']}; "
+                f"reference= {MISPLACED['reference']}; "
                 f'use players="features", or erase=True where nodes play'
             )
         if self.order > 1 and isinstance(self.estimator, Lasso):
@@ -305,7 +251,9 @@ class GraphSVX(Checked):
 
     def with_settings(self, **changes: Any) -> GraphSVX:
         """A copy with other parts, or with other fields of its parts: `samples=400`."""
-        return GraphSVX(**{**{name: getattr(self, name) for name in _names(GraphSVX)}, **changes})
+        return GraphSVX(
+            **{**{name: getattr(self, name) for name in field_names(GraphSVX)}, **changes}
+        )
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
@@ -537,53 +485,5 @@ class GraphSVX(Checked):
         )
 
 
-def _names(part: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(part))
-
-
-def _players(players: PlayerKind | str | None, settings: dict[str, Any]) -> PlayerKind:
-    """The kind of players with the flat settings that are left."""
-    for name in settings:
-        if name in RENAMED:
-            raise InputError(f"{name}= is called {RENAMED[name]} now")
-        if name not in FlatSettings.__annotations__:
-            raise InputError(f"GraphSVX has the settings {', '.join(SETTINGS)}, got {name!r}")
-    if players is None and settings.get("balance") is not None:
-        players = "both"
-    if isinstance(players, str):
-        players = checked(players, KindName, "players")
-    kind = (
-        DefaultPlayers()
-        if players is None
-        else KINDS[players]()
-        if isinstance(players, str)
-        else players
-    )
-    if not isinstance(kind, PlayerKind):
-        raise InputError(
-            f"players must be one of {', '.join(KINDS)}, or a kind of players such as "
-            f"Edges(hops=2), got {shown(players)}"
-        )
-    allowed = _names(type(kind))
-    for name in settings:
-        if name not in allowed:
-            raise InputError(f"{name}= {_MISPLACED[name]}; got players={type(kind).__name__}()")
-    return replace(kind, **settings)
-
-
-def _generator(generator: Any, settings: dict[str, Any]) -> Any:
-    """The generator, from the keywords that are short for one."""
-    indirect = checked(
-        settings.pop("indirect", False), Literal[False, "mean", "target"], "indirect"
-    )
-    erase = checked(settings.pop("erase", False), bool, "erase")
-    if not indirect and not erase:
-        return generator
-    name, block = ("indirect", Indirect(indirect)) if indirect else ("erase", Isolate(erase=True))
-    if generator is not None or (indirect and erase):
-        raise InputError(f"{name}= is short for generator={block!r}; give one generator")
-    return block
-
-
-SETTINGS = (*_names(GraphSVX), *FlatSettings.__annotations__)
+SETTINGS = (*field_names(GraphSVX), *FlatSettings.__annotations__)
 """Keywords of `GraphSVX`: its parts, and the fields of these."""

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from graphsvx.core.graph import check_graph
-from graphsvx.core.model import Output, Scale, evaluation_mode
+from graphsvx.core.model import Output, Scale
+from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.query import Query, build_query, node_list
 from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, first_line
 from graphsvx.estimators.direct import mask_as_credit

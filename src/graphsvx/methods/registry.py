@@ -39,7 +39,8 @@ from graphsvx.methods import (
     Saliency,
 )
 from graphsvx.methods.base import Block, Blocks, Method, Properties
-from graphsvx.methods.graphsvx import RENAMED, SETTINGS, GraphSVX
+from graphsvx.methods.graphsvx import SETTINGS, GraphSVX
+from graphsvx.methods.settings import RENAMED
 from graphsvx.utils.suggest import did_you_mean
 
 _CLASSES: dict[str, Any] = {

@@ -19,7 +19,8 @@ from torch_geometric.explain.metric import characterization_score
 
 from graphsvx.core import arrays
 from graphsvx.core.arrays import Bools
-from graphsvx.core.model import Output, Scale, evaluation_mode
+from graphsvx.core.model import Output, Scale
+from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.choose import choose_evaluator

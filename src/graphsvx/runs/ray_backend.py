@@ -16,7 +16,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphsvx.core import graph as graphs
-from graphsvx.core.graph import Index
+from graphsvx.core.edge_index import Index
+from graphsvx.core.statistics import Statistics
 from graphsvx.errors import DataError
 from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
 from graphsvx.utils.constraints import Checked, Workers
@@ -146,7 +147,7 @@ def _unpacked(packed: _Packed) -> Job:
         ]
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
-            graphs.adopt(graph_list[0], *packed.index, graphs.Statistics(mean, std))
+            graphs.adopt(graph_list[0], *packed.index, Statistics(mean, std))
     return replace(packed.job, data=graph_list if packed.job.kind == "graph" else graph_list[0])
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphsvx.api import explain
 from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.field import Field
-from graphsvx.core.model import evaluation_mode
+from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.players import find_edge_players, find_players
 from graphsvx.core.query import Query, build_query
