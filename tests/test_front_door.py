@@ -665,7 +665,7 @@ def test_arguments_are_checked() -> None:
             explain(case.model, case.data, node=NODE, arguments=wrong)
 
 
-def test_a_regression_speaks_of_an_output() -> None:
+def test_a_regression_is_described_by_its_output() -> None:
     case = regression()
     e = explain(case.model, case.data, node=NODE, output="regression")
     assert "output 0" in e.title

@@ -179,7 +179,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", list(NUMBERS))
-def test_what_cannot_be_followed_is_noticed_by_its_outputs(name: str) -> None:
+def test_untraceable_models_are_detected_by_their_outputs(name: str) -> None:
     for seed in (0, 8, 21):  # graphs in which batches hide it from the first checks
         torch.manual_seed(seed)
         model = Elsewhere(NUMBERS[name]).double().eval()

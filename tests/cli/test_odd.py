@@ -58,7 +58,7 @@ def test_every_setting_with_every_text(name: str) -> None:
                 continue
 
 
-def test_a_mask_that_does_not_exist_is_told(refused) -> None:
+def test_an_unknown_mask_is_refused(refused) -> None:
     said = refused("explain", "ba-shapes", "--node", "400", "--set", "mask=Paired-up")
     assert "mask" in said
     assert "Paired-up" in said
@@ -160,7 +160,7 @@ def test_ctrl_c_while_everything_is_imported() -> None:
     assert said == "stopped\n"
 
 
-def test_the_command_is_the_one_that_hears_ctrl_c() -> None:
+def test_the_command_handles_ctrl_c() -> None:
     code = "import sys; sys.argv = ['graphsvx', '--help']; import graphsvx_command as c; c.main()"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage" in ran.stdout

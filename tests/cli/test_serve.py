@@ -57,7 +57,7 @@ def test_a_folder_of_a_run_is_browsed(tmp_path, asked):
         (["cora", "--model", "gcn", "--model", "gat", "--weights", "x.pt"], InputError, "x.pt|one"),
     ],
 )
-def test_typos_are_told_before_anything_is_loaded(words, error, message):
+def test_typos_are_reported_before_anything_is_loaded(words, error, message):
     with pytest.raises(error, match=message):
         serve(*words)
 

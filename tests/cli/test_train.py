@@ -131,7 +131,7 @@ def card(test: float) -> zoo.Card:
         ([0.954, 0.955], "missed"),
     ],
 )
-def test_verdicts(tests: list[float], verdict: str) -> None:
+def test_the_verdict_compares_accuracies_with_the_paper(tests: list[float], verdict: str) -> None:
     row = report.Row("ba-shapes", "graphconv", tuple(card(t) for t in tests))
     assert row.verdict() == verdict
 

@@ -36,7 +36,9 @@ def field_of(data: Data, depth: int | None, centres: tuple[int, ...] = (1,)) -> 
 @pytest.mark.parametrize("kind", ["nodes", "cut", "joined"])
 @pytest.mark.parametrize("sweeps", [1, 3, None])
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
-def test_all_at_once_is_one_at_a_time(kind: str, sweeps: int | None, count: int) -> None:
+def test_distances_of_a_batch_equal_those_of_single_graphs(
+    kind: str, sweeps: int | None, count: int
+) -> None:
     field = field_of(random_graph(4, nodes=20, chance=0.12), None, (1, 5))
     rng = np.random.default_rng(count)
     on = rng.random((count, field.size)) < 0.6
@@ -55,7 +57,7 @@ def test_all_at_once_is_one_at_a_time(kind: str, sweeps: int | None, count: int)
     assert len({tuple(row) for row in hops.tolist()}) > 1 or count == 1
 
 
-def test_a_path_longer_than_there_are_numbers() -> None:
+def test_hop_counts_saturate_on_long_paths() -> None:
     ends = np.stack([np.arange(1, 401), np.arange(400)])
     edge_index = torch.from_numpy(np.concatenate([ends, ends[::-1]], 1))
     field = field_of(Data(x=torch.ones(401, 1), edge_index=edge_index), None, (0,))
@@ -66,7 +68,7 @@ def test_a_path_longer_than_there_are_numbers() -> None:
     assert (hops[1] < UNREACHABLE).sum() == 300
 
 
-def test_nodes_without_edges_are_far() -> None:
+def test_nodes_without_edges_are_unreachable() -> None:
     field = fields.whole_graph(graphs.check_graph(random_graph(1, nodes=6)))
     field = fields.restrict(field, np.zeros(1, dtype=np.int64))
     perturbations = Perturbations(np.ones((3, 1), bool), None, torch.ones(1, 1))

@@ -81,7 +81,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", list(SETTINGS))
-def test_settings_that_do_not_go_together(name: str) -> None:
+def test_contradicting_settings_are_refused(name: str) -> None:
     settings, part = SETTINGS[name]
     refused(InputError, part, lambda: GraphSVX(**settings))
 
@@ -105,7 +105,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
-def test_settings_that_do_not_fit_the_graph(name: str) -> None:
+def test_settings_that_do_not_fit_the_graph_are_refused(name: str) -> None:
     method, part = QUESTIONS[name]
     refused(InputError, part, lambda: explain(MODEL, DATA, node=1, method=method))
 
@@ -127,7 +127,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", list(GRAPHS))
-def test_what_a_graph_cannot_be_explained_by(name: str) -> None:
+def test_unsupported_settings_for_graphs_are_refused(name: str) -> None:
     method, error, part = GRAPHS[name]
     refused(error, part, lambda: explain(GRAPH_MODEL, DATA, graph=True, method=method))
 
@@ -152,7 +152,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize("name", list(LINKS))
-def test_wrong_links(name: str) -> None:
+def test_invalid_links_are_refused(name: str) -> None:
     options, part = LINKS[name]
     refused(InputError, part, lambda: explain(MODEL, DATA, **options))
 
@@ -166,7 +166,7 @@ def test_wrong_links(name: str) -> None:
         (lambda a, b: (a * b).sum(-1) / 0, "NaN or infinite"),
     ],
 )
-def test_decoders_that_cannot_be_used(decoder, part: str) -> None:
+def test_unusable_decoders_are_refused(decoder, part: str) -> None:
     refused(ModelError, part, lambda: explain(MODEL, DATA, edge=(0, 1), decoder=decoder))
 
 
@@ -194,7 +194,7 @@ def test_credit_that_sums_to_nothing_cannot_be_rescaled() -> None:
     assert e.base + e.total == pytest.approx(e.prediction)
 
 
-def test_budgets_of_the_extensions() -> None:
+def test_budgets_of_the_extensions_are_checked() -> None:
     refused(
         BudgetError, "monte_carlo", lambda: GraphSVX(players="subgraph_features", monte_carlo=0)
     )

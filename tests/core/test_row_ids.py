@@ -14,7 +14,7 @@ from graphsvx.engine.lazy.patched import PatchedRows
 
 @pytest.mark.parametrize("width", [1, 9, 64, 65, 200])
 @pytest.mark.parametrize("colliding", [False, True])
-def test_numbers_are_those_of_a_dictionary(
+def test_row_ids_equal_those_of_a_dictionary(
     width: int, colliding: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if colliding and width > 64:  # one word is its own hash

@@ -31,7 +31,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
 
 
-def test_cora(raw_folder: RawFolder) -> None:
+def test_cora_has_the_published_sizes_and_labels(raw_folder: RawFolder) -> None:
     raw_folder("Cora")
     cora = datasets.load("cora")
     assert datasets.statistics(cora) == datasets.Statistics(1, 7, 2708, 1433, 2 * 5278)
@@ -44,7 +44,7 @@ def test_cora(raw_folder: RawFolder) -> None:
     assert cora.fingerprint != datasets.load("cora", 1).fingerprint
 
 
-def test_citeseer(raw_folder: RawFolder) -> None:
+def test_citeseer_has_the_published_sizes(raw_folder: RawFolder) -> None:
     raw_folder("CiteSeer")
     assert datasets.statistics(datasets.load("citeseer")) == datasets.Statistics(
         1, 6, 3327, 3703, 9104

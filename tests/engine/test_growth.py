@@ -75,7 +75,7 @@ def test_models_that_store_edges_only_are_given_large_batches(build, graph) -> N
     assert largest_call(build(), graph) > 1024
 
 
-def test_a_dense_model_as_a_function(graph) -> None:
+def test_a_dense_model_given_as_a_function_gets_small_batches(graph) -> None:
     model = Dense().eval()
     method = GraphSVX(samples=300, players="nodes", hops=1)
     explain(model.forward, graph, node=1, method=method)
@@ -93,7 +93,7 @@ class DenseGraphs(nn.Module):
         return global_add_pool((same @ self.layer(x, edge_index).double()).float(), batch)
 
 
-def test_dense_models_of_whole_graphs(graph) -> None:
+def test_dense_models_of_graphs_get_small_batches(graph) -> None:
     model = DenseGraphs().eval()
     explain(model, graph, graph=True, method=GraphSVX(samples=300, players="nodes"))
     assert max(model.nodes) <= 512

@@ -174,7 +174,7 @@ class AtLeast(Net):
         return super().forward(x, edge_index)
 
 
-def test_a_model_that_fails_on_a_sample_is_looked_at_with_care() -> None:
+def test_a_model_that_fails_on_a_sample_gets_the_full_checks() -> None:
     data = random_graph(3, nodes=120, chance=0.15)
     model = AtLeast()
     with torch.no_grad():
@@ -210,7 +210,9 @@ def _deep_down(model: Chain) -> None:
 
 @pytest.mark.parametrize("both_ways", [True, False])
 @pytest.mark.parametrize("change", [_again, _deep_down])
-def test_one_more_round_of_the_same_layer(change: Callable[[Chain], None], both_ways: bool) -> None:
+def test_an_added_round_of_message_passing_widens_the_field(
+    change: Callable[[Chain], None], both_ways: bool
+) -> None:
     path = torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]])
     edge_index = torch.cat([path, path.flip(0)], 1) if both_ways else path
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(1)).double()
@@ -230,14 +232,14 @@ class Whole(Net):
         return (10 * super().forward(x, edge_index)).round().long()
 
 
-def test_outputs_that_are_whole_numbers() -> None:
+def test_integer_outputs_are_explained() -> None:
     model, data = Whole(), random_graph(3, nodes=8)
     e = explain(model, data, node=1, scale="value", target=0)
     assert e.prediction == float(model(data.x, data.edge_index)[1, 0])
     assert e.prediction == pytest.approx(e.base + e.total)
 
 
-def test_a_model_that_was_never_called() -> None:
+def test_a_lazily_initialised_model_is_explained() -> None:
     torch.manual_seed(0)
     model, data = nn.ModuleList([GCNConv(-1, 3)])[0].double(), random_graph(3, nodes=8)
     e = explain(model, data, node=1)

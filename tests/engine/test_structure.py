@@ -98,7 +98,7 @@ def test_message_passing_with_row_wise_operations_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(UNKNOWN))
-def test_what_reads_more_than_a_node_is_unknown(name: str) -> None:
+def test_models_that_mix_nodes_have_unknown_structure(name: str) -> None:
     structure = _structure(Net(UNKNOWN[name]).double().eval())
     assert not structure.known
     assert structure.reason

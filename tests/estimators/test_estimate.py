@@ -94,7 +94,7 @@ def test_every_sampling_mask_keeps_the_budget(mask) -> None:
 
 
 @pytest.mark.parametrize("players", [4, 30, 200])
-def test_an_additive_game_gives_everybody_the_own_weight(players: int) -> None:
+def test_an_additive_game_gives_each_player_its_weight(players: int) -> None:
     weights = np.random.default_rng(2).normal(size=players)
     budget = max(64, 8 * players)  # a few pairs for each player
     result = graphsvx.estimate(lambda rows: 3 + rows @ weights, players, budget=budget)

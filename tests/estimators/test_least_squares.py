@@ -91,7 +91,7 @@ def test_one_player_gets_everything() -> None:
         assert float(fit.errors) == 0
 
 
-def test_five_thousand_players_are_no_problem() -> None:
+def test_five_thousand_players_are_fitted() -> None:
     weights = torch.linspace(-1, 1, 5000, dtype=torch.float64)
     game = FunctionGame(lambda rows: torch.from_numpy(rows).double() @ weights, 5000)
     masks, values, empty, full = play(game, Paired(), 400)

@@ -124,7 +124,7 @@ def test_the_why_view_shows_the_explanation_and_the_model_s_classes(page, graph,
     assert parameters(page)["rather_than"] == str(explanation.target)
 
 
-def test_estimates_narrow_while_one_looks_and_can_be_stopped(page, graph):
+def test_estimates_are_refined_while_the_page_is_open_and_can_be_stopped(page, graph):
     hub = int(torch.bincount(graph.edge_index[1]).argmax())
     page.open("view=graph")
     page.shows(".line")
@@ -226,7 +226,7 @@ def test_empty_and_wrong_states_say_what_to_do(page):
     page.shows(".line")
 
 
-def test_what_is_seen_can_be_saved(page):
+def test_the_displayed_explanation_can_be_saved(page):
     page.open("view=why&node=4&samples=100")
     page.is_explained()
     page.browser.run("""window.saved = [];

@@ -38,7 +38,7 @@ def test_at_most_k_players_carry_the_whole_prediction(mask, k: int) -> None:
 
 
 @pytest.mark.parametrize("mask", [Auto(), Paired(), All(separate=True)])
-def test_with_room_for_all_nobody_is_left_out(mask) -> None:
+def test_a_lasso_with_room_for_all_players_keeps_all(mask) -> None:
     model, data = node_world("sage", 2, nodes=8)
     plain = explain(model, data, node=1, method=GraphSVX(mask=mask, samples=4000))
     e = explain(
@@ -50,7 +50,7 @@ def test_with_room_for_all_nobody_is_left_out(mask) -> None:
     assert e.selection.alone == pytest.approx(e.prediction, abs=1e-9)
 
 
-def test_what_the_chosen_ones_carry() -> None:
+def test_the_selection_reports_its_share_of_the_credit() -> None:
     model, data = node_world("gin", 4, nodes=9, chance=0.3)
     plain = explain(model, data, node=1, method=GraphSVX(features="all"))
     e = explain(model, data, node=1, method=GraphSVX(features="all", estimator=Lasso(k=3)))

@@ -73,7 +73,7 @@ def test_a_fact_and_its_inverse_are_one_player(world) -> None:
     assert together.total == pytest.approx(apart.total, abs=1e-9)
 
 
-def test_wrong_questions_are_answered(world) -> None:
+def test_invalid_queries_are_refused(world) -> None:
     model, data = world
     with pytest.raises(InputError, match="edge types are"):
         graphsvx.explain(model, data, edge=(0, 2), relation="hates", decoder=model.decoder)

@@ -59,7 +59,7 @@ def test_a_long_path_has_one_set_for_each_node_and_the_empty_one() -> None:
     assert sorted(sets[0].sum(1)) == list(range(301))
 
 
-def test_where_nothing_is_seen_nothing_matters() -> None:
+def test_with_a_reach_of_0_only_the_empty_set_is_connected() -> None:
     sets = connected_sets(np.ones((4, 3), dtype=bool), 1000, reach=0)
     assert sets is not None
     assert not sets[0].any()

@@ -213,7 +213,7 @@ def test_the_same_seed_draws_the_same_rows_and_another_one_others() -> None:
     assert not np.array_equal(rows(1), rows(2))
 
 
-def test_players_are_drawn_alike() -> None:
+def test_every_player_is_drawn_equally_often() -> None:
     """How often each of 9 is in 4000 coalitions of size 4: 4 in 9 times."""
     rng, counts, size = torch.Generator().manual_seed(0), np.zeros(9), 0
     for _ in range(100):

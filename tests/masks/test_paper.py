@@ -49,7 +49,7 @@ def test_the_budget_is_split_as_in_algorithm_3(samples, features, nodes, r, expe
     assert split_budget(samples, features, nodes, r) == expected
 
 
-def test_r_is_a_share() -> None:
+def test_the_share_of_features_must_be_between_0_and_1() -> None:
     with pytest.raises(BudgetError, match="between 0 and 1"):
         split_budget(100, 1, 1, 1.5)
 
@@ -91,7 +91,7 @@ def test_the_rest_of_the_middle_order_is_diverse() -> None:
     assert rows[10 - 2 : 14 - 2].sum(1).tolist() == [2, 2, 2, 2]
 
 
-def test_diversity_weights_visit_everybody_before_anybody_twice() -> None:
+def test_every_player_is_drawn_once_before_any_is_drawn_twice() -> None:
     """k = 2 of 6 players: three coalitions see all six, the next three again, and so on."""
     rows = _diverse_of_order(6, 2, 9, rng())
     sizes = rows.sum(1)

@@ -29,13 +29,13 @@ def fit(values: list[float], errors: list[float]) -> Fit:
     return Fit(torch.tensor([values]), torch.tensor([errors]), one, one)
 
 
-def test_what_is_needed_by_the_largest_error() -> None:
+def test_calls_needed_follow_the_largest_error() -> None:
     goal = ErrorBelow(0.1)
     needed = goal.needed([fit([1.0, 2.0], [0.1, 0.3]), fit([5.0], [0.01]), fit([1.0], [np.nan])])
     assert needed == [pytest.approx(9, rel=1e-5), pytest.approx(0.01, rel=1e-5), np.inf]
 
 
-def test_what_is_needed_by_the_error_relative_to_all_credit() -> None:
+def test_calls_needed_follow_the_relative_error() -> None:
     goal = RelativeErrorBelow(0.1)
     exact, rough = fit([3.0, 4.0], [0.0, 0.0]), fit([0.0], [1.0])
     assert goal.needed([exact, rough]) == [0, pytest.approx(4, rel=1e-5)]

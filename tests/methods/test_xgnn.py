@@ -44,7 +44,7 @@ def median_gain(explanations):
 
 
 @pytest.mark.parametrize("target", [0, 1])
-def test_the_grown_graph_follows_the_rules_and_has_the_score_that_is_told(known_graph, target):
+def test_the_grown_graph_follows_the_rules_and_has_the_reported_score(known_graph, target):
     model, data = known_graph
     method = XGNN(
         candidates=(MARKED, PLAIN), steps=7, nodes=5, degree=3, episodes=3, rollouts=1, tries=5

@@ -56,7 +56,7 @@ def test_the_papers_protocol_takes_one_more_and_divides_by_k():
     assert accuracy(e, {401, 402, 403, 404}) == 0.75
 
 
-def test_the_papers_protocol_ranks_as_it_is_told():
+def test_the_papers_protocol_ranks_by_value_or_magnitude():
     e = explanation(400, {401: -9.0, **{i: float(i) for i in range(402, 405)}, 1: 0.1, 2: 0.2})
     assert accuracy(e, protocol="paper", dataset="ba-shapes") == 0.75
     assert accuracy(e, protocol="paper", dataset="ba-shapes", by="absolute") == 1.0

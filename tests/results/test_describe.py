@@ -36,7 +36,7 @@ def test_a_class_that_is_not_predicted_is_not_called_the_prediction():
     assert "says" not in words
 
 
-def test_whoever_speaks_against_is_named():
+def test_the_strongest_opposing_player_is_named():
     words = records.features_only().describe()
     assert "feature 9 speaks most against it (−0.110)" in words
     assert "these are estimates" in words
@@ -67,7 +67,7 @@ def test_only_negative_credit_is_described_as_against():
     assert "speaks most against" not in words
 
 
-def test_a_contrast_speaks_of_a_difference():
+def test_a_contrast_is_described_as_a_difference():
     words = records.house_all().contrast(1, 2).describe()
     assert 'gives "house roof" 102 percentage points more than "house middle"' in words
     assert "the difference would be +7 points" in words
@@ -93,7 +93,7 @@ def test_a_graph_has_no_neighbours():
     assert "neighbours" not in words
 
 
-def test_no_players():
+def test_an_explanation_without_players_is_described():
     words = records.empty().describe()
     assert 'says "class 0" with 60 %' in words
     assert "nothing to share out" in words

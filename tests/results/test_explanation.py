@@ -75,7 +75,7 @@ def test_a_contrast_needs_two_outputs(exact) -> None:
         exact.contrast(1, 1)
 
 
-def test_only_files_are_replaced(exact, tmp_path) -> None:
+def test_saving_replaces_files_but_not_folders(exact, tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match="not a file"):
         exact.save(tmp_path / "folder")
@@ -224,7 +224,7 @@ def test_tolerance_samples_until_every_error_is_small() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "x", -1, 1.5, True, [1], torch.tensor([1, 2]), 10**30])
-def test_what_is_asked_of_an_explanation_is_checked(exact, value) -> None:
+def test_arguments_of_explanation_methods_are_checked(exact, value) -> None:
     for ask in (
         lambda: exact.top_nodes(value),
         lambda: exact.top_nodes(2, by=value),

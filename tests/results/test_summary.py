@@ -109,7 +109,7 @@ def test_a_summary_of_one_and_as_json(found) -> None:
     assert len(record["players"]) == len(s.keys)
 
 
-def test_what_cannot_be_summed_up(found) -> None:
+def test_invalid_summaries_are_refused(found) -> None:
     with pytest.raises(InputError, match="at least one explanation"):
         summary.features([])
     with pytest.raises(InputError, match="got none for"):

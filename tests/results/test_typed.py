@@ -156,7 +156,7 @@ def test_networkx_has_types(nodes: Explanation) -> None:
     assert {about["type"] for _, about in graph.nodes(data=True)} == {"paper", "author", "subject"}
 
 
-def test_wrong_questions_are_answered(model: torch.nn.Module, data: HeteroData) -> None:
+def test_invalid_queries_are_refused(model: torch.nn.Module, data: HeteroData) -> None:
     for node, words in (
         (3, "node type and an id"),
         (("writer", 0), "node types are"),

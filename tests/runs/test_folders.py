@@ -131,7 +131,7 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], str | bytes]] = {
 
 
 @pytest.mark.parametrize("damage", MANIFESTS)
-def test_a_damaged_manifest(tmp_path, finished, damage) -> None:
+def test_a_damaged_manifest_is_refused(tmp_path, finished, damage) -> None:
     out = _copied(finished, tmp_path)
     record = json.loads((out / "run.json").read_text())
     content = MANIFESTS[damage](record)
@@ -150,7 +150,7 @@ def test_a_damaged_manifest(tmp_path, finished, damage) -> None:
     [None, pa.table({"other": [1]}), pa.table({"query": ["a"]}), pa.table({"query": [1, None]}),
      pa.table({"query": [1.5]}), pa.table({"query": [2, 1]})],
 )  # fmt: skip
-def test_damaged_queries(tmp_path, finished, table) -> None:
+def test_damaged_queries_are_reported(tmp_path, finished, table) -> None:
     out = _copied(finished, tmp_path)
     if table is None:
         (out / "queries.parquet").write_bytes(b"PAR1")

@@ -72,7 +72,7 @@ def _rows_are_the_reference_s(out, reference) -> None:
     assert same_rows(rows, reference.table().filter(there))
 
 
-def test_what_is_done_is_not_done_again(tmp_path, impatient) -> None:
+def test_finished_queries_are_not_computed_again(tmp_path, impatient) -> None:
     with mode(wrong=tuple(range(helpers.NODES))):
         start(tmp_path / "run")
     run = start(tmp_path / "run")  # would succeed now, but nobody asked for a retry

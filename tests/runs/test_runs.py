@@ -43,7 +43,7 @@ def test_every_explanation_comes_back_bit_by_bit(reference) -> None:
         (GraphSVX(tolerance=0.5), {"scale": "log_odds"}),
     ],
 )
-def test_whatever_an_explanation_holds(tmp_path, method, options) -> None:
+def test_explanations_of_every_method_are_stored_exactly(tmp_path, method, options) -> None:
     model, data = random_model("gat", 1), random_graph(2, nodes=12, chance=0.3)
     run = runs.start(model, data, [7, 0], out=tmp_path / "run", method=method,
                      backend=runs.Local(1), **options)  # fmt: skip
@@ -154,7 +154,7 @@ def test_another_version_is_refused(reference, monkeypatch) -> None:
         start(reference.folder)
 
 
-def test_what_a_hash_sees() -> None:
+def test_identities_change_with_weights_closures_and_graphs() -> None:
     def scaled(by: float):
         net = random_model("gcn", 1)
         return lambda x, edge_index: by * net(x, edge_index)
@@ -217,7 +217,7 @@ def test_damaged_queries_are_found_and_mended(tmp_path) -> None:
     assert (out / "queries.parquet").read_bytes() == good
 
 
-def test_what_is_not_there_is_said(reference) -> None:
+def test_missing_explanations_are_reported(reference) -> None:
     with pytest.raises(InputError, match="48 is not among the 48"):
         reference[48]
     assert "48 of 48" in repr(reference)

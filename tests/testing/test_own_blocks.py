@@ -58,32 +58,32 @@ def test_nothing_of_this_library_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=repr)
-def test_masks(mask) -> None:
+def test_masks_pass_the_conformance_checks(mask) -> None:
     check_mask(mask)
 
 
 @pytest.mark.parametrize("separate", [True, False])
-def test_all_coalitions(separate: bool) -> None:
+def test_all_coalitions_pass_the_conformance_checks(separate: bool) -> None:
     check_mask(masks.All(separate), keeps_budget=False)
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=repr)
-def test_generators(generator) -> None:
+def test_generators_pass_the_conformance_checks(generator) -> None:
     check_generator(generator)
 
 
 @pytest.mark.parametrize("estimator", [GaussianProcess(), WLS()], ids=repr)
-def test_estimators_of_shapley_values(estimator) -> None:
+def test_estimators_of_shapley_values_pass_the_conformance_checks(estimator) -> None:
     check_estimator(estimator)
 
 
 @pytest.mark.parametrize("estimator", [WLR(), Lasso(), Lasso(k=2)], ids=repr)
-def test_other_estimators(estimator) -> None:
+def test_other_estimators_pass_the_conformance_checks(estimator) -> None:
     check_estimator(estimator, shapley=False)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: repr(method)[:60])
-def test_methods(method) -> None:
+def test_methods_pass_the_conformance_checks(method) -> None:
     check_method(method)
 
 

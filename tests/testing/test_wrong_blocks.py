@@ -105,7 +105,7 @@ def with_the_full_row(masks, game):
         (Refuses(), "all were refused"),
     ],
 )
-def test_masks(mask, law: str) -> None:
+def test_wrong_masks_are_rejected_with_the_broken_law(mask, law: str) -> None:
     with pytest.raises(AssertionError, match=law):
         check_mask(mask)
 
@@ -161,7 +161,7 @@ def additive_only_on_all(masks, values, empty, full):
         (additive_only_on_all, "an additive game"),
     ],
 )
-def test_estimators(estimator, law: str) -> None:
+def test_wrong_estimators_are_rejected_with_the_broken_law(estimator, law: str) -> None:
     with pytest.raises(AssertionError, match=law):
         check_estimator(estimator)
 
@@ -268,7 +268,7 @@ class OtherTable(Isolate):
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_generators(generator, law: str) -> None:
+def test_wrong_generators_are_rejected_with_the_broken_law(generator, law: str) -> None:
     with pytest.raises(AssertionError, match=law):
         check_generator(generator)
 
@@ -332,6 +332,6 @@ def refusing(query, seed):
         (refusing, "answers a question"),
     ],
 )
-def test_methods(method, law: str) -> None:
+def test_wrong_methods_are_rejected_with_the_broken_law(method, law: str) -> None:
     with pytest.raises(AssertionError, match=law):
         check_method(method)

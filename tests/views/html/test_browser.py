@@ -329,7 +329,7 @@ def test_the_notebook_s_frame_works_without_storage(browser, tmp_path):
     assert browser.complaints() == []
 
 
-def test_three_hundred_nodes_are_thirty_and_groups(browser, tmp_path):
+def test_three_hundred_nodes_are_drawn_as_thirty_and_groups(browser, tmp_path):
     e = records.crowd()
     browser.open(written(tmp_path, e))
     dots = browser.run(
