@@ -27,7 +27,7 @@ class SameRows:
     What was drawn for each game is kept in `rows`.
     """
 
-    inner: Mask = Paired()  # noqa: RUF009  (a frozen record)
+    inner: Mask = Paired()
     rows: dict[str, Masks] = field(default_factory=dict, repr=False)
     separate = True
 

@@ -63,6 +63,7 @@ def _estimate(interpreter: str, name: str, game: Any) -> np.ndarray | None:
             head = process.stdout.read(8)
             if len(head) < 8:
                 return None
+            # Pickle: both ends are this benchmark, in processes of the same user.
             kind, content = pickle.loads(process.stdout.read(struct.unpack("<q", head)[0]))
             if kind == "values":
                 return np.asarray(content)

@@ -26,6 +26,7 @@ def game(rows):
     new = list({key: i for i, key in enumerate(keys) if key not in known}.items())
     if new:
         send("rows", packed[[i for _, i in new]])
+        # Pickle: the other end of the pipe is the benchmark that started this process.
         values = pickle.loads(back.read(struct.unpack("<q", back.read(8))[0]))
         known.update({key: float(value) for (key, _), value in zip(new, values, strict=True)})
     return np.array([known[key] for key in keys]) - base

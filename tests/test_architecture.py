@@ -77,3 +77,34 @@ def test_local_names_say_what_they_hold(package: str) -> None:
 def test_vague_names_are_noticed() -> None:
     source = "def f(given, *, size=1):\n    found = [one for one in given if one]\n    return found"
     assert _vague_names(source) == ["1 given", "2 found", "2 one"]
+
+
+ESCAPE = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z, -]+\])(?P<reason>.*)")
+FOLDERS = ("src", "tests", "benchmarks")
+
+
+def _escapes_without_reason(source: str) -> list[int]:
+    """Lines with a noqa or type: ignore that has no reason in words after it."""
+    return [
+        number
+        for number, line in enumerate(source.splitlines(), start=1)
+        for escape in re.finditer("# (?:noqa|type: ignore)", line)
+        if (match := ESCAPE.match(line, escape.start())) is None
+        or not re.search("[A-Za-z]{2}", match["reason"])
+    ]
+
+
+def test_each_escape_has_a_reason() -> None:
+    root = PACKAGE.parent.parent
+    without = {
+        str(file.relative_to(root)): lines
+        for folder in FOLDERS
+        for file in (root / folder).rglob("*.py")
+        if file != Path(__file__)
+        and (lines := _escapes_without_reason(file.read_text(encoding="utf-8")))
+    }
+    assert without == {}
+
+
+def test_an_escape_without_a_reason_is_noticed() -> None:
+    assert _escapes_without_reason("x = 1  # noqa: E501\ny = 2  # noqa: E501  (one label)") == [1]

@@ -938,7 +938,7 @@ def test_edges_are_not_lost_on_the_way_out() -> None:
 def test_the_metrics_of_pyg_read_the_masks_as_meant() -> None:
     from torch_geometric.explain import Explainer, unfaithfulness  # noqa: PLC0415  (slow)
 
-    from graphsvx.integrations.pyg import GraphSVXAlgorithm  # noqa: PLC0415
+    from graphsvx.integrations.pyg import GraphSVXAlgorithm  # noqa: PLC0415  (an optional package)
 
     model, data = Plain().float(), graph_of()
     data.x = data.x.float()

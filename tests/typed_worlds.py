@@ -186,7 +186,7 @@ class Encoder(Stack):
 
     def forward(
         self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]
-    ) -> dict[str, Tensor]:  # type: ignore[override]
+    ) -> dict[str, Tensor]:
         hidden = {k: v.tanh() for k, v in self.first(x_dict, edge_index_dict).items()}
         return self.second(hidden, edge_index_dict)
 
@@ -287,7 +287,7 @@ def shapley(players: Sequence[Hashable], value: Callable[[frozenset[Any]], Tenso
 
 def without(
     data: HeteroData, absent: set[Node], cut: set[tuple[Any, int]] = frozenset()
-) -> HeteroData:  # type: ignore[assignment]
+) -> HeteroData:
     """The graph without the edges of absent nodes and without the edges (type, position) cut."""
     changed = data.clone()
     for name in data.edge_types:

@@ -157,10 +157,10 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     try:
         for where, name, value in changed:
             setattr(where, name, value)
-        batches.BatchEvaluator.__init__ = eager  # type: ignore[method-assign]
+        batches.BatchEvaluator.__init__ = eager
         yield
     finally:
-        batches.BatchEvaluator.__init__ = original  # type: ignore[method-assign]
+        batches.BatchEvaluator.__init__ = original
         for where, name, value in before:
             setattr(where, name, value)
 

@@ -135,7 +135,7 @@ class Dim:
         """Nothing is drawn."""
         return self
 
-    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> Perturbations:  # noqa: ARG002
+    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> Perturbations:  # noqa: ARG002  (a generator's arguments)
         """One perturbed graph a row."""
         area, players, table = scene.field, scene.players, scene.feature_table
         table_twice = torch.cat([table, 0.5 * table])

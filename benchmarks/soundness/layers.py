@@ -197,11 +197,11 @@ class _Summed(convs.MessagePassing):
 RECIPES: dict[str, Recipe] = {
     "MessagePassing": Recipe(lambda i, o, d: _Summed(i, o, d.choice(["add", "mean", "max"]))),
     "SimpleConv": Recipe(
-        lambda i, o, d: convs.SimpleConv(d.choice(["mean", "sum"]), d.choice([None, "sum", "self_loop"])),  # noqa: E501
+        lambda i, o, d: convs.SimpleConv(d.choice(["mean", "sum"]), d.choice([None, "sum", "self_loop"])),
         _weighted, "weight", keeps_width=True),
     "GCNConv": Recipe(_gcn, _weighted, "weight"),
     "ChebConv": Recipe(
-        lambda i, o, d: convs.ChebConv(i, o, K=d.choice([1, 2, 3]), normalization=d.choice(["sym", "rw"])),  # noqa: E501
+        lambda i, o, d: convs.ChebConv(i, o, K=d.choice([1, 2, 3]), normalization=d.choice(["sym", "rw"])),
         _weighted, "weight"),
     "SAGEConv": Recipe(_sage),
     "SAGEConv lstm": Recipe(lambda i, o, d: convs.SAGEConv(i, o, aggr="lstm"), sorted_edges=True),
@@ -216,27 +216,27 @@ RECIPES: dict[str, Recipe] = {
     "GATConv": Recipe(_gat(convs.GATConv), _attributed, "attr"),
     "GATv2Conv": Recipe(_gat(convs.GATv2Conv), _attributed, "attr"),
     "TransformerConv": Recipe(
-        lambda i, o, d: convs.TransformerConv(i, **_heads(o, d), beta=d.random() < 0.4, edge_dim=ATTRIBUTES),  # noqa: E501
+        lambda i, o, d: convs.TransformerConv(i, **_heads(o, d), beta=d.random() < 0.4, edge_dim=ATTRIBUTES),
         _attributed, "attr"),
     "AGNNConv": Recipe(
         lambda i, o, d: convs.AGNNConv(add_self_loops=d.random() < 0.6), keeps_width=True),
     "TAGConv": Recipe(
         lambda i, o, d: convs.TAGConv(i, o, K=d.choice([1, 2, 3]), normalize=d.random() < 0.7),
         _weighted, "weight"),
-    "GINConv": Recipe(lambda i, o, d: convs.GINConv(_mlp(i, o), eps=0.1, train_eps=d.random() < 0.5)),  # noqa: E501
+    "GINConv": Recipe(lambda i, o, d: convs.GINConv(_mlp(i, o), eps=0.1, train_eps=d.random() < 0.5)),
     "GINEConv": Recipe(
         lambda i, o, d: convs.GINEConv(_mlp(i, o), edge_dim=ATTRIBUTES), _attributed, "attr"),
     "ARMAConv": Recipe(
-        lambda i, o, d: convs.ARMAConv(i, o, num_stacks=d.choice([1, 2]), num_layers=d.choice([1, 2])),  # noqa: E501
+        lambda i, o, d: convs.ARMAConv(i, o, num_stacks=d.choice([1, 2]), num_layers=d.choice([1, 2])),
         _weighted, "weight"),
     "SGConv": Recipe(
         lambda i, o, d: convs.SGConv(i, o, K=d.choice([1, 2]), cached=d.random() < 0.3),
         _weighted, "weight"),
     "SSGConv": Recipe(lambda i, o, d: convs.SSGConv(i, o, alpha=0.1, K=2), _weighted, "weight"),
-    "APPNP": Recipe(lambda i, o, d: convs.APPNP(K=d.choice([1, 2, 3]), alpha=0.2), _weighted, "weight", keeps_width=True),  # noqa: E501
+    "APPNP": Recipe(lambda i, o, d: convs.APPNP(K=d.choice([1, 2, 3]), alpha=0.2), _weighted, "weight", keeps_width=True),
     "MFConv": Recipe(lambda i, o, d: convs.MFConv(i, o, max_degree=d.choice([2, 10]))),
     "RGCNConv": Recipe(
-        lambda i, o, d: convs.RGCNConv(i, o, RELATIONS, num_bases=d.choice([None, 2])), _typed, "attr"),  # noqa: E501
+        lambda i, o, d: convs.RGCNConv(i, o, RELATIONS, num_bases=d.choice([None, 2])), _typed, "attr"),
     "FastRGCNConv": Recipe(lambda i, o, d: convs.FastRGCNConv(i, o, RELATIONS), _typed, "attr"),
     "RGATConv": Recipe(lambda i, o, d: convs.RGATConv(i, o, RELATIONS), _typed, "attr"),
     "SignedConv": Recipe(
@@ -244,23 +244,23 @@ RECIPES: dict[str, Recipe] = {
         width=lambda outputs: 2 * outputs),
     "DNAConv": Recipe(lambda i, o, d: convs.DNAConv(i), _dna, "weight", keeps_width=True),
     "PointNetConv": Recipe(
-        lambda i, o, d: convs.PointNetConv(_mlp(i + 2, o), _mlp(o, o), add_self_loops=d.random() < 0.6),  # noqa: E501
+        lambda i, o, d: convs.PointNetConv(_mlp(i + 2, o), _mlp(o, o), add_self_loops=d.random() < 0.6),
         _in_space),
     "GMMConv": Recipe(lambda i, o, d: convs.GMMConv(i, o, ATTRIBUTES, 2), _attributed, "attr"),
     "NNConv": Recipe(
-        lambda i, o, d: convs.NNConv(i, o, nn.Linear(ATTRIBUTES, i * o), aggr=d.choice(["add", "mean", "max"])),  # noqa: E501
+        lambda i, o, d: convs.NNConv(i, o, nn.Linear(ATTRIBUTES, i * o), aggr=d.choice(["add", "mean", "max"])),
         _attributed, "attr"),
     "CGConv": Recipe(
-        lambda i, o, d: convs.CGConv(i, ATTRIBUTES, aggr=d.choice(["add", "mean"]), batch_norm=d.random() < 0.3),  # noqa: E501
+        lambda i, o, d: convs.CGConv(i, ATTRIBUTES, aggr=d.choice(["add", "mean"]), batch_norm=d.random() < 0.3),
         _attributed, "attr", keeps_width=True),
     "EdgeConv": Recipe(
         lambda i, o, d: convs.EdgeConv(_mlp(2 * i, o), aggr=d.choice(["max", "mean", "add"]))),
     "PPFConv": Recipe(
         lambda i, o, d: convs.PPFConv(_mlp(i + 4, o), _mlp(o, o)),
         lambda layer, x, edges, weight, attr: layer(
-            x, nn.functional.pad(x[:, :2], (0, 1)), nn.functional.pad(x[:, :2].tanh(), (1, 0), value=0.3), edges)),  # noqa: E501
+            x, nn.functional.pad(x[:, :2], (0, 1)), nn.functional.pad(x[:, :2].tanh(), (1, 0), value=0.3), edges)),
     "FeaStConv": Recipe(
-        lambda i, o, d: convs.FeaStConv(i, o, heads=d.choice([1, 2]), add_self_loops=d.random() < 0.6)),  # noqa: E501
+        lambda i, o, d: convs.FeaStConv(i, o, heads=d.choice([1, 2]), add_self_loops=d.random() < 0.6)),
     "PointTransformerConv": Recipe(
         lambda i, o, d: convs.PointTransformerConv(i, o, pos_nn=nn.Linear(2, o)), _in_space),
     "HypergraphConv": Recipe(lambda i, o, d: convs.HypergraphConv(i, o), _hyper),
@@ -276,7 +276,7 @@ RECIPES: dict[str, Recipe] = {
         lambda i, o, d: convs.WLConvContinuous(), _weighted, "weight", keeps_width=True),
     "FiLMConv": Recipe(lambda i, o, d: convs.FiLMConv(i, o)),
     "SuperGATConv": Recipe(
-        lambda i, o, d: convs.SuperGATConv(i, **_heads(o, d), attention_type=d.choice(["MX", "SD"]))),  # noqa: E501
+        lambda i, o, d: convs.SuperGATConv(i, **_heads(o, d), attention_type=d.choice(["MX", "SD"]))),
     "FAConv": Recipe(
         lambda i, o, d: convs.FAConv(i, eps=0.3, normalize=True), _anchored, "nothing",
         keeps_width=True),
@@ -293,7 +293,7 @@ RECIPES: dict[str, Recipe] = {
             x, edges, (x[:, 0] > 0).long(), _types(attr), attr), "attr"),
     "HeteroConv": Recipe(_hetero),
     "HANConv": Recipe(lambda i, o, d: _OneType(convs.HANConv(i, o, _METADATA, heads=1))),
-    "LGConv": Recipe(lambda i, o, d: convs.LGConv(normalize=d.random() < 0.7), _weighted, "weight", keeps_width=True),  # noqa: E501
+    "LGConv": Recipe(lambda i, o, d: convs.LGConv(normalize=d.random() < 0.7), _weighted, "weight", keeps_width=True),
     "PointGNNConv": Recipe(
         lambda i, o, d: convs.PointGNNConv(_mlp(i, 2), _mlp(i + 2, i), _mlp(i, i)), _in_space,
         keeps_width=True),

@@ -175,9 +175,7 @@ class Tricky(nn.Module):
 
 
 class TrickyWithWeights(Tricky):
-    def forward(  # type: ignore[override]
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return self.steps(x, edge_index, edge_weight, None)
 
 
@@ -481,7 +479,7 @@ class Pooled(nn.Module):
         self.pool = pools[self.kind]
         wide = {"set2set": 2 * width, "sort": 3 * width}.get(self.kind, width)
         self.head = nn.Linear(wide, outputs)
-        self.label = f"{self.kind} pool, norm {norm}{' by graph' if self.norm_by_graph else ''}, {self.choose}"  # noqa: E501
+        self.label = f"{self.kind} pool, norm {norm}{' by graph' if self.norm_by_graph else ''}, {self.choose}"  # noqa: E501  (one label)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
         x = self.body(x, edge_index)

@@ -20,8 +20,8 @@ def commands() -> dict[str, click.Command]:
     context = click.Context(group, info_name="graphsvx")
     return {
         name: command
-        for name in group.list_commands(context)  # type: ignore[attr-defined]
-        if (command := group.get_command(context, name)) is not None  # type: ignore[attr-defined]
+        for name in group.list_commands(context)
+        if (command := group.get_command(context, name)) is not None
     }
 
 

@@ -93,7 +93,7 @@ def test_all_goes_on_without_a_study_whose_files_are_missing(
     def missing(*_: object) -> None:
         raise DataError("there is no file cora.x")
 
-    grid = replace(GRID, models={"": missing})  # type: ignore[dict-item]  # raises on purpose
+    grid = replace(GRID, models={"": missing})
     both = (replace(SMALL, name="missing", grids=(grid,)), SMALL)
     monkeypatch.setattr(studies, "_ALL", both)
     result = run("study", "--all", "--quick", "--workers", "1")

@@ -26,7 +26,7 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
 @pytest.mark.parametrize("seed", ["1", 1.0, None, True])
 def test_a_seed_must_be_an_integer(seed: object) -> None:
     with pytest.raises(DataError, match="seed must be an integer"):
-        datasets.load("ba-shapes", seed)  # type: ignore[arg-type] # the wrong type is the test
+        datasets.load("ba-shapes", seed)
 
 
 def test_the_only_graph() -> None:

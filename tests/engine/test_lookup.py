@@ -182,7 +182,7 @@ def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeded(lambda: Pooled("graphconv", ("sum",)), 3)
     right = lookup.Lookup.__call__
 
-    def wrong(self: lookup.Lookup, perturbations, limit):  # type: ignore[no-untyped-def]
+    def wrong(self: lookup.Lookup, perturbations, limit):
         result = right(self, perturbations, limit)
         there = perturbations.active.sum(1) == 4
         result.outputs[torch.from_numpy(there)] += 0.01

@@ -168,4 +168,4 @@ def test_a_phenomenon_is_explained_for_the_given_target() -> None:
 if __name__ == "__main__":
     for each in ALL:
         check(each)
-    print(f"{len(ALL)} combinations pass")  # noqa: T201
+    print(f"{len(ALL)} combinations pass")  # noqa: T201  (the count, when it is run as a script)

@@ -238,7 +238,7 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
         dtype = torch.float64 if of is numbers else torch.int64
         values = draw(st.lists(of, min_size=count, max_size=count))
         # NaN has many bit patterns; JSON's null gives the usual one back.
-        values = [math.nan if value != value else value for value in values]  # noqa: PLR0124
+        values = [math.nan if value != value else value for value in values]  # noqa: PLR0124  (NaN)
         return torch.tensor(values, dtype=dtype).reshape(shape)
 
     def credit(*ends: int) -> Credit:

@@ -36,10 +36,10 @@ def answer_of(
     **questions: tuple[int, ...],
 ) -> Answer:  # fmt: skip
     """An answer to a question that the named protocols score."""
-    ours = setting or Setting(method=None)  # type: ignore[arg-type]  # never called
+    ours = setting or Setting(method=None)
     explanations = {method: {question: explanation}}
     explanations |= {name: {question: explanation} for name, explanation in (others or {}).items()}
-    case: Any = Case(None, trained, 0, questions, {method: ours}, explanations)  # type: ignore[arg-type]
+    case: Any = Case(None, trained, 0, questions, {method: ours}, explanations)
     return Answer(case, trained, ours, method, question, explanation)
 
 

@@ -18,7 +18,7 @@ def table(*rows: tuple[str, str, int, str, int, str, float]) -> Measurements:
     """From (dataset, model, seed, method, question, measure, value)."""
     results = Measurements("mine", facts={"command": "c", "settings": {"a": {"X": "b"}}})
     for *row, value in rows:
-        results.add(Row(*row), value)  # type: ignore[arg-type]  # as in the signature
+        results.add(Row(*row), value)
     return results
 
 

@@ -148,7 +148,7 @@ def test_even_attention_is_the_mean_over_those_who_look_at_a_node():
         torch.nn.init.zeros_(layer.att_dst)
     case: Any = SimpleNamespace(trained=replace(trained, model=model.eval()))
     measured = {measure: value for _, _, measure, value in noise.attention(case)}
-    graph, nodes = trained.dataset.graph, trained.dataset.noise.nodes  # type: ignore[union-attr]
+    graph, nodes = trained.dataset.graph, trained.dataset.noise.nodes
     degree = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes) + 1
     for words, loops in (("without", False), ("with", True)):
         means = []

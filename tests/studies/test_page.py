@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path):
 
 
 def test_figures_of_details_are_drawn_too(tmp_path: Path):
-    from matplotlib.figure import Figure as Drawn  # noqa: PLC0415
+    from matplotlib.figure import Figure as Drawn  # noqa: PLC0415  (an optional package)
 
     results = measured()
     page = Page("Mine", [], sections={"Details": (Figure("more", "c", Drawn),)})

@@ -32,8 +32,8 @@ def test_contenders_take_turns_and_only_processor_time_counts():
 
 def test_the_paper_s_samples_are_timed():
     settings = running_time.methods("tree-grid")
-    assert settings[f"{PAPERS}, 2 hops"].method.budget.samples == 400  # type: ignore[attr-defined]
-    assert settings[f"{PAPERS}, 3 hops"].method.players.hops == 3  # type: ignore[attr-defined]
+    assert settings[f"{PAPERS}, 2 hops"].method.budget.samples == 400
+    assert settings[f"{PAPERS}, 3 hops"].method.players.hops == 3
     assert running_time.PAPER(GNN, "Tree-Cycles") == 6.89
 
 

@@ -61,7 +61,7 @@ def test_masks_are_judged_by_the_game_that_they_play():
             assert method.mask.separate == judge.mask.separate
             # The same game, or the error would be a difference of games.
             assert replace(judge, mask=method.mask, budget=method.budget) == method
-    assert [sampling.masks(name)[SMARTER].method.budget.samples for name in NODE_SETS] == [  # type: ignore[attr-defined]
+    assert [sampling.masks(name)[SMARTER].method.budget.samples for name in NODE_SETS] == [
         400, 800, 1400, 1500,
     ]  # fmt: skip
 
@@ -79,9 +79,9 @@ def test_the_reference_shares_no_luck_and_is_the_same_every_time():
 
 def test_a_budget_is_judged_by_a_reference_with_far_more_calls():
     settings = sampling.budgets("ba-shapes")
-    most = settings[ALL].method.budget.samples  # type: ignore[attr-defined]
+    most = settings[ALL].method.budget.samples
     judged = [
-        setting.method.budget.samples  # type: ignore[attr-defined]
+        setting.method.budget.samples
         for name, setting in settings.items()
         if name.startswith((SMARTER, OURS))
     ]
@@ -90,7 +90,7 @@ def test_a_budget_is_judged_by_a_reference_with_far_more_calls():
     theirs = sampling.in_the_papers_game("tree-cycles")
     names = (ALL, *(f"{SMARTER}, {count}" for count in (500, 1500, 3000)))
     assert set(theirs) == {f"{sampling.INDIRECT}{name}" for name in names}
-    assert all(s.method.generator == Indirect() for s in theirs.values())  # type: ignore[attr-defined]
+    assert all(s.method.generator == Indirect() for s in theirs.values())
     for name in (*settings, *theirs):
         reference = sampling.budget_reference(name)
         assert reference is None or reference in {**settings, **theirs}

@@ -34,7 +34,7 @@ def test_every_explainer_has_as_many_candidates_and_the_selected_one_is_among_th
 def test_the_default_row_is_the_default_and_data_without_truth_is_refused():
     for dataset in TRUTH_SETS:
         method = settings.selected_setting(dataset, settings.DEFAULT).method
-        assert method.budget.samples == 1000  # type: ignore[attr-defined]  # GraphSVX
+        assert method.budget.samples == 1000
     with pytest.raises(InputError, match="must be one of"):
         settings.selected_setting("cora", settings.OURS)
 

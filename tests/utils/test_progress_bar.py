@@ -30,8 +30,8 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Handle()
 
     ipython, place = ModuleType("IPython"), ModuleType("IPython.display")
-    ipython.get_ipython = ZMQInteractiveShell  # type: ignore[attr-defined]
-    place.HTML, place.display = str, display  # type: ignore[attr-defined]
+    ipython.get_ipython = ZMQInteractiveShell
+    place.HTML, place.display = str, display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", place)
     return shown

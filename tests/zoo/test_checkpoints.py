@@ -230,5 +230,5 @@ def test_unknown_names(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown data set"):
         zoo.ensure("nowhere", root=tmp_path)
     with pytest.raises(InputError, match="seed must be an integer"):
-        zoo.ensure("ba-shapes", seed="x", root=tmp_path)  # type: ignore[arg-type] # the test
+        zoo.ensure("ba-shapes", seed="x", root=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from graphsvx.zoo.settings import BLOCK_MODELS
 
 
 def made(model: str, task: str = "node", **changes: object) -> torch.nn.Module:
-    settings = replace(zoo.Settings(), model=model, **changes)  # type: ignore[arg-type] # any field
+    settings = replace(zoo.Settings(), model=model, **changes)
     torch.manual_seed(0)
     return zoo.build(settings, features=6, classes=3, task=task).eval()
 
@@ -86,9 +86,9 @@ def test_others_refuse_weights_rather_than_ignore_them(model: str) -> None:
 
 def test_sizes_are_the_papers() -> None:
     blocks = made("graphconv")
-    shapes = [tuple(c.lin_rel.weight.shape) for c in blocks.blocks.convolutions]  # type: ignore[union-attr] # a ModuleList
+    shapes = [tuple(c.lin_rel.weight.shape) for c in blocks.blocks.convolutions]
     assert shapes == [(20, 6), (20, 20), (20, 20)]
-    assert blocks.out.weight.shape == (3, 20)  # type: ignore[union-attr] # a Linear
+    assert blocks.out.weight.shape == (3, 20)
     gcn = zoo.build(zoo.settings_for("cora", "gcn"), features=1433, classes=7, task="node")
     assert isinstance(gcn, CitationGCN)
     assert gcn.first.lin.weight.shape == (16, 1433)

@@ -156,7 +156,7 @@ def test_cora_is_as_good_as_the_papers() -> None:
 
 def test_bad_arguments(shapes: DataSet, quick: Trained) -> None:
     with pytest.raises(InputError, match="seed must be an integer"):
-        zoo.train(shapes, seed="0")  # type: ignore[arg-type] # the wrong type is the test
+        zoo.train(shapes, seed="0")
     with pytest.raises(InputError, match="unknown model"):
         zoo.train(shapes, "transformer")
     with pytest.raises(InputError, match="settings say 'graphconv'"):

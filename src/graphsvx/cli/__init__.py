@@ -60,9 +60,9 @@ def _say_error(text: str) -> NoReturn:
 
 
 # Each module registers its commands on `app`, so `app` has to exist first.
-from graphsvx.cli import data as _data  # noqa: E402, F401 - registers commands
-from graphsvx.cli import explain as _explain  # noqa: E402, F401 - registers commands
-from graphsvx.cli import run as _run  # noqa: E402, F401 - registers commands
-from graphsvx.cli import serve as _serve  # noqa: E402, F401 - registers commands
-from graphsvx.cli import study as _study  # noqa: E402, F401 - registers commands
-from graphsvx.cli import train as _train  # noqa: E402, F401 - registers commands
+from graphsvx.cli import data as _data  # noqa: F401  (registers commands)
+from graphsvx.cli import explain as _explain  # noqa: F401  (registers commands)
+from graphsvx.cli import run as _run  # noqa: F401  (registers commands)
+from graphsvx.cli import serve as _serve  # noqa: F401  (registers commands)
+from graphsvx.cli import study as _study  # noqa: F401  (registers commands)
+from graphsvx.cli import train as _train  # noqa: F401  (registers commands)

@@ -74,7 +74,7 @@ class CallPlan:
         if self.through == "encode":
             return encoded
         options = {"sigmoid": False} if self.without_sigmoid else {}
-        return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]
+        return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]  # it has one
 
     def _in_form(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         values, form = dict(inputs), self.form

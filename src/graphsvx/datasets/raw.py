@@ -119,7 +119,7 @@ def _download(raw_files: RawFiles, folder: Path) -> None:
     )
     try:
         # PyG's downloader blocks for minutes without a network: test with a short timeout first.
-        urllib.request.urlopen(raw_files.url, timeout=SECONDS_TO_CONNECT).close()  # noqa: S310 - https, a constant of PyG
+        urllib.request.urlopen(raw_files.url, timeout=SECONDS_TO_CONNECT).close()  # noqa: S310  (https, a constant of PyG)
     except urllib.error.HTTPError:
         pass  # Any HTTP answer, even 404 for the bare folder, means that the server is reachable.
     except OSError as error:

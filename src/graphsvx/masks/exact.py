@@ -71,7 +71,7 @@ class Connected(Checked):
 class Auto(Checked):
     """Exact where the distinct states of a game fit its budget, `otherwise` (Paired) where not."""
 
-    otherwise: MaskSetting = Paired()  # noqa: RUF009  (a frozen record)
+    otherwise: MaskSetting = Paired()
     separate = True
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:

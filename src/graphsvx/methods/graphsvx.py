@@ -125,20 +125,20 @@ class GraphSVX(Checked):
 
     explains_typed_graphs: ClassVar[bool] = True
 
-    players: PlayerKind = DefaultPlayers()  # noqa: RUF009  (a frozen record, as all parts)
+    players: PlayerKind = DefaultPlayers()
     """Who gets credit; everything else stays as it is."""
-    budget: Budget = Budget()  # noqa: RUF009  (a frozen record)
+    budget: Budget = Budget()
     """How many model calls are made."""
-    mask: MaskSetting = Auto()  # noqa: RUF009
+    mask: MaskSetting = Auto()
     """MASK: which coalitions are played."""
     generator: GeneratorSetting = None
     """GEN: how a coalition becomes a perturbed graph. None: `Isolate()` where nodes or features
     play (Eq. 1-2), `CutEdges()` where edges play."""
-    estimator: EstimatorSetting = GaussianProcess()  # noqa: RUF009
+    estimator: EstimatorSetting = GaussianProcess()
     """EXPL: how values become credit; `Lasso(k=5)` is selective."""
     order: Order = 1
     """Largest sets of players whose interactions are computed: pairs (2) or triples (3)."""
-    index: IndexSetting = KSII()  # noqa: RUF009
+    index: IndexSetting = KSII()
     """What an interaction is, where `order` is above 1: `KSII()`, `SII()`, `STII()`, ..."""
 
     def __init__(
@@ -146,11 +146,11 @@ class GraphSVX(Checked):
         *,
         players: PlayerKind | KindName | None = None,
         budget: Budget | None = None,
-        mask: MaskSetting = Auto(),  # noqa: B008  (a frozen record)
+        mask: MaskSetting = Auto(),
         generator: GeneratorSetting = None,
-        estimator: EstimatorSetting = GaussianProcess(),  # noqa: B008  (a frozen record)
+        estimator: EstimatorSetting = GaussianProcess(),
         order: int = 1,
-        index: IndexSetting = KSII(),  # noqa: B008  (a frozen record)
+        index: IndexSetting = KSII(),
         **flat: Unpack[FlatSettings],
     ) -> None:
         settings: dict[str, Any] = {**flat}

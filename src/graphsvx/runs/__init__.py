@@ -11,10 +11,10 @@ from graphsvx.utils.extras import require_extra
 
 require_extra("pyarrow", "data")
 
-from graphsvx.runs.backends import Backend, Local  # noqa: E402
-from graphsvx.runs.ray_backend import Ray  # noqa: E402  (after the check that says what is missing)
-from graphsvx.runs.run import Run, Status  # noqa: E402
-from graphsvx.runs.run import open_run as open  # noqa: E402  (read as runs.open)
-from graphsvx.runs.running import start  # noqa: E402
+from graphsvx.runs.backends import Backend, Local
+from graphsvx.runs.ray_backend import Ray
+from graphsvx.runs.run import Run, Status
+from graphsvx.runs.run import open_run as open  # read as runs.open
+from graphsvx.runs.running import start
 
 __all__ = ["Backend", "Local", "Ray", "Run", "Status", "open", "start"]

@@ -50,7 +50,7 @@ class OtherRandomNumbers:
     `separate=False` plays one joint game of features and nodes, as the paper's first masks do.
     """
 
-    inner: Mask = Auto()  # noqa: RUF009  (a frozen record)
+    inner: Mask = Auto()
     separate: bool = True
 
     def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:

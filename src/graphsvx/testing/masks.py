@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import torch
@@ -45,12 +46,12 @@ def check_mask(mask: Mask, *, keeps_budget: bool = True) -> None:
         rng = np.random.default_rng(players)
         weights = rng.normal(size=players)
         games: list[Callable[[], FunctionGame]] = [
-            lambda weights=weights: additive_game(weights),  # type: ignore[misc]
-            lambda weights=weights: PathGame(weights),  # type: ignore[misc]
+            partial(additive_game, weights),
+            partial(PathGame, weights),
         ]
         if players <= 6:
             values = rng.normal(size=1 << players)
-            games.append(lambda values=values: table_game(values))  # type: ignore[misc]
+            games.append(partial(table_game, values))
         for game in games:
             for budget in _BUDGETS:
                 answered += _check_one(mask, game, budget, keeps_budget)

@@ -10,12 +10,12 @@ from graphsvx.utils.extras import require_extra
 
 require_extra("matplotlib", "plot")
 
-from graphsvx.views.plot.bars import bars, waterfall  # noqa: E402  (after the check that says what is missing)
-from graphsvx.views.plot.choose import explanation, figure, save  # noqa: E402
-from graphsvx.views.plot.graph import graph  # noqa: E402
-from graphsvx.views.plot.interactions import interaction_heatmap, network  # noqa: E402
-from graphsvx.views.plot.many import beeswarm, heatmap, share  # noqa: E402
-from graphsvx.views.plot.study import convergence, noise_kde  # noqa: E402
+from graphsvx.views.plot.bars import bars, waterfall
+from graphsvx.views.plot.choose import explanation, figure, save
+from graphsvx.views.plot.graph import graph
+from graphsvx.views.plot.interactions import interaction_heatmap, network
+from graphsvx.views.plot.many import beeswarm, heatmap, share
+from graphsvx.views.plot.study import convergence, noise_kde
 
 __all__ = [
     "bars",
