@@ -13,22 +13,22 @@ from graphsvx.datasets.catalogue import CATALOGUE, suggestion
 from graphsvx.errors import DataError, InputError, MissingExtraError
 from graphsvx.utils.suggest import did_you_mean
 
-METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "graphsvx": ("graphsvx.py", ("GraphSVX", "FlatSettings")),
-    "graphsvx-paper": ("graphsvx.py", ("GraphSVX", "FlatSettings")),
-    "gnnexplainer": ("gnnexplainer.py", ("GNNExplainer",)),
-    "pgexplainer": ("pgexplainer.py", ("PGExplainer",)),
-    "graphlime": ("graphlime.py", ("GraphLIME",)),
-    "pgm-explainer": ("pgm_explainer.py", ("PGMExplainer",)),
-    "xgnn": ("xgnn.py", ("XGNN",)),
-    "lime": ("lime.py", ("LIME",)),
-    "shap": ("shap.py", ("SHAP",)),
-    "greedy": ("greedy.py", ("Greedy",)),
-    "random": ("random.py", ("Random",)),
-    "saliency": ("saliency.py", ("Saliency",)),
-    "integrated-gradients": ("integrated_gradients.py", ("IntegratedGradients",)),
+METHODS: dict[str, tuple[str, ...]] = {
+    "graphsvx": ("graphsvx.GraphSVX", "settings.FlatSettings"),
+    "graphsvx-paper": ("graphsvx.GraphSVX", "settings.FlatSettings"),
+    "gnnexplainer": ("gnnexplainer.GNNExplainer",),
+    "pgexplainer": ("pgexplainer.PGExplainer",),
+    "graphlime": ("graphlime.GraphLIME",),
+    "pgm-explainer": ("pgm_explainer.PGMExplainer",),
+    "xgnn": ("xgnn.XGNN",),
+    "lime": ("lime.LIME",),
+    "shap": ("shap.SHAP",),
+    "greedy": ("greedy.Greedy",),
+    "random": ("random.Random",),
+    "saliency": ("saliency.Saliency",),
+    "integrated-gradients": ("integrated_gradients.IntegratedGradients",),
 }
-"""File of each method, and the classes whose fields are its settings."""
+"""Module and name of the classes whose fields are the settings of a method."""
 
 ZOO = ("gcn", "gat", "gin", "graphconv", "sage", "rgcn")
 """Models of the zoo; which of them a data set has, the zoo says."""
@@ -41,17 +41,20 @@ _EARLIER = ("regression", "r", "features_of")
 
 def setting_names(method: str) -> tuple[str, ...]:
     """Names of the settings of a method: the annotated fields of its classes."""
-    file, classes = METHODS[method]
-    source = (Path(__file__).parent.parent / "methods" / file).read_text(encoding="utf-8")
-    fields = [
+    names = [name for place in METHODS[method] for name in _field_names(*place.split("."))]
+    return (*names, *_ALSO.get(method, ()))
+
+
+def _field_names(module: str, name: str) -> list[str]:
+    file = Path(__file__).parent.parent / "methods" / f"{module}.py"
+    return [
         field.target.id
-        for statement in ast.parse(source).body
-        if isinstance(statement, ast.ClassDef) and statement.name in classes
+        for statement in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(statement, ast.ClassDef) and statement.name == name
         for field in statement.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if "ClassVar" not in ast.unparse(field.annotation) and field.target.id != "trained"
     ]
-    return (*fields, *_ALSO.get(method, ()))
 
 
 def check_method(name: str) -> None:
