@@ -30,7 +30,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 }
 """Module and name of the classes whose fields are the settings of a method."""
 
-ZOO = ("gcn", "gat", "gin", "graphconv", "sage", "rgcn")
+ZOO = ("gcn", "gat", "gin", "graphconv", "sage", "rgcn", "released")
 """Models of the zoo; which of them a data set has, the zoo says."""
 
 _ALSO = {"graphsvx-paper": ("dataset",), "pgexplainer": ("load",)}

@@ -27,7 +27,9 @@ def train(
     *,
     model: Annotated[
         str | None,
-        typer.Option(help="graphconv, gcn, gin, sage or gat; gcn or gat for citation sets."),
+        typer.Option(
+            help="graphconv, gcn, gin, sage, gat or released; gcn or gat for citation sets."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the data, the split and the weights.")] = 0,
     everything: Annotated[

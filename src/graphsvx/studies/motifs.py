@@ -14,7 +14,7 @@ from graphsvx import metrics
 from graphsvx.datasets.base import generator
 from graphsvx.metrics.select import top_keys
 from graphsvx.results.explanation import Explanation, Ranking
-from graphsvx.studies.study import Answer, Case, MakeModel, Measure, Questions, Value, of_model
+from graphsvx.studies.study import Answer, Case, Measure, Questions, Value, of_model
 from graphsvx.zoo import Trained
 
 HOUSES = 100
@@ -30,11 +30,6 @@ ROLE, MOTIF = "strict, explained: ", "motif: "
 PARTS = ("own motif", "other motifs", "base graph", "own features")
 NEIGHBOURS = "direct neighbours"
 """Where credit goes."""
-
-
-def trained_with(cut_edges: bool) -> MakeModel:
-    """The usual settings but for `cut_edges`, which was chosen by looking at explanations."""
-    return lambda context, name, seed: context.trained_model(name, seed, cut_edges=cut_edges)
 
 
 def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Questions:

@@ -220,16 +220,16 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
     claims = []
     for title in results.names("data", measure=share):
         claims += [
-            Claim.of(f"Close to no noisy {what} at GraphSVX's top ({title})", "close to 0",
+            Claim.of(f"Close to no noisy {what} at GraphSVX's top", "close to 0",
                      results.estimate(share, method=PAPER, data=title),
-                     lambda ours, _: ours.band[2] < LITTLE),
-            Claim.first(f"Fewer than with any baseline ({title})", "fewest",
-                        results.tests(share, PAPER, baselines, sign=-1, data=title)),
+                     lambda ours, _: ours.band[2] < LITTLE, where=title),
+            Claim.first(f"Fewer noisy {what} than with any baseline", "fewest",
+                        results.tests(share, PAPER, baselines, sign=-1, data=title), title),
         ]  # fmt: skip
     for noisy in [name for name in attention_names if name.endswith("noisy")]:
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
-        claims += [Claim.of(f"Less {noisy} than normal nodes ({title}): by", 0.15 - 0.11,
-                            results.paired(*pair, data=title), is_positive)
+        claims += [Claim.of(f"Less {noisy} than normal nodes, by", 0.15 - 0.11,
+                            results.paired(*pair, data=title), is_positive, where=title)
                    for title in results.names("data", measure=noisy)]  # fmt: skip
     top = {name.capitalize(): name for name in results.names("measure", method=OURS)}
     use = pivots(results, {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
@@ -36,6 +36,7 @@ class Claim:
     ours: our figure.
     interval: 95 % interval of our figure over seeds, None if there is none.
     holds: None if it was not tested, or on too few seeds to say.
+    where: the data set; the summary of all studies has one row for a statement on several.
     """
 
     statement: str
@@ -43,37 +44,65 @@ class Claim:
     ours: str
     interval: tuple[float, float] | None = None
     holds: bool | None = None
+    where: str = ""
 
     @classmethod
     def of(
         cls, statement: str, paper: str | float, ours: Estimate,
-        rule: Callable[[Estimate, float], bool], digits: int = 2,
+        rule: Callable[[Estimate, float], bool], digits: int = 2, where: str = "",
     ) -> Claim:  # fmt: skip
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
         shown = paper if isinstance(paper, str) else f"{paper:.{digits}f}"
         if ours.seeds < MIN_SEEDS:
-            return cls(statement, shown, ours.text(digits))
-        holds = rule(ours, nan if isinstance(paper, str) else paper)
-        return cls(statement, shown, number(ours.mean, digits), ours.interval, bool(holds))
+            return cls(statement, shown, ours.text(digits), where=where)
+        holds = bool(rule(ours, nan if isinstance(paper, str) else paper))
+        return cls(statement, shown, number(ours.mean, digits), ours.interval, holds, where)
 
     @classmethod
-    def first(cls, statement: str, paper: str, tests: Mapping[str, PairedTest]) -> Claim:
+    def first(
+        cls, statement: str, paper: str, tests: Mapping[str, PairedTest], where: str = ""
+    ) -> Claim:
         """That a method is significantly ahead of each of the others."""
         tests = {name: test for name, test in tests.items() if test.pairs}
         if not tests:
-            return cls(statement, paper, "-")
+            return cls(statement, paper, "-", where=where)
         closest = min(tests, key=lambda name: tests[name].difference)
         tested = all(test.seeds >= MIN_SEEDS for test in tests.values())
         ahead = all(test.ahead for test in tests.values())
         ours = f"{tests[closest].text()} to {closest}"
-        return cls(statement, paper, ours, holds=ahead if tested else None)
+        return cls(statement, paper, ours, holds=ahead if tested else None, where=where)
 
     def cells(self) -> tuple[str, str, str, str]:
         """For a row of a table: statement, paper, ours with its interval, holds."""
         ends = ", ".join(number(end, 2) for end in self.interval or ())
-        verdict = {True: "holds", False: "does not hold", None: "not tested"}[self.holds]
         ours = f"{self.ours} [{ends}]" if ends else self.ours
-        return self.statement, self.paper or "-", ours, verdict
+        statement = f"{self.statement} ({self.where})" if self.where else self.statement
+        return statement, self.paper or "-", ours, VERDICTS[self.holds]
+
+
+VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
+
+
+def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
+    """Cells of claims with one row for each statement, whatever the number of data sets."""
+    by_statement: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_statement.setdefault(claim.statement, []).append(claim)
+    return [group[0].cells() if len(group) == 1 else _merged(group)
+            for group in by_statement.values()]  # fmt: skip
+
+
+def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
+    """Several data sets in a row: figures in the order of their names, and on how many it holds."""
+    names = ", ".join(claim.where for claim in group)
+    papers = list(dict.fromkeys(claim.paper for claim in group))
+    paper = papers[0] if len(papers) == 1 else ", ".join(claim.paper for claim in group)
+    verdicts = [claim.holds for claim in group]
+    tested = len(verdicts) - verdicts.count(None)
+    verdict = f"holds on {verdicts.count(True)} of {tested}" if tested else VERDICTS[None]
+    if tested and len(set(verdicts)) == 1:
+        verdict = VERDICTS[verdicts[0]]
+    return f"{group[0].statement}: {names}", paper, ", ".join(c.ours for c in group), verdict
 
 
 def reaches(ours: Estimate, paper: float) -> bool:
@@ -115,7 +144,7 @@ class Table:
     def markdown(self) -> str:
         """As a Markdown table with its title and note; nothing if it has no rows."""
         rows = [[_text(cell, self.digits) for cell in row] for row in self.rows]
-        parts = [f"### {self.title}", markdown_table(self.columns, rows), self.note]
+        parts = [f"**{self.title}**", markdown_table(self.columns, rows), self.note]
         return "\n\n".join(filter(None, parts)) if rows else ""
 
 
@@ -196,7 +225,7 @@ class Page:
 
     claims: at most a screen of them, the first thing that is read.
     figure: the one picture below them.
-    sections: tables with everything else, by title.
+    sections: tables with everything else, by title; folded.
     about: what was measured, in a few sentences before the claims.
     """
 
@@ -225,12 +254,12 @@ class Page:
             text(self.figure) if self.figure else "",
         ]
         for title, section in self.sections.items():
-            parts += [f"## {title}", *map(text, section)]
+            parts += _folded(title, map(text, section))
         parts += [f"**{name} is missing:** {why}" for name, why in facts.get("missing", {}).items()]
         failures = [f"- {what}: {why}" for what, why in sorted(facts.get("failures", {}).items())]
         if failures:
-            parts += ["## Failures\n\nThese could not be made and do not count:", *failures]
-        parts += ["## How it was made", "\n".join(_made(results))]
+            parts += ["**Failures.** These could not be made and do not count:", *failures]
+        parts += _folded("How it was made", ["\n".join(_made(results))])
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def write(self, results: Measurements, folder: Path) -> list[Path]:
@@ -250,6 +279,11 @@ class Page:
                 f"{folder} cannot be written ({error}); choose another --out"
             ) from error
         return [*figures, page]
+
+
+def _folded(title: str, parts: Iterable[str]) -> list[str]:
+    """Parts that are shown when the title is clicked; without headings, which cannot be inside."""
+    return ["<details>", f"<summary>{title}</summary>", *parts, "</details>"]
 
 
 def _text(cell: Cell, digits: int) -> str:

@@ -163,16 +163,16 @@ def page(results: Measurements) -> Page:
         return results.estimate(roles, method=method, data=title, statistic=variance)
 
     claims = [
-        *(Claim.of(f"R² of the surrogate on {title}, {rows}", 0.90,
+        *(Claim.of(f"R² of the surrogate, {rows}", 0.90,
                    results.estimate("R², nodes", method=rows, data=title, statistic=np.median),
-                   reaches) for title in results.names("data", method=FITS) for rows in FITS[::2]),
-        *(Claim.of(f"The motif's share of the explainable part on {s}, within 0.05",
+                   reaches, where=title)
+          for rows in FITS[::2] for title in results.names("data", method=FITS)),
+        *(Claim.of("The motif's share of the explainable part, within 0.05",
                    PAPER_SHARES[s], results.estimate(motifs.PARTS[0], method=OURS, data=s,
-                                                     over="explainable"), is_close)
+                                                     over="explainable"), is_close, where=s)
           for s in sets if s in PAPER_SHARES),
-        *(Claim.of(f"Variance of accuracy in the same role of a motif on {s} (random credit: "
-                   f"{spread(RANDOM, s).mean:.3f})", "< 0.1", spread(OURS, s),
-                   lambda ours, _: ours.band[2] < 0.1, 3) for s in sets),
+        *(Claim.of("Variance of accuracy in the same role of a motif", "< 0.1", spread(OURS, s),
+                   lambda ours, _: ours.band[2] < 0.1, 3, s) for s in sets),
         Claim.of("Overlap of the top 20 % of explanations of a GCN and a GAT", 0.76,
                  results.estimate("both, top 20 %", method=f"{OURS}: GCN and GAT"), reaches),
         Claim.of("Credit adds up to the prediction: largest gap", 0.0,

@@ -144,12 +144,12 @@ def masks_page(results: Measurements) -> Page:
     for s in results.names("data"):
         score = {m: results.estimate("paper", method=m, data=s) for m in (SMARTER, ALL)}
         claims += [
-            Claim.of(f"SmarterSeparate's accuracy on {s}", PAPER(SMARTER, s) or 0.0,
-                     score[SMARTER], reaches),
-            Claim.first(f"SmarterSeparate is ahead of the paper's other masks on {s}", "first",
-                        results.tests("strict", SMARTER, [*MASKS, ALL], data=s)),
-            Claim.of(f"Accuracy of all coalitions on {s}, within 0.05",
-                     PAPER(ALL, s) or 0.0, score[ALL], is_close),
+            Claim.of("SmarterSeparate's accuracy", PAPER(SMARTER, s) or 0.0,
+                     score[SMARTER], reaches, where=s),
+            Claim.first("SmarterSeparate is ahead of the paper's other masks", "first",
+                        results.tests("strict", SMARTER, [*MASKS, ALL], data=s), s),
+            Claim.of("Accuracy of all coalitions, within 0.05",
+                     PAPER(ALL, s) or 0.0, score[ALL], is_close, where=s),
         ]  # fmt: skip
     tables = pivots(results, {
         "Accuracy, protocol `paper` (the paper's in brackets)": {
@@ -252,17 +252,18 @@ def budget_page(results: Measurements) -> Page:
         return curves(panels, "samples", theirs, log=("error", "samples"))
 
     claims = [
-        *(Claim.of(f"SmarterSeparate, {n:,} samples, {cycles}, the paper's game, within 0.05",
+        *(Claim.of(f"SmarterSeparate's accuracy by samples in the paper's game, {cycles}",
                    figure, results.estimate("paper", method=INDIRECT + label(SMARTER, n)),
-                   is_close)
+                   is_close, where=f"{n:,}, within 0.05")
           for n, figure in BY_SAMPLES.items()),
         Claim.of(f"Accuracy falls from 1,500 to 3,000 samples on {cycles}: by", 0.95 - 0.88,
                  gain(label(SMARTER, 3000), few, cycles), page.is_positive),
-        *(Claim.of(f"1,500 samples score more than all coalitions on {s}: by",
-                   0.95 - 0.87 if s == cycles else "more", gain(ALL, few, s), page.is_positive)
+        *(Claim.of("1,500 samples score more than all coalitions, by",
+                   0.95 - 0.87 if s == cycles else "more", gain(ALL, few, s), page.is_positive,
+                   where=s)
           for s in sets),
-        *(Claim.of(f"S = 4 in place of 1 raises accuracy on {s}", "raises",
-                   gain(label(ORDER, 1), label(ORDER, 4), s), page.is_positive)
+        *(Claim.of("S = 4 in place of 1 raises accuracy, by", "raises",
+                   gain(label(ORDER, 1), label(ORDER, 4), s), page.is_positive, where=s)
           for s in sets if s.startswith("Tree")),
     ]  # fmt: skip
     tables = pivots(results, {

@@ -33,7 +33,7 @@ EXPLAINERS = (*GRAPHSVX, *RIVALS)
 RANDOM = "Random"
 CANDIDATES = 12
 """Of each explainer on each data set: settings times readings."""
-STRICT, PAPER = 10, 6
+STRICT, PAPER = 6, 6
 """Questions a seed, the same for every explainer."""
 CLOSE = 0.01
 """A selected setting may be this far from the best: then the plainer one is taken."""
@@ -106,6 +106,8 @@ def candidates(dataset: str, explainer: str) -> list[Setting]:
     plain = methods if whole_graphs else [replace(method, generator=None) for method in methods]
     if whole_graphs:  # which have no indirect effect: another S instead
         methods = [replace(method, mask=SmarterSeparate(order=2)) for method in plain]
+    elif dataset.startswith("tree"):  # where S is above 1, the authors' code has another effect
+        methods[1] = GraphSVX.paper(dataset, variant="released")
     return [Setting(m) for m in (*methods, *plain)] + [Setting(m, "log_odds") for m in plain]
 
 
@@ -147,7 +149,7 @@ GRID = Grid(
     lambda data: {label(name, setting): setting for name in EXPLAINERS
                   for setting in candidates(data, name)},
     motifs.scoring(STRICT, PAPER), measures=(accuracy_of_readings,), seeds=(100, 101),
-    models={"": motifs.trained_with(cut_edges=False)}, quick=("tree-cycles",),
+    quick=("tree-cycles",),
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.studies.context import StudyContext, digest
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
-from graphsvx.studies.page import CLAIM_COLUMNS, Page
+from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
 from graphsvx.studies.setting import Setting, settings_words
 from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
@@ -84,11 +84,16 @@ def of_model(values: Mapping[str, float]) -> list[Value]:
     return [("", NO_QUESTION, measure, value) for measure, value in values.items()]
 
 
-def zoo_models(*names: str | None) -> dict[str, MakeModel]:
-    """The zoo's models by name; None, which is "" in tables, is the usual one of a data set."""
+def zoo_models(*names: str | None, cut_edges: bool = False) -> dict[str, MakeModel]:
+    """The zoo's models by name; None, which is "" in tables, is the usual one of a data set.
+
+    Without `cut_edges`, which was chosen by looking at explanations.
+    """
 
     def make(name: str | None) -> MakeModel:
-        return lambda context, dataset, seed: context.trained_model(dataset, seed, name)
+        return lambda context, dataset, seed: context.trained_model(
+            dataset, seed, name, cut_edges=cut_edges
+        )
 
     return {name or "": make(name) for name in names}
 
@@ -182,6 +187,7 @@ class Study:
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
+            "code": _code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
             "settings": {}, "missing": {}, "failures": {},
         })  # fmt: skip
@@ -243,7 +249,7 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"
         if (folder / f"{study.name}.parquet").exists():
             claims = [claim for claim in study.page(study.read(folder)).claims if claim.paper]
-            rows += [[link, *claim.cells()] for claim in claims]
+            rows += [[link, *cells] for cells in summary_rows(claims)]
             verdicts += [claim.holds for claim in claims]
             pages.append(f"- {link}: {study.about}")
         else:

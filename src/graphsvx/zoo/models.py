@@ -27,6 +27,14 @@ from torch_geometric.nn import (
 
 from graphsvx.errors import UnsupportedError
 
+
+def _sum_of_neighbours(ins: int, outs: int) -> GraphConv:
+    """W sum of the neighbours' x + b: a GraphConv that does not see the node itself."""
+    convolution = GraphConv(ins, outs, aggr="add")
+    nn.init.zeros_(convolution.lin_root.weight.requires_grad_(False))
+    return convolution
+
+
 # Constructor of each convolution: (inputs, outputs) -> module.
 CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "graphconv": lambda ins, outs: GraphConv(ins, outs, aggr="add"),
@@ -36,6 +44,7 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     ),
     "sage": SAGEConv,
     "gat": GATConv,
+    "released": _sum_of_neighbours,
 }
 WEIGHTED = (GraphConv, GCNConv)
 POOLINGS = {"max": global_max_pool, "mean": global_mean_pool, "sum": global_add_pool}
@@ -46,7 +55,8 @@ class Blocks(nn.Module):
 
     `concat` returns the concatenated outputs of all blocks, otherwise those of the last block.
     `normalise` scales the output of each convolution to L2 norm 1 before its ReLU, so that hubs
-    with many messages do not dominate.
+    with many messages do not dominate. The last block of "released", the architecture of the
+    code that the paper's authors published, has no ReLU.
     """
 
     def __init__(
@@ -65,14 +75,17 @@ class Blocks(nn.Module):
         self.convolutions = nn.ModuleList(make(ins, outs) for ins, outs in pairwise(widths))
         self.concat = concat
         self.normalise = normalise
+        self.last_relu = convolution != "released"
         self.width = hidden * layers if concat else hidden
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Node embeddings [nodes, width]."""
-        outputs = []
+        outputs: list[Tensor] = []
         for convolution in self.convolutions:
             x = _convolve(convolution, x, edge_index, edge_weight)
-            x = (normalize(x, dim=-1) if self.normalise else x).relu()
+            x = normalize(x, dim=-1) if self.normalise else x
+            is_last = len(outputs) + 1 == len(self.convolutions)
+            x = x if is_last and not self.last_relu else x.relu()
             outputs.append(x)
         return torch.cat(outputs, dim=-1) if self.concat else x
 
