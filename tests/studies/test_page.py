@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from graphsvx.studies.page import (
     pivot,
     pivots,
     reaches,
+    summary_rows,
 )
 from graphsvx.studies.statistics import PairedTest
 
@@ -136,7 +138,10 @@ def test_a_page_is_a_function_of_the_table_alone(tmp_path: Path):
     for name in ("mine.md", "mine-dots.png"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     text = (tmp_path / "one" / "mine.md").read_text()
-    assert text.index("Ours is high") < text.index("![seen]") < text.index("## Details")
+    assert text.index("Ours is high") < text.index("![seen]") < text.index("<details>")
+    assert text.count("<details>") == text.count("</details>") == 2
+    assert "<summary>Details</summary>" in text
+    assert text.count("\n#") == 0  # headings inside a folded part would cut it in two
     assert "- seeds: 0, 1, 2, 3, 4" in text
     assert "[mine.parquet](mine.parquet)" in text
 
@@ -164,6 +169,27 @@ def test_the_summary_has_every_claim_of_the_paper_and_every_study(tmp_path: Path
     assert "Of 1 claims of the paper that were tested, 1 hold." in text
     assert "**old**: not measured yet, `graphsvx study old`; an older page is [old](old.md)" in text
     assert "**other**: not measured yet" in text
+
+
+def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
+    claims = [
+        Claim("Ours is first", "0.9", "0.95", (0.9, 1.0), holds, where)
+        for where, holds in (("BA-Shapes", True), ("Tree-Grid", False), ("MUTAG", None))
+    ]
+    claims += [Claim("Alone", "x", "0.5", (0.4, 0.6), True, "Cora")]
+    assert summary_rows(claims) == [
+        (
+            "Ours is first: BA-Shapes, Tree-Grid, MUTAG",
+            "0.9",
+            "0.95, 0.95, 0.95",
+            "holds on 1 of 2",
+        ),
+        ("Alone (Cora)", "x", "0.5 [0.40, 0.60]", "holds"),
+    ]
+    alike = summary_rows([replace(claim, holds=False) for claim in claims[:2]])
+    assert alike[0][3] == "does not hold"
+    apart = summary_rows([claims[0], replace(claims[1], paper="0.8")])
+    assert apart[0][1] == "0.9, 0.8"
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path):

@@ -103,8 +103,8 @@ def test_a_change_is_claimed_only_where_its_interval_leaves_no_doubt():
             wobble = 0.05 * (-1) ** seed if method == ALL else 0.01 * seed
             row = Row("tree-cycles", "", seed, method, 511, "paper")
             results.add(row, level + wobble)
-    claims = {claim.statement: claim for claim in sampling.budget_page(results).claims}
+    claims = {claim.cells()[0]: claim for claim in sampling.budget_page(results).claims}
     falls = claims["Accuracy falls from 1,500 to 3,000 samples on Tree-Cycles: by"]
     assert (falls.paper, falls.ours, falls.holds) == ("0.07", "0.10", True)
-    more = claims["1,500 samples score more than all coalitions on Tree-Cycles: by"]
+    more = claims["1,500 samples score more than all coalitions, by (Tree-Cycles)"]
     assert more.holds is False

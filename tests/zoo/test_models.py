@@ -145,3 +145,17 @@ def test_packed_batches_match_pyg_batches() -> None:
     assert torch.equal(edge_index, expected.edge_index)
     assert torch.equal(batch, expected.batch)
     assert torch.equal(y, expected.y)
+
+
+def test_the_released_architecture_sees_neighbours_only_and_has_no_last_relu() -> None:
+    net = made("released", layers=1, normalise=True)
+    edges = torch.tensor([[1, 2], [0, 0]])
+    x = torch.randn(3, 6)
+    embedded = net.get_submodule("blocks")(x, edges)
+    convolution = net.get_submodule("blocks.convolutions.0")
+    by_hand = convolution.lin_rel(x[1] + x[2])
+    assert torch.allclose(embedded[0], by_hand / by_hand.norm(), atol=1e-6)
+    assert (embedded < 0).any()
+    assert not convolution.lin_root.weight.requires_grad
+    assert zoo.settings_for("tree-grid", "released").weight_decay == 5e-3
+    assert not zoo.settings_for("ba-shapes", "released").cut_edges

@@ -33,7 +33,7 @@ EXPLAINERS = (*GRAPHSVX, *RIVALS)
 RANDOM = "Random"
 CANDIDATES = 12
 """Of each explainer on each data set: settings times readings."""
-STRICT, PAPER = 6, 6
+STRICT, PAPER = 4, 4
 """Questions a seed, the same for every explainer."""
 CLOSE = 0.01
 """A selected setting may be this far from the best: then the plainer one is taken."""
