@@ -172,8 +172,8 @@ def base_values(case: Case) -> list[Value]:
 
 
 REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
-               motifs.scoring(20, 0), measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
-BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(40), case_measures=(base_values,),
+               motifs.scoring(10, 0), measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
+BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(20), case_measures=(base_values,),
              quick=("tree-cycles",))  # fmt: skip
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": zoo_models("gcn", "gat")}
 GRIDS = (
@@ -182,11 +182,11 @@ GRIDS = (
             methods=lambda _: {ALL_FEATURES: Setting(GraphSVX(samples=1000, features="all"))}),
     replace(REDUCED, methods=lambda _: {}, questions=motifs.test_nodes(10), measures=(),
             case_measures=(left_out_as_one,), **CORA),
-    Grid(NODE_SETS, with_and_without, motifs.scoring(20),
+    Grid(NODE_SETS, with_and_without, motifs.scoring(10, 10),
          measures=(motifs.accuracy, motifs.credit_shares), quick=("ba-shapes", "tree-cycles")),
-    Grid(("ba-community",), lambda _: FEATURE_METHODS, motifs.scoring(30),
+    Grid(("ba-community",), lambda _: FEATURE_METHODS, motifs.scoring(20, 0),
          measures=(informative_found,)),
-    Grid(NODE_SETS, fits, motifs.scoring(20, 10), quick=("tree-cycles",),
+    Grid(NODE_SETS, fits, motifs.scoring(10, 10), quick=("tree-cycles",),
          measures=(motifs.accuracy, motifs.certificate, same_top)),
     BASES,
     replace(BASES, **CORA),

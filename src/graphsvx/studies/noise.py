@@ -180,7 +180,7 @@ def _graphsvx(dataset: str) -> dict[str, Setting]:
 
 FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in SETS),
-    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(12, cora=50),
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
     measures=(counted,),
     case_measures=(use_of_noise,), models=zoo_models("gcn", "gat"),
 )  # fmt: skip

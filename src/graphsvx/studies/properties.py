@@ -135,13 +135,13 @@ def consistency(case: Case) -> Iterator[Value]:
 
 
 MOTIFS = Grid(
-    NODE_SETS, explainers, motifs.scoring(45, 0), quick=("tree-cycles",),
+    NODE_SETS, explainers, motifs.scoring(24, 0), quick=("tree-cycles",),
     measures=(motifs.certificate, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
 )  # fmt: skip
 GRIDS = (
     MOTIFS,
     replace(MOTIFS, methods=fits, measures=(r_squared,)),
-    replace(MOTIFS, datasets=("cora",), methods=fits, questions=motifs.test_nodes(30),
+    replace(MOTIFS, datasets=("cora",), methods=fits, questions=motifs.test_nodes(20),
             measures=(r_squared,), models=zoo_models("gcn", "gat"), quick=()),
     # A quick look needs no files.
     Grid(("cora",), lambda _: {}, lambda _: {}, case_measures=(consistency,),

@@ -74,7 +74,7 @@ def seconds(case: Case) -> Iterator[Value]:
         yield from ((name, node, "seconds", value) for name, value in taken.items())
 
 
-GRID = Grid(NODE_SETS, methods, motifs.scoring(20), measures=(motifs.accuracy,),
+GRID = Grid(NODE_SETS, methods, motifs.scoring(10, 10), measures=(motifs.accuracy,),
             case_measures=(seconds,), quick=("tree-cycles",))  # fmt: skip
 
 

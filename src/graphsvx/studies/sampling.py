@@ -133,7 +133,7 @@ def mask_reference(method: str) -> str | None:
 
 
 MASK_GRID = Grid(
-    NODE_SETS, masks, motifs.scoring(12), quick=("ba-community",),
+    NODE_SETS, masks, motifs.scoring(10, 10), quick=("ba-community",),
     measures=(motifs.accuracy, motifs.certificate, error_against(mask_reference)),
 )  # fmt: skip
 
@@ -226,7 +226,7 @@ def budget_reference(method: str) -> str | None:
     return None if method == FLOOR else (INDIRECT if method.startswith(INDIRECT) else "") + ALL
 
 
-BUDGET_GRID = Grid(NODE_SETS, budgets, motifs.scoring(12), quick=(CYCLES,),
+BUDGET_GRID = Grid(NODE_SETS, budgets, motifs.scoring(10, 10), quick=(CYCLES,),
                    measures=(motifs.accuracy, error_against(budget_reference)))  # fmt: skip
 
 
