@@ -27,27 +27,25 @@ def measured(level: float) -> Measurements:
 
 
 def test_the_claims_are_the_paper_s_figures_and_to_be_first():
-    reached, first, fresh = ground_truth.page(measured(0.92)).claims
+    reached, first = ground_truth.page(measured(0.92)).claims
     assert (reached.paper, reached.holds) == ("0.93", True)
     assert reached.cells()[0] == "GraphSVX's accuracy (`paper`) (Tree-Grid)"
     assert first.holds is True
     assert first.ours.startswith("+0.20 (p < 0.001)")
-    assert fresh.holds is None  # not measured
     short, *_ = ground_truth.page(measured(0.85)).claims
     assert short.holds is False
 
 
 def test_fresh_models_of_the_authors_architecture_are_shown_seed_by_seed_beside_the_paper():
-    results = measured(0.92)
+    results = Measurements("fresh-models")
     for seed in range(5):
         results.add(Row("tree-grid", FRESH, seed, RELEASED, 511, "paper"), 0.6 + 0.05 * seed)
-    page = ground_truth.page(results)
-    fresh = page.claims[-1]
-    assert (fresh.paper, fresh.ours, fresh.holds) == ("0.93", "0.70", False)
-    table = page.sections["What is short, and why"][0]
+    page = ground_truth.fresh_page(results)
+    released, algorithm_2 = page.claims
+    assert (released.paper, released.ours, released.holds) == ("0.93", "0.70", False)
+    assert algorithm_2.holds is None  # not measured
+    table = page.sections["Seed by seed"][0]
     assert list(table.rows[0]) == ["Tree-Grid", 0.93, *(0.6 + 0.05 * seed for seed in range(5))]
-    # They are not part of the main table.
-    assert page.claims[0].holds is True
 
 
 def test_the_paper_s_figures_stand_beside_ours():
@@ -59,13 +57,13 @@ def test_the_paper_s_figures_stand_beside_ours():
 
 
 def test_the_main_grid_has_models_that_were_not_chosen_by_their_explanations():
-    main, more, fresh = ground_truth.GRIDS
+    main, more = ground_truth.GRIDS
     context: Any = SimpleNamespace(trained_model=lambda *_, cut_edges: cut_edges)
     for grid in (main, more):
         assert [make(context, "tree-grid", 0) for make in grid.models.values()] == [False]
     assert main.seeds == (0, 1, 2, 3, 4)
     assert more.seeds == (5, 6, 7, 8, 9)
-    assert list(fresh.models) == [FRESH]
+    assert list(ground_truth.FRESH_GRID.models) == [FRESH]
     beside = ground_truth.CUT_GRID
     assert {k: make(context, "ba-shapes", 0) for k, make in beside.models.items()} == {
         WHOLE: False, CUT: True}  # fmt: skip

@@ -14,7 +14,7 @@ from graphsvx.studies.measurements import Measurements
 FIGURES = {
     "ground-truth": "methods", "noisy-features": "kde", "noisy-nodes": "kde", "masks": "accuracy",
     "budget": "samples", "ablation": "indirect", "time": "seconds", "properties": "shares",
-    "cut-edges": "accuracy",
+    "cut-edges": "accuracy", "fresh-models": "accuracy",
 }  # fmt: skip
 
 

@@ -58,7 +58,7 @@ __all__ = [
 _ALL: tuple[Study, ...] = (
     ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
     sampling.BUDGET_STUDY, ablation.STUDY, running_time.STUDY, properties.STUDY, tuning.STUDY,
-    ground_truth.CUT_EDGES,
+    ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
 )  # fmt: skip
 
 
