@@ -40,11 +40,16 @@ def packed_words(*parts: NDArray[Any]) -> PackedWords:
     return padded.view(np.uint64)
 
 
+_FEW = 16  # rows that are added to at least so many times as many are looked for by bisection
+
+
 class RowIds:
     """Assigns ids 0, 1, ... to distinct rows in the order in which they are added."""
 
     def __init__(self) -> None:
         self._rows: PackedWords | None = None
+        self._sorted: tuple[PackedWords, Ids] | None = None
+        """Sorted hashes of the rows, and the id of each; None: not up to date."""
 
     def __len__(self) -> int:
         return 0 if self._rows is None else len(self._rows)
@@ -52,6 +57,10 @@ class RowIds:
     def add(self, *parts: NDArray[Any]) -> tuple[Ids, Ids]:
         """The id of each row, and the positions of rows that were new."""
         start, rows = len(self), packed_words(*parts)
+        if self._rows is not None and len(rows) * _FEW < start:
+            ids = self._add_few(self._rows, rows)
+            if ids is not None:
+                return ids
         if self._rows is not None:
             rows = np.concatenate([self._rows, rows])
         first = _first(_hash(rows))
@@ -65,8 +74,39 @@ class RowIds:
         is_new[first] = True
         number = is_new.cumsum() - 1
         new = np.flatnonzero(is_new)
-        self._rows = rows[new]
+        self._rows, self._sorted = rows[new], None
         return number[first[start:]], new[start:] - start
+
+    def _add_few(self, known: PackedWords, rows: PackedWords) -> tuple[Ids, Ids] | None:
+        """`add` where few rows join many, which are not sorted again; None: hashes collide."""
+        if self._sorted is None:
+            hashes = _hash(known)
+            order = hashes.argsort()
+            self._sorted = hashes[order], order
+        ordered, order = self._sorted
+        hashes = _hash(rows)
+        at = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
+        met = ordered[at] == hashes
+        ids = order[at]
+        if rows.shape[1] > 1 and not np.array_equal(known[ids[met]], rows[met]):
+            return None
+        others = np.flatnonzero(~met)
+        first = _first(hashes[others])
+        if rows.shape[1] > 1 and not np.array_equal(rows[others[first]], rows[others]):
+            return None
+        is_new = first == np.arange(len(others))
+        ids[others] = len(known) + (is_new.cumsum() - 1)[first]
+        new = others[is_new]
+        if len(new):
+            self._rows = np.concatenate([known, rows[new]])
+            places = np.searchsorted(ordered, hashes[new])
+            by_hash = hashes[new].argsort()
+            numbers = len(known) + np.arange(len(new))
+            self._sorted = (
+                np.insert(ordered, places[by_hash], hashes[new][by_hash]),
+                np.insert(order, places[by_hash], numbers[by_hash]),
+            )
+        return ids, new
 
 
 def _first(hashes: PackedWords) -> Ids:

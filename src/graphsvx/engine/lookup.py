@@ -34,11 +34,16 @@ _TABLE = 1 << 22  # keys that are numbered by a table; more are sorted
 _CACHED = 1 << 16  # keys whose table fits into the caches of a core
 _JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
 _POOLED = 1 << 20  # numbers of a batch of pooled embeddings
-_BLOCK = 1 << 17  # graphs whose states are evaluated together
+_BLOCK = 1 << 18  # graphs whose states are evaluated together
 
 
 class TooManyStatesError(ModelError):
     """The states of a set of perturbed graphs are more than the budget allows."""
+
+    def __init__(self, message: str, fitting: int = 0) -> None:
+        super().__init__(message)
+        self.fitting = fitting
+        """Number of leading graphs whose states the budget allows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,18 +70,22 @@ class Lookup:
 
     def block(self, memory: int) -> int:
         """Number of perturbed graphs that are evaluated together within `memory` bytes."""
-        numbers = 8 * (self.depth + 3) * (self.field.size + len(self.field.edges))
-        return int(np.clip(memory // max(1, numbers), 1, _BLOCK))
+        # Levels of states, and edges twice, in 32 bits.
+        numbers = (self.depth + 4) * self.field.size + 2 * len(self.field.edges)
+        return int(np.clip(memory // max(1, 4 * numbers), 1, _BLOCK))
 
     def __call__(self, perturbations: Perturbations, limit: int) -> LookedUp:
         """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` states."""
-        levels = self._levels(perturbations)
+        edges = _Edges.of(perturbations, self.field)
+        levels = self._levels(perturbations, edges)
         count = sum(len(states.example) for states in levels[-1])
         if count > limit:
+            first = np.sort(np.concatenate([states.example for states in levels[-1]]))
             raise TooManyStatesError(
-                f"the nodes have more than {limit} states, which cost more than the budget"
+                f"the nodes have more than {limit} states, which cost more than the budget",
+                int(first[max(limit, 0)]),
             )
-        embeddings, poolings = self._embed(perturbations, levels)
+        embeddings, poolings = self._embed(perturbations, levels, edges)
         pool = _Pool(embeddings, [states.number for states in levels[-1]], poolings, self._order)
         pooled_model = PooledModel(self.model, self.graph)
         return LookedUp(torch.cat([pooled_model.head(pooled) for pooled in pool.batches()]), count)
@@ -111,18 +120,16 @@ class Lookup:
                     stack += sorted(neighbours[node] - order.keys(), reverse=True)
         return list(order)
 
-    def _levels(self, perturbations: Perturbations) -> list[list[_States]]:
+    def _levels(self, perturbations: Perturbations, edges: _Edges) -> list[list[_States]]:
         """States of each node after 0, 1, ... rounds.
 
         Where messages depend on degrees, a node has its degree from a level before round 0.
         """
         size, count = self.field.size, len(perturbations)
-        # All bits set where an edge is there: `&` is the fastest way to choose.
-        edges = -np.ascontiguousarray(perturbations.active_edges(self.field).T, dtype=np.int32)
         features, table = perturbations.feature_row, len(perturbations.feature_table)
         feature_states: list[_States] = []
         for u in range(size):
-            parts = [(edges[e] & 1, 2) for e in self._loops[u]]
+            parts = [(edges.there(e) & 1, 2) for e in self._loops[u]]
             if features is not None:
                 parts.append((features[:, u].astype(np.int32), table))
             feature_states.append(_states(parts, count))
@@ -139,7 +146,7 @@ class Lookup:
                         [
                             _column(feature_states[u]),
                             *(
-                                (following[w][0] & edges[e], following[w][1])
+                                (following[w][0] & edges.there(e), following[w][1])
                                 for e, w in zip(into, self.field.source[into], strict=True)
                             ),
                         ],
@@ -154,17 +161,19 @@ class Lookup:
         into = self._in_edges[node]
         parts = [_column(states)]
         if "edge_weight" in self.model.takes and self.graph.edge_weight is not None:
-            parts += [(edges[e] & 1, 2) for e in into]
+            parts += [(edges.there(e) & 1, 2) for e in into]
         else:
-            parts.append((-edges[into].sum(0, dtype=np.int32), len(into) + 1))
+            degree = np.zeros(len(own.number), dtype=np.int32)
+            for e in into:
+                degree -= edges.there(e)
+            parts.append((degree, len(into) + 1))
         return _states(parts, len(states.number))
 
     def _embed(
-        self, perturbations: Perturbations, levels: list[list[_States]]
+        self, perturbations: Perturbations, levels: list[list[_States]], edges: _Edges
     ) -> tuple[list[list[Tensor]], list[Pooling]]:
         """Embeddings of the states of each node at the last level, for each pooling."""
         field, graph, device = self.field, self.graph, self.graph.x.device
-        edges = perturbations.active_edges(field)
         feature_rows = perturbations.feature_rows()
         starts: list[list[int]] = []
         rows, sources, targets, positions = [], [], [], []
@@ -177,12 +186,12 @@ class Lookup:
                 at += len(vertices)
                 rows.append(feature_rows[states.example, u])
                 for e in self._loops[u]:
-                    present = edges[states.example, e]
+                    present = edges.there(e, states.example) != 0
                     sources.append(vertices[present])
                     targets.append(vertices[present])
                     positions.append(np.full(int(present.sum()), e))
                 for e in self._in_edges[u] if number else ():
-                    present = edges[states.example, e]
+                    present = edges.there(e, states.example) != 0
                     w = field.source[e]
                     before = levels[number - 1][w].number[states.example[present]]
                     sources.append(starts[number - 1][w] + before.astype(np.int64))
@@ -206,13 +215,40 @@ class Lookup:
 
 
 @dataclass(frozen=True, eq=False)
+class _Edges:
+    """Edges of many perturbed graphs; all bits are set where an edge is there, for `&`."""
+
+    field: Field
+    on: Numbers | None
+    """[nodes, graphs], if edges are there whenever their nodes are on."""
+    single: Numbers | None
+    """[edges, graphs], otherwise."""
+
+    @staticmethod
+    def of(perturbations: Perturbations, field: Field) -> _Edges:
+        if perturbations.added_edges is None and perturbations.removed_edges is None:
+            on = -np.ascontiguousarray(perturbations.active.T, dtype=np.int32)
+            padding = ((0, field.boundary), (0, 0))
+            return _Edges(field, np.pad(on, padding, constant_values=-1), None)
+        edges = perturbations.active_edges(field)
+        return _Edges(field, None, -np.ascontiguousarray(edges.T, dtype=np.int32))
+
+    def there(self, edge: int, graphs: Ids | slice = slice(None)) -> Numbers:
+        """Column of an edge, at all graphs or at some."""
+        if self.on is None:
+            return cast(Numbers, self.single)[edge][graphs]
+        source, target = self.field.source[edge], self.field.target[edge]
+        return self.on[source][graphs] & self.on[target][graphs]
+
+
+@dataclass(frozen=True, eq=False)
 class _States:
     """The states of one node in a batch of perturbed graphs."""
 
     number: Numbers
     """Of each graph."""
     example: Ids
-    """A graph in which the node has each state."""
+    """The first graph in which the node has each state."""
 
 
 def _column(states: _States) -> tuple[Numbers, int]:
@@ -242,11 +278,13 @@ def _states(parts: list[tuple[Numbers, int]], count: int) -> _States:
 def _numbered(keys: Numbers, bound: int) -> _States:
     """The distinct keys, numbered."""
     table = np.full(bound, -1, dtype=np.int32)
-    table[keys] = np.arange(len(keys), dtype=np.int32)
+    # From the last to the first, so that the first is written last; numpy's own type of indices
+    # is written at three times the speed.
+    table[keys[::-1].astype(np.intp)] = np.arange(len(keys) - 1, -1, -1, dtype=np.int32)
     met = np.flatnonzero(table >= 0)
     example = table[met].astype(np.int64)
     table[met] = np.arange(len(met), dtype=np.int32)
-    return _States(table[keys], example)
+    return _States(table.take(keys), example)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,10 @@ from graphsvx.engine.lookup import Lookup, TooManyStatesError
 from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
 from graphsvx.generators.base import GameSetup, Generator
 
-LOOK_UPS = 132
-"""Coalitions that are looked up for each model call of the budget."""
+LOOK_UPS = 44
+"""Coalitions that are looked up for each model call of the budget,"""
+MOST_LOOK_UPS = 132
+"""and if these are all that there are."""
 
 
 @dataclass(eq=False)
@@ -74,7 +76,9 @@ class LookupGame:
         # Estimators hold coalitions as float64, some of them twice.
         memory = max(self.memory, LEAST_MEMORY)
         most = max(budget, memory // (32 * max(1, self.players)))
-        steps = [min(budget * LOOK_UPS, most)]
+        every = 1 << min(self.players, 62)
+        look_ups = every if every <= budget * MOST_LOOK_UPS else budget * LOOK_UPS
+        steps = [min(look_ups, most)]
         while steps[-1] > 8 * budget:
             steps.append(steps[-1] // 2)
         return steps

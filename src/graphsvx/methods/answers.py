@@ -25,7 +25,7 @@ from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.plain import evaluate_one_by_one, full_reference
 from graphsvx.errors import InputError, ModelError
-from graphsvx.games.lookup_game import LOOK_UPS, LookupGame
+from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.pipeline import PlayableGame
 from graphsvx.results.answers import PlayerSet
@@ -218,7 +218,7 @@ class _Search:
     def _left(self) -> int:
         """Sets that the budget still allows."""
         if isinstance(self.game, LookupGame):
-            return self.budget * LOOK_UPS - self.game.looked_up
+            return self.budget * MOST_LOOK_UPS - self.game.looked_up
         return self.budget - self.game.calls
 
     def _larger(self, sets: Bools, size: int, edges: Bools | None) -> Bools | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +11,10 @@ from torch import Tensor
 from graphsvx.core.random import derive_rng
 from graphsvx.engine.lookup import TooManyStatesError
 from graphsvx.errors import BudgetError
+from graphsvx.estimators.controls import ControlledWLS
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso, PlayedRows
-from graphsvx.estimators.least_squares import WLS, Estimator, Fit
+from graphsvx.estimators.least_squares import Estimator, Fit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.lookup_game import LookupGame
@@ -23,6 +23,7 @@ from graphsvx.masks.paper import split_budget
 from graphsvx.results.certificate import GameReport
 
 _MANY_ROWS = 1 << 14
+_FITTING = 0.9  # of the coalitions whose states fitted: another draw has others
 
 PlayableGame = GraphGame | LookupGame
 
@@ -72,9 +73,16 @@ def play(
         if game.calls + game.count_new(masks.states) > most_calls:
             budget = max(2, most_calls - game.calls)
     *larger, fewest = game.coalitions_for(budget)
+    fitting = None
     for coalitions in larger:
-        with suppress(TooManyStatesError, BudgetError):
-            return _play(game, mask, estimator, coalitions, budget, seed)
+        if fitting is not None:
+            coalitions = min(coalitions, int(_FITTING * fitting))
+        try:
+            return _play(game, mask, estimator, max(coalitions, fewest), budget, seed)
+        except TooManyStatesError as error:
+            fitting = error.fitting
+        except BudgetError:
+            continue
     return _play(game, mask, estimator, fewest, budget, seed)
 
 
@@ -131,7 +139,7 @@ def _estimator_of(estimator: Estimator, masks: Masks) -> Estimator:
     So many coalitions, which only look-ups have, leave it nothing to add, and cost it seconds.
     """
     many = len(masks.rows) > _MANY_ROWS and isinstance(estimator, GaussianProcess)
-    return WLS() if many else estimator
+    return ControlledWLS() if many else estimator
 
 
 def score_alone(played: list[PlayedGame], fits: list[Fit], row: int, output: int) -> float:

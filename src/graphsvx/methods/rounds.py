@@ -20,6 +20,8 @@ FIRST_CALLS = 1000
 """Calls of the first round: games with no more distinct perturbed graphs are exact."""
 MOST_CALLS = 10_000
 """Calls that a game is given by default at most."""
+MOST_CALLS_OF_LOOK_UPS = 3000
+"""Calls whose embeddings a game of look-ups is given by default at most."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
 _WORK = 1.2e8  # about half a second of known layers
@@ -32,8 +34,10 @@ _SHARE_OF_TIME = 0.8
 
 def default_calls(game: PlayableGame) -> int:
     """Most calls of a game by default; depends on the size of its field, not on the clock."""
-    if not isinstance(game, GraphGame) or game.evaluator.fallback is not None:
-        return FIRST_CALLS  # which are many look-ups, or one slow call after the other
+    if not isinstance(game, GraphGame):
+        return MOST_CALLS_OF_LOOK_UPS
+    if game.evaluator.fallback is not None:
+        return FIRST_CALLS  # one slow call after the other
     size = game.setup.field
     work = _NODE_WORK * size.size + _EDGE_WORK * len(size.inner_edges)
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / max(work, 1))))
