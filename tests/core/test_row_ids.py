@@ -22,10 +22,10 @@ def test_row_ids_equal_those_of_a_dictionary(
     rng = np.random.default_rng(width)
     known: dict[bytes, int] = {}
     numbering = RowIds()
-    pool = rng.random((40, width)) < 0.5
-    for _ in range(4):
-        rows = pool[rng.integers(0, 40, 30)]
-        other = rng.integers(0, 2, (30, 1)).astype(np.int16)  # rows may differ in this part alone
+    pool = rng.random((200, width)) < 0.5
+    for count in (30, 30, 300, 3, 8, 8, 30):  # few are added to many in another way
+        rows = pool[rng.integers(0, len(pool), count)]
+        other = rng.integers(0, 2, (count, 1)).astype(np.int16)  # rows may differ in this part alone
         given, new = numbering.add(rows, other)
         before = len(known)
         keys = [row.tobytes() + number.tobytes() for row, number in zip(rows, other, strict=True)]

@@ -157,13 +157,13 @@ class Lookup:
             )
         return levels
 
-    def _with_degree(self, states: _States, node: int, edges: Numbers) -> _States:
+    def _with_degree(self, states: _States, node: int, edges: _Edges) -> _States:
         into = self._in_edges[node]
         parts = [_column(states)]
         if "edge_weight" in self.model.takes and self.graph.edge_weight is not None:
             parts += [(edges.there(e) & 1, 2) for e in into]
         else:
-            degree = np.zeros(len(own.number), dtype=np.int32)
+            degree = np.zeros(len(states.number), dtype=np.int32)
             for e in into:
                 degree -= edges.there(e)
             parts.append((degree, len(into) + 1))

@@ -11,6 +11,7 @@ members, -1 for others and s the mean of z, the terms of g are odd:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -25,8 +26,8 @@ from graphsvx.utils.constraints import Checked
 
 Singles = NDArray[np.float32]
 
-_FITTED = 1 << 14  # pairs that the terms are fitted to
-_SCREENED = 1 << 13  # pairs that choose the triples
+_FITTED = 1 << 13  # pairs that the terms are fitted to
+_SCREENED = 1 << 12  # pairs that choose the triples
 _PLAYERS = 40  # with the most credit, among which triples are looked for
 _TRIPLES = 300
 _PAIRS_A_TRIPLE = 40  # at least
@@ -53,7 +54,7 @@ class ControlledWLS(Checked):
         rest = values.clone()
         rest[::2] -= explained
         rest[1::2] += explained
-        top = torch.from_numpy(controls.at(np.ones((1, masks.rows.shape[1]), dtype=bool))[0])
+        top = torch.from_numpy(controls.at_full())
         part, errors = least_squares(masks, rest, empty + top, full - top)
         phi = torch.from_numpy(part + controls.credit())
         fit = surrogate(masks, values, empty, phi, torch.from_numpy(errors))
@@ -126,6 +127,11 @@ class _Controls:
             parts.append(part.astype(np.float64))
         return np.concatenate(parts)
 
+    def at_full(self) -> Floats:
+        """g at the full coalition, where every term is 1, [outputs]."""
+        every: Floats = np.concatenate([self.squares, self.fourths, self.coefficients]).sum(0)
+        return every
+
     def credit(self) -> Floats:
         """Shapley values of g, [outputs, M]."""
         players = len(self.squares)
@@ -144,12 +150,14 @@ class _LinearPart:
 
     rows: Singles
 
-    def _solve(self, terms: Singles) -> Floats:
-        gram = (self.rows.T @ self.rows).astype(np.float64)
+    @cached_property
+    def _gram(self) -> Floats:
+        gram: Floats = (self.rows.T @ self.rows).astype(np.float64)
         # Centred rows lack the direction of all ones; filling it changes nothing for the others.
-        gram += gram.diagonal().mean() / len(gram)
-        solution: Floats = np.linalg.solve(gram, (self.rows.T @ terms).astype(np.float64))
-        return solution
+        return gram + gram.diagonal().mean() / len(gram)
+
+    def _solve(self, terms: Singles) -> Floats:
+        return _solved(self._gram, (self.rows.T @ terms).astype(np.float64))
 
     def rest(self, terms: Singles) -> Singles:
         """What is left of terms [pairs, terms]."""
@@ -205,5 +213,9 @@ def _ridge(design: Singles, target: Singles) -> Floats:
     gram = (design.T @ design).astype(np.float64)
     diagonal = gram.diagonal().copy()
     gram[np.diag_indices(len(gram))] += _RIDGE * diagonal + 1e-12 * diagonal.max(initial=1e-300)
-    solution: Floats = np.linalg.solve(gram, (design.T @ target).astype(np.float64))
+    return _solved(gram, (design.T @ target).astype(np.float64))
+
+
+def _solved(gram: Floats, right: Floats) -> Floats:
+    solution: Floats = np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
     return solution

@@ -73,14 +73,12 @@ def play(
         if game.calls + game.count_new(masks.states) > most_calls:
             budget = max(2, most_calls - game.calls)
     *larger, fewest = game.coalitions_for(budget)
-    fitting = None
+    most = larger[0] if larger else fewest
     for coalitions in larger:
-        if fitting is not None:
-            coalitions = min(coalitions, int(_FITTING * fitting))
         try:
-            return _play(game, mask, estimator, max(coalitions, fewest), budget, seed)
+            return _play(game, mask, estimator, min(coalitions, most), budget, seed)
         except TooManyStatesError as error:
-            fitting = error.fitting
+            most = max(int(_FITTING * error.fitting), fewest)
         except BudgetError:
             continue
     return _play(game, mask, estimator, fewest, budget, seed)
