@@ -25,7 +25,8 @@ def test_row_ids_equal_those_of_a_dictionary(
     pool = rng.random((200, width)) < 0.5
     for count in (30, 30, 300, 3, 8, 8, 30):  # few are added to many in another way
         rows = pool[rng.integers(0, len(pool), count)]
-        other = rng.integers(0, 2, (count, 1)).astype(np.int16)  # rows may differ in this part alone
+        # Rows may differ in this part alone.
+        other = rng.integers(0, 2, (count, 1)).astype(np.int16)
         given, new = numbering.add(rows, other)
         before = len(known)
         keys = [row.tobytes() + number.tobytes() for row, number in zip(rows, other, strict=True)]
