@@ -77,10 +77,10 @@ class RowIds:
         self._rows, self._sorted = rows[new], None
         return number[first[start:]], new[start:] - start
 
-    def _add_few(self, known: PackedWords, rows: PackedWords) -> tuple[Ids, Ids] | None:
+    def _add_few(self, numbered: PackedWords, rows: PackedWords) -> tuple[Ids, Ids] | None:
         """`add` where few rows join many, which are not sorted again; None: hashes collide."""
         if self._sorted is None:
-            hashes = _hash(known)
+            hashes = _hash(numbered)
             order = hashes.argsort()
             self._sorted = hashes[order], order
         ordered, order = self._sorted
@@ -88,20 +88,20 @@ class RowIds:
         at = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
         met = ordered[at] == hashes
         ids = order[at]
-        if rows.shape[1] > 1 and not np.array_equal(known[ids[met]], rows[met]):
+        if rows.shape[1] > 1 and not np.array_equal(numbered[ids[met]], rows[met]):
             return None
         others = np.flatnonzero(~met)
         first = _first(hashes[others])
         if rows.shape[1] > 1 and not np.array_equal(rows[others[first]], rows[others]):
             return None
         is_new = first == np.arange(len(others))
-        ids[others] = len(known) + (is_new.cumsum() - 1)[first]
+        ids[others] = len(numbered) + (is_new.cumsum() - 1)[first]
         new = others[is_new]
         if len(new):
-            self._rows = np.concatenate([known, rows[new]])
+            self._rows = np.concatenate([numbered, rows[new]])
             places = np.searchsorted(ordered, hashes[new])
             by_hash = hashes[new].argsort()
-            numbers = len(known) + np.arange(len(new))
+            numbers = len(numbered) + np.arange(len(new))
             self._sorted = (
                 np.insert(ordered, places[by_hash], hashes[new][by_hash]),
                 np.insert(order, places[by_hash], numbers[by_hash]),

@@ -86,25 +86,25 @@ class _Controls:
         """
         if masks.pair is None:
             raise ValueError("these rows were not drawn as pairs")
-        chosen = slice(None, None, -(-len(odd) // _FITTED))
-        signs = _signs(masks.rows[::2][chosen])
+        fitted_pairs = slice(None, None, -(-len(odd) // _FITTED))
+        signs = _signs(masks.rows[::2][fitted_pairs])
         players = signs.shape[1]
         share = signs.mean(1, keepdims=True)
-        root = np.sqrt(masks.weights[::2][chosen] / masks.weights.mean()).astype(np.float32)
+        root = np.sqrt(masks.weights[::2][fitted_pairs] / masks.weights.mean()).astype(np.float32)
         linear = _LinearPart((signs - share) * root[:, None])
-        drawn = masks.pair[::2][chosen] >= 0
+        is_drawn = masks.pair[::2][fitted_pairs] >= 0
 
         def rest(terms: Singles, ends: Floats | float) -> Singles:
             """Terms less their least squares fit with exact ends, on drawn pairs."""
-            return linear.rest((terms - share * np.float32(ends)) * root[:, None])[drawn]
+            return linear.rest((terms - share * np.float32(ends)) * root[:, None])[is_drawn]
 
-        target = rest(odd[chosen].astype(np.float32), top)
+        target = rest(odd[fitted_pairs].astype(np.float32), top)
         sizes = rest(np.concatenate([signs * share**2, signs * share**4], 1), 1.0)
         missed = target - sizes @ _ridge(sizes, target).astype(np.float32)
-        missed *= root[drawn, None]
-        some = slice(None, None, -(-len(missed) // _SCREENED))
-        heaviest = np.sort(np.argsort(-linear.size(odd[chosen]))[:_PLAYERS])
-        triples = _triples(signs[drawn][some], missed[some], heaviest)
+        missed *= root[is_drawn, None]
+        screened = slice(None, None, -(-len(missed) // _SCREENED))
+        heaviest = np.sort(np.argsort(-linear.size(odd[fitted_pairs]))[:_PLAYERS])
+        triples = _triples(signs[is_drawn][screened], missed[screened], heaviest)
         triples = triples[: min(_TRIPLES, len(missed) // _PAIRS_A_TRIPLE)]
         design = np.concatenate([sizes, rest(_products(signs, triples), 1.0)], 1)
         coefficients = _ridge(design, target)
@@ -129,16 +129,17 @@ class _Controls:
 
     def at_full(self) -> Floats:
         """g at the full coalition, where every term is 1, [outputs]."""
-        every: Floats = np.concatenate([self.squares, self.fourths, self.coefficients]).sum(0)
-        return every
+        total: Floats = np.concatenate([self.squares, self.fourths, self.coefficients]).sum(0)
+        return total
 
     def credit(self) -> Floats:
         """Shapley values of g, [outputs, M]."""
         players = len(self.squares)
         credit = np.zeros((self.squares.shape[1], players))
         for power, coefficients in ((2, self.squares), (4, self.fourths)):
-            own, others = _credit_of_slopes(players, power)
-            credit += others * coefficients.sum(0)[:, None] + (own - others) * coefficients.T
+            own_credit, other_credit = _credit_of_slopes(players, power)
+            shares = (own_credit - other_credit) * coefficients.T
+            credit += other_credit * coefficients.sum(0)[:, None] + shares
         for place in range(3):
             np.add.at(credit.T, self.triples[:, place], 2 / 3 * self.coefficients)
         return credit
@@ -174,8 +175,8 @@ def _credit_of_slopes(players: int, power: int) -> tuple[float, float]:
     """Shapley values of z_i s^power: of player i, and of each other player."""
     height = (2 * np.arange(players + 1) / players - 1) ** power
     # Player i comes after any number of the others, and turns -h(k) into h(k + 1).
-    own = float((height[1:] + height[:-1]).mean())
-    return own, (2.0 - own) / (players - 1)
+    own_credit = float((height[1:] + height[:-1]).mean())
+    return own_credit, (2.0 - own_credit) / (players - 1)
 
 
 def _signs(members: NDArray[np.bool_]) -> Singles:

@@ -76,8 +76,9 @@ class LookupGame:
         # Estimators hold coalitions as float64, some of them twice.
         memory = max(self.memory, LEAST_MEMORY)
         most = max(budget, memory // (32 * max(1, self.players)))
-        every = 1 << min(self.players, 62)
-        look_ups = every if every <= budget * MOST_LOOK_UPS else budget * LOOK_UPS
+        all_coalitions = 1 << min(self.players, 62)
+        fits = all_coalitions <= budget * MOST_LOOK_UPS
+        look_ups = all_coalitions if fits else budget * LOOK_UPS
         steps = [min(look_ups, most)]
         while steps[-1] > 8 * budget:
             steps.append(steps[-1] // 2)

@@ -1,0 +1,224 @@
+"""scripts/bench interactions: interactions of players against shapiq.
+
+    exact    random games of nodes and of whole graphs, all indices, against shapiq's exact
+             computation on one model call for each coalition
+    pairs    SII of pairs of players against model calls, beside shapiq 1.8's estimators of it (the
+             environment variable SHAPIQ_PYTHON names an interpreter that has it), and how often our
+             95 % error bars hold
+
+A call is a coalition; nobody knows the graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import subprocess
+import tempfile
+import warnings
+from math import comb
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, global_add_pool
+
+from benchmarks.worlds import real_games
+from graphsvx import GraphSVX, explain
+from graphsvx.estimators import BII, FSII, KSII, SII, STII, GaussianProcess
+from graphsvx.estimators.indices import Index
+from graphsvx.estimators.interactions import interactions
+from graphsvx.games.base import FunctionGame
+from graphsvx.masks import Paired
+
+BUDGETS = (100, 200, 500, 1000)
+INDICES: tuple[tuple[Index, int], ...] = (
+    (KSII(), 2), (KSII(), 3), (SII(), 2), (SII(), 3), (STII(), 2), (STII(), 3), (FSII(), 2),
+    (BII(), 2),
+)  # fmt: skip
+LAYERS = (GCN, GAT, GIN, GraphSAGE)
+
+
+class Pooled(nn.Module):
+    """Layers on nodes, a sum and a head with a hidden layer."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        self.layers = make(3, 6, 2, 5, act="tanh")
+        self.head = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        out: Tensor = self.head(global_add_pool(self.layers(x, edge_index).tanh(), batch))
+        return out
+
+
+def random_game(seed: int) -> tuple[nn.Module, Data, bool]:
+    """A model, a graph, and whether the whole graph is asked about (every third time)."""
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(5, 9))
+    present = np.triu(rng.random((nodes, nodes)) < 0.4, 1)
+    edges = torch.from_numpy(np.argwhere(present | present.T).T.copy())
+    x = torch.from_numpy(rng.normal(size=(nodes, 3)))
+    whole_graph = seed % 3 == 0
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        make = LAYERS[seed % len(LAYERS)]
+        model = Pooled(make) if whole_graph else make(3, 6, 2, 3, act="tanh")
+    return model.double().eval(), Data(x=x, edge_index=edges), whole_graph
+
+
+def exact_difference(seed: int) -> tuple[str, float]:
+    """The index, and the largest difference from shapiq's exact computation."""
+    import shapiq  # noqa: PLC0415  (slow to import)
+
+    model, data, whole_graph = random_game(seed)
+    index, order = INDICES[seed % len(INDICES)]
+    method = GraphSVX(players="nodes", order=order, index=index)
+    asked: dict[str, Any] = {"graph": True} if whole_graph else {"node": 0}
+    explanation = explain(model, data, method=method, output="class", **asked)
+    players = explanation.node_ids
+
+    def game(rows: np.ndarray) -> np.ndarray:
+        scores = []
+        for row in np.atleast_2d(rows):
+            on = torch.ones(data.num_nodes, dtype=torch.bool)
+            on[players] = torch.from_numpy(np.asarray(row, dtype=bool))
+            edges = data.edge_index[:, on[data.edge_index].all(0)]
+            with torch.no_grad():
+                out = model(data.x, edges)
+            scores.append(float(out[0].softmax(-1)[explanation.target]))
+        return np.array(scores)
+
+    record = explanation.interactions
+    if record is None or len(players) < order:
+        return index.name, 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = shapiq.ExactComputer(game, len(players))(index.name, order)
+    sets = [tuple(p for p in members if p >= 0) for members in record.members.t().tolist()]
+    differences = [
+        abs(value - float(expected[members]))
+        for members, value in zip(sets, record.values[0].tolist(), strict=True)
+    ]
+    return index.name, max(differences, default=0.0)
+
+
+def measure_exact(games: int = 300) -> dict[str, Any]:
+    """Largest differences by index, and the number of games beyond 1e-9 (FSII 1e-7)."""
+    largest: dict[str, float] = {}
+    beyond = 0
+    for seed in range(games):
+        name, difference = exact_difference(seed)
+        largest[name] = max(largest.get(name, 0.0), difference)
+        beyond += difference > (1e-7 if name == "FSII" else 1e-9)
+    return {"games": games, "largest": largest, "beyond": beyond}
+
+
+def true_pairs(values: np.ndarray) -> np.ndarray:
+    """SII of all pairs by definition, over all coalitions."""
+    players = len(values).bit_length() - 1
+    numbers = np.arange(len(values))
+    sizes = np.array([int(n).bit_count() for n in numbers])
+    weight = np.array([1 / ((players - 1) * comb(players - 2, s)) for s in range(players - 1)])
+    pairs = np.zeros((players, players))
+    for i in range(players):
+        for j in range(i + 1, players):
+            one, two = 1 << i, 1 << j
+            rest = numbers[(numbers & (one | two)) == 0]
+            change = values[rest | one | two] - values[rest | one] - values[rest | two]
+            pairs[i, j] = pairs[j, i] = weight[sizes[rest]] @ (change + values[rest])
+    return pairs
+
+
+def our_pairs(values: np.ndarray, calls: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """SII of pairs and standard errors, [M, M] each."""
+    players = len(values).bit_length() - 1
+    table = torch.from_numpy(values)
+    powers = 1 << np.arange(players)
+    game = FunctionGame(lambda rows: table[torch.from_numpy(rows @ powers)][:, None], players)
+    masks = Paired()(game, calls, torch.Generator().manual_seed(seed))
+    scores = game.values(masks.states)
+    ends = table[[0, -1]][:, None].double()
+    fit = GaussianProcess()(masks, scores, ends[0], ends[1])
+    _, pairs = interactions(
+        masks, scores, ends[0], ends[1], index=SII(), order=2, credit=fit.values.numpy().T,
+        errors=fit.errors.numpy().T,
+    )  # fmt: skip
+    estimated, errors = np.zeros((2, players, players))
+    for (i, j), value, error in zip(pairs.members, pairs.values, pairs.errors, strict=True):
+        estimated[i, j] = estimated[j, i] = value[0]
+        errors[i, j] = errors[j, i] = error[0]
+    return estimated, errors
+
+
+def measure_pairs(
+    each: int = 6, sizes: range = range(11, 14), seeds: int = 2, skip: int = 3,
+    budgets: tuple[int, ...] = BUDGETS,
+) -> dict[str, Any]:  # fmt: skip
+    """Median relative error of all pairs by estimator and calls; coverage of our bars."""
+    tables = [np.asarray(game.values, dtype=np.float64) for game in real_games(each, sizes, skip)]
+    asked = [(t, calls, seed) for calls in budgets for t in tables for seed in range(seeds)]
+    truth = {id(table): true_pairs(table) for table in tables}
+    ours = [our_pairs(*game) for game in asked]
+    estimates: dict[str, list[Any]] = {"graphsvx": [pairs for pairs, _ in ours], **_peers(asked)}
+    errors = {
+        name: {
+            str(calls): median(
+                float(np.linalg.norm(pairs - truth[id(game[0])]) / np.linalg.norm(truth[id(game[0])]))
+                for game, pairs in zip(asked, found, strict=True)
+                if game[1] == calls and pairs is not None
+            )
+            for calls in budgets
+            if any(g[1] == calls and p is not None for g, p in zip(asked, found, strict=True))
+        }
+        for name, found in estimates.items()
+    }  # fmt: skip
+    coverage = {}
+    for calls in budgets:
+        inside = [
+            np.abs(pairs - truth[id(game[0])])[np.triu_indices(len(pairs), 1)]
+            <= 1.96 * bars[np.triu_indices(len(pairs), 1)] + 1e-9
+            for game, (pairs, bars) in zip(asked, ours, strict=True)
+            if game[1] == calls
+        ]
+        coverage[str(calls)] = float(np.concatenate(inside).mean())
+    return {"games": len(tables), "seeds": seeds, "errors": errors, "coverage": coverage}
+
+
+def _peers(asked: list[tuple[np.ndarray, int, int]]) -> dict[str, list[Any]]:
+    interpreter = os.environ.get("SHAPIQ_PYTHON")
+    if interpreter is None:
+        return {}
+    worker = Path(__file__).with_name("shapiq_pairs_worker.py")
+    with tempfile.TemporaryDirectory() as folder:
+        games, results = Path(folder) / "games", Path(folder) / "results"
+        games.write_bytes(pickle.dumps(asked))
+        subprocess.run([interpreter, str(worker), str(games), str(results)], check=True)
+        # Pickle: both ends are this benchmark, in processes of the same user.
+        found: dict[str, list[Any]] = pickle.loads(results.read_bytes())
+    return {f"shapiq {name}": pairs for name, pairs in found.items()}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench interactions", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a look that it works, no figures")
+    parser.add_argument("--only", choices=("exact", "pairs"))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    figures: dict[str, Any] = {}
+    if chosen.only != "pairs":
+        figures["exact"] = measure_exact(8 if chosen.quick else 300)
+        print(json.dumps(figures["exact"], indent=1))
+    if chosen.only != "exact":
+        little = {"each": 1, "seeds": 1, "skip": 0, "budgets": (100,)}
+        figures["pairs"] = measure_pairs(**(little if chosen.quick else {}))
+        print(json.dumps(figures["pairs"], indent=1))
+    if chosen.json:
+        chosen.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -1,0 +1,48 @@
+"""SII of pairs by shapiq: `python shapiq_pairs_worker.py GAMES RESULTS`, both pickles.
+
+GAMES: a list of (values of all coalitions, calls, seed). RESULTS: by name, a list of [M, M].
+"""
+
+import pickle
+import sys
+import warnings
+
+import numpy as np
+import shapiq
+
+warnings.simplefilter("ignore")
+NAMES = (
+    "SHAPIQ", "SVARMIQ", "KernelSHAPIQ", "InconsistentKernelSHAPIQ", "PermutationSamplingSII",
+    "ProxySHAP",
+)  # fmt: skip
+
+
+def estimate(name, values, calls, seed):
+    players = len(values).bit_length() - 1
+    powers = 1 << np.arange(players)
+
+    def game(rows):
+        return values[np.atleast_2d(rows).astype(np.int64) @ powers] - values[0]
+
+    make = getattr(shapiq.approximator, name)
+    found = make(n=players, max_order=2, index="SII", random_state=seed).approximate(calls, game)
+    pairs = np.zeros((players, players))
+    for i in range(players):
+        for j in range(i + 1, players):
+            pairs[i, j] = pairs[j, i] = float(found[(i, j)])
+    return pairs
+
+
+with open(sys.argv[1], "rb") as file:
+    games = pickle.load(file)
+results = {}
+for name in NAMES:
+    results[name] = []
+    for game in games:
+        try:
+            results[name].append(estimate(name, *game))
+        except Exception as error:
+            print(name, type(error).__name__, error, file=sys.stderr)
+            results[name].append(None)
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(results, file)
