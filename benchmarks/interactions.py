@@ -170,7 +170,7 @@ def measure_pairs(
     errors = {
         name: {
             str(calls): median(
-                float(np.linalg.norm(pairs - truth[id(game[0])]) / np.linalg.norm(truth[id(game[0])]))
+                _relative_error(pairs, truth[id(game[0])])
                 for game, pairs in zip(asked, found, strict=True)
                 if game[1] == calls and pairs is not None
             )
@@ -189,6 +189,10 @@ def measure_pairs(
         ]
         coverage[str(calls)] = float(np.concatenate(inside).mean())
     return {"games": len(tables), "seeds": seeds, "errors": errors, "coverage": coverage}
+
+
+def _relative_error(pairs: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(pairs - truth) / np.linalg.norm(truth))
 
 
 def _peers(asked: list[tuple[np.ndarray, int, int]]) -> dict[str, list[Any]]:

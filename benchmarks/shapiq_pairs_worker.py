@@ -6,6 +6,7 @@ GAMES: a list of (values of all coalitions, calls, seed). RESULTS: by name, a li
 import pickle
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import shapiq
@@ -33,8 +34,7 @@ def estimate(name, values, calls, seed):
     return pairs
 
 
-with open(sys.argv[1], "rb") as file:
-    games = pickle.load(file)
+games = pickle.loads(Path(sys.argv[1]).read_bytes())
 results = {}
 for name in NAMES:
     results[name] = []
@@ -44,5 +44,4 @@ for name in NAMES:
         except Exception as error:
             print(name, type(error).__name__, error, file=sys.stderr)
             results[name].append(None)
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(results, file)
+Path(sys.argv[2]).write_bytes(pickle.dumps(results))

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GCNConv, global_max_pool
 
 from benchmarks import __main__ as bench
-from benchmarks import contenders, error, large_games, machine, report, speed, worlds
+from benchmarks import contenders, error, interactions, large_games, machine, report, speed, worlds
 
 pytest.importorskip("shap")
 pytest.importorskip("shapiq")
@@ -105,3 +105,18 @@ def test_the_machine_is_described_without_names_of_hosts_or_folders() -> None:
     text = str(machine.describe())
     assert "/" not in text
     assert report._machine(machine.describe()).count("\n") == 5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_interactions_of_random_games_equal_shapiq() -> None:
+    figures = interactions.measure_exact(games=8)
+    assert figures["beyond"] == 0
+    assert set(figures["largest"]) == {"k-SII", "SII", "STII", "FSII", "BII"}
+
+
+def test_pairs_of_a_game_by_definition() -> None:
+    values = np.array([0.0, 1, 2, 4, 3, 5, 6, 9])  # of three players, by bits
+    pairs = interactions.true_pairs(values)
+    assert pairs[0, 1] == pytest.approx((4 - 1 - 2 + 0 + 9 - 5 - 6 + 3) / 2)
+    estimated, errors = interactions.our_pairs(np.arange(256.0) ** 2, 100, 0)
+    assert estimated.shape == errors.shape == (8, 8)
