@@ -102,13 +102,15 @@ def graph_model() -> nn.Module:
 def graphs_client(small_graphs, graph_model) -> Iterator[Client]:
     for i, data in enumerate(small_graphs):
         data.y = torch.tensor([i % 2])
-    with start(make_workspace(graph_model, small_graphs), browser=False) as server:
+    workspace = make_workspace(graph_model, small_graphs)
+    with start(workspace, browser=False, limits=Limits(samples=300)) as server:
         yield Client(server)
 
 
 @pytest.fixture(scope="session")
 def links_client(graph, models) -> Iterator[Client]:
-    with start(make_workspace(models["gcn"], graph, task="link"), browser=False) as server:
+    workspace = make_workspace(models["gcn"], graph, task="link")
+    with start(workspace, browser=False, limits=Limits(samples=300)) as server:
         yield Client(server)
 
 
@@ -169,12 +171,19 @@ class Page:
 
 @pytest.fixture
 def window(shared_browser: chromium.Browser) -> Iterator[chromium.Browser]:
-    shared_browser.driver.set_window_size(1280, 1000)
     yield shared_browser
     shared_browser.run("try { localStorage.clear() } catch {}")
     shared_browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    shared_browser.complaints()
+    shared_browser.requests()
+
+
+@pytest.fixture(scope="session")
+def opened(shared_browser, client) -> Page:
+    """The explorer with its cookie: later pages need no token."""
+    return Page(shared_browser, client)
 
 
 @pytest.fixture
-def page(window, client) -> Page:
-    return Page(window, client)
+def page(window, opened) -> Page:
+    return opened

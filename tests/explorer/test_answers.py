@@ -6,11 +6,13 @@ import json
 
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 from torch_geometric.utils import subgraph
 
 import graphsvx
 from graphsvx import Explanation, GraphSVX
 from graphsvx.errors import InputError
+from tests.explorer.conftest import NODE_NAMES
 
 
 def probabilities(model, x, edges, node):
@@ -120,6 +122,36 @@ def test_nodes_are_found_by_id_name_class_and_answer(client):
     assert {row["class"] for row in client.answer("nodes", **{"class": 2})["rows"]} == {2}
 
 
+def test_groups_are_the_sums_of_the_library(client, graph, models):
+    record = client.answer("explain/page", node=4, samples=300)
+    explanation = graphsvx.explain(
+        models["gcn"], graph, node=4, method=GraphSVX(samples=300), targets="all"
+    )
+    hops = [(region.value, region.error) for region in explanation.by_hop()]
+    assert [(entry["value"], entry["error"]) for entry in record["groups"]["hops"]] == hops
+    branches = record["groups"]["branches"]
+    assert [entry["value"] for entry in branches] == [r.value for r in explanation.branches()]
+    near = {int(u) for u, v in graph.edge_index.t().tolist() if v == 4 and u != 4}
+    named = {entry["name"] for entry in branches} - {"several ways"}
+    assert named == {f"via {NODE_NAMES[node]}" for node in near}
+
+
+def test_pairs_are_the_interactions_of_the_library(client, graph, models):
+    record = client.answer("explain/page", node=4, samples=300, order=2)
+    explanation = graphsvx.explain(
+        models["gcn"], graph, node=4, method=GraphSVX(samples=300, order=2), targets="all"
+    )
+    expected = [pair.value for pair in explanation.together(12)]
+    assert [pair["value"] for pair in record["together"]] == expected
+    assert client.answer("explain/page", node=4, samples=300)["together"] == []
+
+
+def test_nodes_of_a_link_task_have_no_predicted_class(links_client):
+    about = links_client.answer("workspace")
+    assert (about["wrong"], about["outputs"]) == (0, ["no link", "link"])
+    assert not any(row["wrong"] for row in links_client.answer("nodes")["rows"])
+
+
 def test_the_map_has_a_place_for_every_node(client, graph):
     answer = client.answer("map")
     assert len(answer["x"]) == len(answer["y"]) == len(answer["predicted"]) == 40
@@ -177,3 +209,10 @@ def test_features_of_a_node_by_name(client, graph):
 def test_a_workspace_refuses_what_does_not_fit(graph, models, options, words):
     with pytest.raises(InputError, match=words):
         graphsvx.serve(models["gcn"], graph, browser=False, **options)
+
+
+def test_a_typed_graph_is_refused_with_what_to_do(models):
+    data = HeteroData()
+    data["paper"].x = torch.ones(3, 3)
+    with pytest.raises(InputError, match="HeteroData; explain its nodes with"):
+        graphsvx.serve(models["gcn"], data, browser=False)

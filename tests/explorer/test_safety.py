@@ -6,10 +6,11 @@ import http.client
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import pytest
 
+import graphsvx
 from graphsvx.explorer.server import start
 from graphsvx.explorer.work import BusyError, WorkQueue
 from graphsvx.explorer.workspace import make_workspace
@@ -219,7 +220,7 @@ def test_cancelled_work_is_never_started_and_urgent_work_is_first():
     soon = queue.submit(lambda: done.append("soon"))
     with pytest.raises(BusyError, match="3 questions are waiting"):
         queue.submit(lambda: None)
-    assert gone.cancel()
+    gone.abandon()
     last = queue.submit(lambda: done.append("last"), urgency=2)  # a cancelled one makes room
     gate.set()
     last.result(10)
@@ -249,6 +250,25 @@ def test_work_of_clients_that_leave_is_cancelled(graph, models):
         gate.set()
 
 
+def test_running_work_that_nobody_wants_stops_at_its_next_model_call(graph, models):
+    calls, queue = [], WorkQueue("test", most=3)
+
+    def model(x, edge_index):
+        calls.append(len(x))
+        if len(calls) == 5:
+            work.abandon()
+        return models["gcn"](x, edge_index)
+
+    ready = threading.Event()
+    work = queue.submit(lambda: (ready.wait(10), graphsvx.explain(model, graph, node=4)))
+    ready.set()
+    with pytest.raises(CancelledError):
+        work.result(60)
+    assert len(calls) == 5
+    assert graphsvx.explain(models["gcn"], graph, node=4).nodes  # nothing is left changed
+    queue.close()
+
+
 def _until(condition) -> None:
     end = time.monotonic() + 20
     while not condition():
@@ -265,7 +285,7 @@ def test_200_parallel_clients_all_get_their_own_answer(client):
     def ask(number: int) -> int:
         barrier.wait(30)
         right = 0
-        for step in range(3):
+        for step in range(2):
             node = (number + 7 * step) % 40
             answer = client.answer("predict", node=node, nodes_off="5,6")
             right += answer["scores"] == expected[node]
@@ -273,4 +293,4 @@ def test_200_parallel_clients_all_get_their_own_answer(client):
         return right + (record["centres"] == [number % 40])
 
     with ThreadPoolExecutor(200) as pool:
-        assert list(pool.map(ask, range(200))) == [4] * 200
+        assert list(pool.map(ask, range(200))) == [3] * 200

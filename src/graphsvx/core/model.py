@@ -19,6 +19,7 @@ from graphsvx.core.modules import modules
 from graphsvx.errors import InputError, ModelError
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import taking_back
+from graphsvx.utils.interruption import stop_if_unwanted
 
 Output = Literal["raw", "class", "probs", "log_probs", "multilabel", "regression"]
 Reading = Literal["raw", "probs", "log_probs", "multilabel", "multilabel_probs", "values"]
@@ -71,6 +72,7 @@ class Model:
             "edge_label_index": pairs,
             "num_nodes": x.shape[0],
         }
+        stop_if_unwanted()
         try:
             out = self.returned(inputs)
         except (KeyboardInterrupt, MemoryError):

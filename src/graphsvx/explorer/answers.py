@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphsvx.api import explain
+from graphsvx.datasets.real import ATOMS
 from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.questions import Changes, Question
@@ -21,11 +22,15 @@ from graphsvx.methods import registry
 from graphsvx.methods.base import Method
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.regions import Region
+from graphsvx.utils.printable import one_line
 from graphsvx.views.html.page_data import Plan, page_data, plan_of
 
 FIRST = 100
 """Model calls of the first, quick estimate."""
 GROWTH = 3
+TOGETHER = 12
+"""Pairs of players in the list of interactions."""
 Value = TypeVar("Value")
 
 
@@ -109,6 +114,9 @@ class Answers:
             return replace(credit, names=tuple(map(name, credit.ids.tolist())))
 
         nodes, features = explanation.node_credit, explanation.feature_credit
+        if workspace.atoms and workspace.live and explanation.kind == "graph":
+            kinds = workspace.graphs[explanation.graph_index or 0].x.argmax(1).tolist()
+            nodes = named(nodes, lambda atom: f"{ATOMS[kinds[atom]]}{atom}")
         if workspace.node_names is not None:
             nodes = named(nodes, workspace.node_name)
         if workspace.feature_names is not None:
@@ -133,12 +141,33 @@ class Answers:
         certificate = explanation.certificate
         return {
             **page_data(explanation, data, plan),
+            "groups": self._groups(explanation),
+            "together": _together(explanation),
             "progress": {
                 "calls": certificate.calls,
                 "samples": question.samples,
                 "exact": certificate.exact,
                 "relativeError": relative_error(explanation),
             },
+        }
+
+    def _groups(self, explanation: Explanation) -> dict[str, list[dict[str, Any]]]:
+        """Credit of the chosen output by distance and by direct neighbour, with errors."""
+        if explanation.kind != "node" or not explanation.node_credit.players:
+            return {"hops": [], "branches": []}
+        name_of = self.workspace.node_name
+
+        def hop(name: str) -> str:
+            hops = name.removeprefix("hop ")
+            return "1 hop away" if hops == "1" else f"{hops} hops away"
+
+        def branch(name: str) -> str:
+            neighbour = name.removeprefix("through ")
+            return f"via {name_of(int(neighbour))}" if neighbour != name else name
+
+        return {
+            "hops": [_region(region, hop(region.name)) for region in explanation.by_hop()],
+            "branches": [_region(region, branch(region.name)) for region in explanation.branches()],
         }
 
     def budgets(self, question: Question) -> list[int]:
@@ -158,6 +187,29 @@ class Answers:
         return error is None or error <= self.limits.tolerance
 
 
+def _region(region: Region, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": _finite(region.value),
+        "error": _finite(region.error),
+        "nodes": len(region.members),
+    }
+
+
+def _together(explanation: Explanation) -> list[dict[str, Any]]:
+    """The pairs of players that interact most, for the chosen output."""
+    if explanation.interactions is None:
+        return []
+    return [
+        {
+            "players": list(map(one_line, pair.players)),
+            "value": _finite(pair.value),
+            "error": _finite(pair.error),
+        }
+        for pair in explanation.together(TOGETHER)
+    ]
+
+
 def refinable(question: Question) -> bool:
     """Whether the method takes a number of model calls that can be raised step by step."""
     return question.method == "graphsvx" and not question.stored
@@ -167,7 +219,8 @@ def method_of(question: Question) -> Method:
     """The method of a question with its settings."""
     settings: dict[str, Any] = {}
     names = _fields(question.method)
-    for name, value in (("samples", question.samples), ("players", question.players)):
+    for name in ("samples", "players", "order"):
+        value = getattr(question, name)
         if value is None:
             continue
         if name not in names:
@@ -178,7 +231,7 @@ def method_of(question: Question) -> Method:
 
 def _fields(method: str) -> set[str]:
     if method.startswith("graphsvx"):
-        return {"samples", "players"}
+        return {"samples", "players", "order"}
     factory = registry.find("method", method)
     return {field.name for field in fields(factory)} if is_dataclass(factory) else set()
 
@@ -194,6 +247,10 @@ def relative_error(explanation: Explanation) -> float | None:
     if size == 0:
         return 0.0 if error == 0 else None
     return error / size
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _plan(explanation: Explanation) -> Plan | None:

@@ -8,7 +8,6 @@ import math
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from importlib import resources
@@ -39,7 +38,7 @@ from graphsvx.explorer.questions import (
 )
 from graphsvx.explorer.rows import class_names, row, rows
 from graphsvx.explorer.what_if import scores_after
-from graphsvx.explorer.work import BusyError, WorkQueue
+from graphsvx.explorer.work import BusyError, Work, WorkQueue
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.printable import one_line
 from graphsvx.views import html, palette
@@ -48,6 +47,7 @@ API = "/api/v1"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SHARED = ("tools.js", "graph.js", "tables.js", "page.css")
 """Files of the one-file page that the explorer uses too."""
+LINK_NAMES = ("no link", "link")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -119,6 +119,7 @@ class Explorer:
             "classes": [
                 {"name": name, "colour": palette.of_class(i)} for i, name in enumerate(names)
             ],
+            "outputs": list(LINK_NAMES) if workspace.task == "link" else list(names),
             "count": len(table.ids),
             "edges": None if graph is None else graph.num_edges,
             "features": None if graph is None else graph.num_features,
@@ -281,13 +282,13 @@ class Explorer:
         )  # fmt: skip
 
     async def _estimates(self, question: Question) -> AsyncIterator[str]:
-        future: Future[dict[str, Any]] | None = None
+        work: Work[dict[str, Any]] | None = None
         try:
             budgets = self.answers.budgets(question)
             for step, samples in enumerate(budgets):
                 refined = replace(question, samples=samples)
-                future = self.explaining.submit(partial(self.answers.record, refined), urgency=step)
-                record = await asyncio.wrap_future(future)
+                work = self.explaining.submit(partial(self.answers.record, refined), urgency=step)
+                record = await asyncio.wrap_future(work)
                 last = step == len(budgets) - 1 or self.answers.is_done(question, record)
                 yield _event("estimate", {**record, "final": last})
                 if last:
@@ -298,8 +299,8 @@ class Explorer:
             traceback.print_exc(file=sys.stderr)
             yield _event("failed", {"error": f"internal error: {first_line(error)}"})
         finally:  # also when the client has left
-            if future is not None:
-                future.cancel()
+            if work is not None:
+                work.abandon()
 
     async def fidelity(self, request: Request) -> Response:
         """How the prediction changes without the top players, and with them alone."""
@@ -382,9 +383,9 @@ class Explorer:
         return await _finished(request, self.explaining.submit(function))
 
 
-async def _finished(request: Request, future: Future[Any]) -> Any:
-    """The result; the work is cancelled if the client leaves before it has started."""
-    result = asyncio.ensure_future(asyncio.wrap_future(future))
+async def _finished(request: Request, work: Work[Any]) -> Any:
+    """The result; the work is abandoned if the client leaves."""
+    result = asyncio.ensure_future(asyncio.wrap_future(work))
     left = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({result, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -393,7 +394,8 @@ async def _finished(request: Request, future: Future[Any]) -> Any:
         return await result
     finally:
         left.cancel()
-        future.cancel()
+        result.cancel()
+        work.abandon()
 
 
 async def _disconnected(request: Request) -> None:

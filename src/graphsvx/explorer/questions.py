@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -101,6 +101,8 @@ class Question:
     method: str = "graphsvx"
     samples: int | None = None
     players: Players | None = None
+    order: int | None = None
+    """Largest sets of players whose interactions are computed."""
     seed: int = 0
     target: int | None = None
     rather_than: int | None = None
@@ -121,6 +123,7 @@ def read_question(parameters: Parameters, workspace: Workspace, limits: Limits) 
         method=parameters.choice("method", methods()) or "graphsvx",
         samples=parameters.integer("samples", 2, limits.samples),
         players=parameters.choice("players", get_args(Players)),  # type: ignore[arg-type]  # one of them
+        order=parameters.integer("order", 1, 2),
         seed=parameters.integer("seed", 0, 2**31) or 0,
         target=parameters.integer("target", 0, 10**6),
         rather_than=parameters.integer("rather_than", 0, 10**6),
@@ -200,8 +203,3 @@ def read_changes(parameters: Parameters, nodes: int, columns: int, limits: Limit
     if changes.count > limits.changes:
         raise InputError(f"at most {limits.changes} changes at a time, got {changes.count}")
     return changes
-
-
-def as_parameters(query: Mapping[str, str]) -> Parameters:
-    """Parameters from a dictionary."""
-    return Parameters(query.items())

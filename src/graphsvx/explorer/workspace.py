@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Batch, Data, Dataset
+from torch_geometric.data import Batch, Data, Dataset, HeteroData
 
 from graphsvx.core import graph as graphs_module
 from graphsvx.core import model as models_module
@@ -24,6 +24,11 @@ from graphsvx.utils.printable import one_line
 from graphsvx.zoo import Trained
 
 Task = Literal["node", "graph", "link"]
+_TYPED = (
+    "the explorer shows graphs with one type of nodes, got a HeteroData; explain its nodes with "
+    "explain(model, data, node=...) or `graphsvx explain DATASET --node N`, and look at them with "
+    "to_html"
+)
 _BATCH = 256
 """Graphs that go through a model together."""
 
@@ -35,6 +40,7 @@ class Table:
     label: NDArray[np.int64] | None
     """The known class; -1 where it is unknown. None: the data has no classes."""
     predicted: NDArray[np.int64]
+    """The model's class; of a link task, which predicts none, the known one."""
     score: NDArray[np.float64]
     """The score of the predicted class (its probability on the probability scale)."""
     size: NDArray[np.int64]
@@ -131,10 +137,11 @@ class Workspace:
             graph = graphs_module.check_graph(self.graph)
             size = np.diff(graph.index.start)
             label = None if graph.y is None else graph.y.cpu().numpy().astype(np.int64)
-            if self.task == "link":  # links have scores, nodes have none
-                scores = torch.zeros(graph.num_nodes, 1, dtype=torch.float64)
-            else:
-                scores = self._scores(copy, self.graph)
+            if self.task == "link":  # links are predicted, classes of nodes are not
+                none = np.zeros(graph.num_nodes, dtype=np.int64)
+                known = none if label is None else np.maximum(label, 0)
+                return Table(label, known, none.astype(np.float64), size, np.arange(len(none)))
+            scores = self._scores(copy, self.graph)
         if self.scale == "value":
             label = None
         predicted = scores.argmax(-1)
@@ -179,6 +186,8 @@ def make_workspace(
     if not graphs:
         raise InputError("data must hold at least one graph, got an empty list")
     for graph in graphs:
+        if isinstance(graph, HeteroData):
+            raise InputError(_TYPED)
         graphs_module.check_graph(graph)
     if task is None:
         task = "graph" if many else "link" if decoder is not None else "node"

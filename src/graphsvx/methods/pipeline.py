@@ -21,6 +21,7 @@ from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Mask, Masks
 from graphsvx.masks.paper import split_budget
 from graphsvx.results.certificate import GameReport
+from graphsvx.utils.interruption import stop_if_unwanted
 
 _MANY_ROWS = 1 << 14
 _FITTING = 0.9  # of the coalitions whose states fitted: another draw has others
@@ -128,7 +129,11 @@ def fit_all(played: list[PlayedGame], estimator: Estimator, outputs: Sequence[in
     rows = [game.estimator_rows(outputs) for game in played]
     if isinstance(estimator, Lasso):
         return estimator.over(rows)
-    return [_estimator_of(estimator, part.masks)(*part) for part in rows]
+    fits = []
+    for part in rows:
+        stop_if_unwanted()
+        fits.append(_estimator_of(estimator, part.masks)(*part))
+    return fits
 
 
 def _estimator_of(estimator: Estimator, masks: Masks) -> Estimator:

@@ -9,6 +9,8 @@ _JOINERS = "\u200c\u200d"
 def one_line(text: str) -> str:
     """The text without line breaks, control characters (ESC) and marks of direction (U+202E)."""
     line = " ".join(text.split())
+    if line.isprintable():
+        return line
     return "".join(
         c if c.isprintable() or c in _JOINERS else "\N{REPLACEMENT CHARACTER}" for c in line
     )

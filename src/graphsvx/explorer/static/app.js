@@ -4,7 +4,7 @@ import { change, go, onChange, state } from './state.js';
 import { byId, make } from './tools.js';
 import { choice, classMark, className, failure, hasQuestion } from './parts.js';
 import { exploreView } from './explore.js';
-import { leaveWhy, stopRefining, whyView } from './why.js';
+import { leaveWhy, openGraph, stopRefining, whyView } from './why.js';
 import { leaveWhatIf, reset, undo, whatIfView } from './what_if.js';
 import { compareView } from './compare.js';
 import { overviewView } from './overview.js';
@@ -41,7 +41,7 @@ const render = async () => {
   try {
     await VIEWS[view][1](main, about);
   } catch (error) {
-    if (error.name !== 'AbortError') main.replaceChildren(failure(error));
+    if (error.name !== 'AbortError') main.replaceChildren(failure(error, openGraph()));
   }
 };
 

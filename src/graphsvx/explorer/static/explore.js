@@ -64,7 +64,7 @@ const line = (about, row, now) => make('button', {
 make('span', { class: 'what' }, row.predicted === null ? null : classMark(about, row.predicted),
   document.createTextNode(row.predicted === null ? '' : className(about, row.predicted)),
   row.wrong ? make('em', { text: `is ${className(about, row.class)}` }) : null),
-make('span', { class: 'number', text: row.score === null ? `${row.size} edges` : scoreText(about, row.score) }));
+make('span', { class: 'number', text: row.score === null ? `${row.size} edge${row.size === 1 ? '' : 's'}` : scoreText(about, row.score) }));
 
 const tile = (about, row) => make('button', {
   type: 'button', class: `tile${row.wrong ? ' wrong' : ''}`, 'data-id': row.id, on: { click: () => go('why', { graph: row.id }) },
@@ -118,8 +118,10 @@ const drawMap = async (card, about, now) => {
   card.append(make('p', { class: 'hint loading', text: 'Drawing the graph…' }));
   try {
     const data = await get('map', { model: now.model });
-    const by = now.colour || 'predicted';
-    const colours = [['predicted', 'predicted class'], ...(data.class ? [['class', 'class'], ['wrong', 'right or wrong']] : [])];
+    const link = about.task === 'link';
+    const by = now.colour || (link ? 'class' : 'predicted');
+    const colours = link ? [['class', 'class']]
+      : [['predicted', 'predicted class'], ...(data.class ? [['class', 'class'], ['wrong', 'right or wrong']] : [])];
     const legend = make('div', { class: 'legend' });
     const canvas = make('canvas', { id: 'map', tabindex: '0', role: 'img',
       'aria-label': `Map of ${about.count} nodes. The list beside it holds the same nodes.` });

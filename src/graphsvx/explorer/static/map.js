@@ -48,7 +48,7 @@ export const createMap = (canvas, tip, data, about, onPick, marked = []) => {
     const r = radius();
     const groups = new Map();
     for (let i = 0; i < nodes; i += 1) {
-      const kind = mode === 'wrong' ? (wrong.has(i) ? 'wrong' : 'right') : (mode === 'class' ? data.class : data.predicted)[i];
+      const kind = mode === 'wrong' ? (wrong.has(i) ? 'wrong' : 'right') : (mode === 'class' ? data.class ?? data.predicted : data.predicted)[i];
       if (!groups.has(kind)) groups.set(kind, []);
       groups.get(kind).push(i);
     }

@@ -13,6 +13,8 @@ export const className = (about, number) => {
   return about.classes[number] ? about.classes[number].name : `class ${number}`;
 };
 
+export const outputName = (about, number) => about.outputs[number] ?? `class ${number}`;
+
 export const classMark = (about, number) => {
   const mark = make('span', { class: 'dot-class' });
   if (about.classes[number]) mark.style.background = about.classes[number].colour;
@@ -22,8 +24,8 @@ export const classMark = (about, number) => {
 export const empty = (title, text, ...more) =>
   make('section', { class: 'card empty' }, make('h2', { text: title }), make('p', { text }), ...more);
 
-export const failure = (error) => {
-  const section = empty('That did not work', error.message);
+export const failure = (error, ...more) => {
+  const section = empty('That did not work', error.message, ...more);
   section.setAttribute('role', 'alert');
   section.classList.add('failed');
   return section;
@@ -33,7 +35,7 @@ export const command = (text) => make('pre', { class: 'command', text });
 
 // The questions of the address, as parameters of the interface.
 export const questionOf = (about, state) => {
-  const names = ['node', 'graph', 'link', 'model', 'method', 'players', 'samples', 'target', 'rather_than', 'source'];
+  const names = ['node', 'graph', 'link', 'model', 'method', 'players', 'samples', 'order', 'target', 'rather_than', 'source'];
   return Object.fromEntries(names.filter((name) => state[name]).map((name) => [name, state[name]]));
 };
 
@@ -143,7 +145,7 @@ export const classBars = (about, scores, { before = null, chosen = null, against
     }
     const moved = before ? scores[i] - before[i] : 0;
     const parts = [
-      make('span', { class: 'name', text: className(about, i) }),
+      make('span', { class: 'name', text: outputName(about, i) }),
       make('span', { class: 'track' }, ...marks),
       make('span', { class: 'number', text: scoreText(about, scores[i]) }),
     ];
@@ -153,11 +155,11 @@ export const classBars = (about, scores, { before = null, chosen = null, against
     }
     const row = onChoose
       ? make('button', { type: 'button', class: 'row', 'aria-pressed': String(i === chosen), 'data-class': i,
-        title: `Why ${className(about, i)}?`, on: { click: () => onChoose(i) } }, ...parts)
+        title: `Why ${outputName(about, i)}?`, on: { click: () => onChoose(i) } }, ...parts)
       : make('div', { class: 'row', 'data-class': i }, ...parts);
     const other = onAgainst && i !== chosen
       ? make('button', { type: 'button', class: 'against', 'aria-pressed': String(i === against), 'data-against': i,
-        title: `Why not ${className(about, i)}?`, 'aria-label': `vs ${className(about, i)}`, text: 'vs',
+        title: `Why not ${outputName(about, i)}?`, 'aria-label': `vs ${outputName(about, i)}`, text: 'vs',
         on: { click: () => onAgainst(i === against ? null : i) } })
       : onAgainst ? make('span', { class: 'against-space' }) : null;
     return make('li', { class: i === chosen ? 'chosen' : i === against ? 'contrast' : '' }, row, other);

@@ -3,7 +3,7 @@ import { get } from './api.js';
 import { change, state } from './state.js';
 import { draw, make, plain } from './tools.js';
 import { createGraphView } from './graph.js';
-import { classBars, className, failure, graphCard, hasQuestion, labelled, percentage, whichOf } from './parts.js';
+import { classBars, failure, graphCard, hasQuestion, labelled, outputName, percentage, whichOf } from './parts.js';
 import { nothingChosen } from './why.js';
 
 const LISTS = ['nodes_off', 'edges_off', 'features_off', 'set'];
@@ -73,8 +73,8 @@ export const whatIfView = async (main, about) => {
   const showScores = (answer) => {
     const was = answer.before.indexOf(Math.max(...answer.before));
     const flipped = about.scale !== 'value' && answer.predicted !== was;
-    const verdict = flipped ? `Now ${className(about, answer.predicted)}, was ${className(about, was)}`
-      : answer.changes ? `Still ${className(about, answer.predicted)}` : className(about, answer.predicted);
+    const verdict = flipped ? `Now ${outputName(about, answer.predicted)}, was ${outputName(about, was)}`
+      : answer.changes ? `Still ${outputName(about, answer.predicted)}` : outputName(about, answer.predicted);
     scores.replaceChildren(make('h2', { text: answer.name ?? 'Prediction' }),
       about.scale === 'value' ? null : make('p', { class: flipped ? 'verdict flipped' : 'verdict', id: 'verdict', text: `${verdict}, ${percentage(answer.scores[answer.predicted])}` }),
       classBars(about, answer.scores, { before: answer.before }));

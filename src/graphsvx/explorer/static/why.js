@@ -30,7 +30,7 @@ export const whyView = async (main, about) => {
       performance.measure('credit', { start: started });
     }
   };
-  const fail = (error) => main.replaceChildren(failure(error));
+  const fail = (error) => main.replaceChildren(failure(error, openGraph()));
   const stored = question.source === 'run' || !about.live;
   if (about.live) get('predict', whichOf(now).link || !stored ? { ...whichOf(now), model: now.model } : whichOf(now)).then(page.classes, () => {});
   if (stored || (question.method && question.method !== 'graphsvx')) {
@@ -52,8 +52,10 @@ export const nothingChosen = (about) => {
   return empty(`Choose a ${noun}`, about.task === 'link'
     ? 'Pick the two ends of a link in the Graph view.'
     : `Pick a ${noun} in the Graph view, search for its number, or press n for the next wrong prediction.`,
-  make('button', { type: 'button', class: 'primary', text: 'Open the Graph view', on: { click: () => go('graph') } }));
+  openGraph());
 };
+
+export const openGraph = () => make('button', { type: 'button', class: 'primary', text: 'Open the Graph view', on: { click: () => go('graph') } });
 
 const skeleton = (about, now, question) => {
   const root = make('div', { class: 'why' });
@@ -71,7 +73,7 @@ const skeleton = (about, now, question) => {
   const details = make('section', { class: 'card', id: 'details', 'aria-live': 'polite', 'aria-label': 'Selected node' });
   const waterfall = make('section', { class: 'card', id: 'waterfall-card', 'aria-labelledby': 'waterfall-title' },
     make('h2', { id: 'waterfall-title', text: 'From base to prediction' }), make('div', { id: 'waterfall', role: 'list' }));
-  const groups = make('section', { class: 'card', id: 'groups', 'aria-label': 'Credit by distance', hidden: true });
+  const groups = make('section', { class: 'card', id: 'groups', 'aria-label': 'Credit of groups', hidden: true });
   const tables = make('div', { id: 'tables' });
   const certificate = make('section', { class: 'card', id: 'certificate', 'aria-labelledby': 'certificate-title' },
     make('h2', { id: 'certificate-title', text: 'Certificate' }), make('p', { id: 'certificate-line' }),
@@ -81,8 +83,8 @@ const skeleton = (about, now, question) => {
   const parameters = { ...question };
   const links = [['JSON', address('explain', parameters)], ['Page in one file', address('explain/html', parameters)]];
   const controls = settings(about, now);
-  controls.append(exportMenu(name, svg, links),
-    about.live ? make('button', { type: 'button', text: 'What if …', on: { click: () => change({ view: 'what-if', target: null, rather_than: null, method: null, players: null, samples: null }) } }) : null);
+  controls.append(make('div', { class: 'actions' }, exportMenu(name, svg, links),
+    about.live ? make('button', { type: 'button', text: 'What if …', on: { click: () => change({ view: 'what-if', target: null, rather_than: null, method: null, players: null, samples: null, order: null }) } }) : null));
   words.prepend(controls);
   words.append(status);
   root.append(words, card, make('div', { class: 'side' }, classes, details), waterfall, groups, tables, certificate);
@@ -219,10 +221,11 @@ const settings = (about, now) => {
   const plays = [['', about.task === 'graph' ? 'nodes' : 'nodes and features'], ['edges', 'edges'], ['features', 'features'], ...(about.task === 'graph' ? [] : [['nodes', 'nodes']])];
   const budgets = [['', 'until ± 1 %'], ['100', '100 calls'], ['1000', '1,000 calls'], ['10000', '10,000 calls']]
     .filter(([value]) => Number(value) <= about.limits.samples);
-  bar.append(labelled('Method', choice(methods, now.method, (value) => change({ method: value || null, players: null, samples: null }))));
+  bar.append(labelled('Method', choice(methods, now.method, (value) => change({ method: value || null, players: null, samples: null, order: null }))));
   if (!now.method || now.method === 'graphsvx') {
     bar.append(labelled('Players', choice(plays, now.players, (value) => change({ players: value || null }))),
-      labelled('Budget', choice(budgets, now.samples, (value) => change({ samples: value || null }))));
+      labelled('Budget', choice(budgets, now.samples, (value) => change({ samples: value || null }))),
+      labelled('Credit of', choice([['', 'single players'], ['2', 'players and pairs']], now.order, (value) => change({ order: value || null }))));
   }
   if (about.run) bar.append(labelled('From', choice([['', 'model'], ['run', 'run']], now.source, (value) => change({ source: value || null }))));
   return bar;
@@ -242,24 +245,43 @@ const drawLegend = (legend, record, svg) => {
   legend.replaceChildren(...parts);
 };
 
-// Credit summed by distance, and by the neighbour through which it comes where that is unique.
+// Credit by distance, by direct neighbour, and of pairs of players, with whiskers of one standard error.
 const drawGroups = (card, record, row) => {
-  const table = record.tables.find((entry) => entry.kind === 'node');
-  const sums = new Map();
-  (table?.rows ?? []).forEach((player, i) => {
-    if (player.hop) sums.set(player.hop, (sums.get(player.hop) ?? 0) + (table.credit[row][i] ?? 0));
-  });
-  card.hidden = record.kind !== 'node' || sums.size < 2;
-  if (card.hidden) return;
   const features = record.tables.find((entry) => entry.kind === 'feature');
-  const entries = [...sums].sort((a, b) => a[0] - b[0]).map(([hop, value]) => [hop === 1 ? '1 hop away' : `${hop} hops away`, value]);
-  if (features) entries.unshift(['its own features', features.credit[row].reduce((sum, value) => sum + (value ?? 0), 0)]);
-  const scale = Math.max(...entries.map(([, value]) => Math.abs(value))) || 1;
-  card.replaceChildren(make('h2', { text: 'By distance' }), ...entries.map(([name, value]) => {
+  const hops = [...record.groups.hops];
+  if (features && hops.length) {
+    hops.unshift({ name: 'its own features', value: features.credit[row].reduce((sum, value) => sum + (value ?? 0), features.more.credit[row] ?? 0), error: null });
+  }
+  const branches = record.groups.branches;
+  const lists = [
+    ['By distance', hops.length > 1 ? hops : []],
+    ['By branch', branches.length > 1 ? branches : []],
+    ['Together', record.together.map((pair) => ({ ...pair, name: pair.players.join(' & ') }))],
+  ].filter(([, entries]) => entries.length);
+  card.hidden = !lists.length;
+  card.replaceChildren(...lists.flatMap(([title, entries]) => [make('h2', { text: title }), creditBars(entries)]));
+};
+
+const BARS = 8;
+
+const creditBars = (entries) => {
+  const reach = (entry) => Math.abs(entry.value) + (entry.error ?? 0);
+  const scale = Math.max(...entries.map(reach)) || 1;
+  const at = (value) => 50 + (50 * value) / scale;
+  const lines = entries.slice(0, BARS).map(({ name, value, error, nodes }) => {
     const bar = make('i', { class: side(value) });
-    bar.style.left = `${value < 0 ? 50 - (50 * -value) / scale : 50}%`;
-    bar.style.width = `${(50 * Math.abs(value)) / scale}%`;
-    return make('div', { class: 'step' }, make('div', { class: 'name', text: name }),
-      make('div', { class: 'credit-bar' }, bar), make('div', { class: 'value', text: signed(value) }));
-  }));
+    bar.style.left = `${Math.min(50, at(value))}%`;
+    bar.style.width = `${Math.abs(at(value) - 50)}%`;
+    const whisker = error ? make('b') : null;
+    if (whisker) {
+      whisker.style.left = `${at(value - error)}%`;
+      whisker.style.width = `${at(value + error) - at(value - error)}%`;
+    }
+    const says = `${name}${nodes > 1 ? `, ${nodes} nodes` : ''}: ${signed(value)}, ${error === null ? 'sum' : errorText(error)}`;
+    return make('div', { class: 'step', title: says }, make('div', { class: 'name', text: name }),
+      make('div', { class: 'credit-bar' }, bar, whisker), make('div', { class: 'value', text: signed(value) }));
+  });
+  const rest = entries.slice(BARS);
+  if (rest.length) lines.push(make('p', { class: 'hint', text: `${rest.length} more are smaller` }));
+  return make('div', { class: 'bars' }, ...lines);
 };
