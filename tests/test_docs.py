@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
+import inspect
 import re
 import runpy
+import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 
 import matplotlib.pyplot as plt
 import pytest
 
-from graphsvx import zoo
+from graphsvx import errors, zoo
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
@@ -72,6 +76,39 @@ def test_every_name_of_the_reference_has_an_example() -> None:
         for section in sections:
             if DOCUMENTED.search(section):
                 assert SNIPPET.search(section), f"{page.name}: {section.splitlines()[0]}"
+
+
+def test_a_public_function_that_raises_one_of_our_errors_says_so() -> None:
+    for package in PUBLIC:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            for function in _functions(getattr(module, name)):
+                documented = (inspect.getdoc(function) or "").partition("Raises:")[2]
+                for error in _raised(function):
+                    assert f"{error}:" in documented, f"{package}.{name}: {error}"
+
+
+def _functions(value: object) -> list[FunctionType]:
+    """The function itself, or the public methods of a class of ours."""
+    members = vars(value).items() if inspect.isclass(value) else [("function", value)]
+    plain = [getattr(member, "__func__", member) for name, member in members if name[0] != "_"]
+    return [
+        member
+        for member in plain
+        if inspect.isfunction(member) and member.__module__.startswith("graphsvx")
+    ]
+
+
+def _raised(function: FunctionType) -> set[str]:
+    """Names of our errors that the function's own code raises."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    names = {
+        call.func.id
+        for call in raised
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    }
+    return {name for name in names if hasattr(errors, name)}
 
 
 def _resolve(name: str) -> object:

@@ -109,6 +109,13 @@ def explain(
     Returns:
         A frozen record; for GraphSVX `base + total == prediction`.
 
+    Raises:
+        InputError: arguments, model and graph do not go together.
+        TargetError: the model does not have this output.
+        BudgetError: `samples` are too few, or coalitions do not fit into `memory`.
+        ModelError: the model failed, is random, or returned what cannot be explained.
+        UnsupportedError: the method cannot explain this kind of question.
+
     """
     seed = checked(seed, Seed, "seed")
     method = checked(_DEFAULT if method is None else method, MethodSetting, "method")
@@ -218,6 +225,10 @@ def explain_many(
         on_failure: called with each `Failure`; by default it is printed on standard error.
             A failure does not stop the others.
         options: everything else that `explain` takes (method, target, seed, ...).
+
+    Raises:
+        InputError: arguments, model and graph do not go together. Failures of single questions
+            are not raised.
 
     """
     workers = checked(workers, Workers, "workers")

@@ -60,6 +60,10 @@ def with_noisy_nodes(
     By default the new nodes get the mean degree of the existing ones; features are drawn as in
     `with_noisy_features`. The new nodes come last, have label -1, are in no part of the split, and
     are listed in `.noise.nodes`.
+
+    Raises:
+        DataError: the data set classifies graphs, or `probability` is outside [0, 1].
+
     """
     if dataset.task != "node":
         raise DataError(f"noisy nodes need a node data set, {dataset.name!r} classifies graphs")

@@ -104,6 +104,11 @@ class PGExplainer(Checked):
         """Train on the predictions for `nodes` of `data`, or for each graph of the list `data`.
 
         `target`: the class or output to keep; the predicted class of each by default.
+
+        Raises:
+            InputError: there is nothing to train on.
+            ModelError: training breaks down (the loss is not finite).
+
         """
         options: dict[str, Any] = {"output": output, "scale": scale, "target": target}
         if nodes is not None:
@@ -209,7 +214,12 @@ class PGExplainer(Checked):
     # --- files --------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write weights and settings to one safetensors file."""
+        """Write weights and settings to one safetensors file.
+
+        Raises:
+            InputError: it has not been trained.
+
+        """
         if self.trained is None:
             raise InputError("there is nothing to save before fit()")
         settings = {k: v for k, v in asdict(replace(self, trained=None)).items() if k != "trained"}
@@ -225,7 +235,12 @@ class PGExplainer(Checked):
 
     @staticmethod
     def load(path: str | Path) -> PGExplainer:
-        """Read a file that `save` wrote."""
+        """Read a file that `save` wrote.
+
+        Raises:
+            DataError: the file is missing, damaged, or of another version.
+
+        """
         try:
             with safe_open(as_path(path), framework="pt") as file:
                 card = json.loads((file.metadata() or {}).get("card", "{}"))

@@ -184,7 +184,12 @@ class NodesAndFeatures(_WithFeatures):
     """Typed graphs: the types whose nodes play; None: all."""
 
     def for_query(self, query: Query) -> PlayerKind:
-        """Nodes and features of an explained node; a graph has one or the other."""
+        """Nodes and features of an explained node; a graph has one or the other.
+
+        Raises:
+            InputError: both play, and the question is about a graph.
+
+        """
         if query.kind == "graph":
             raise InputError(
                 "a graph is explained by its nodes or by its features, not both; "
@@ -293,7 +298,12 @@ class Cells(_WithFeatures):
     """Features of a node with a cell of their own, those that stand out most."""
 
     def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
-        """Nodes and features of an explained node; the nodes of a graph."""
+        """Nodes and features of an explained node; the nodes of a graph.
+
+        Raises:
+            InputError: with `feature_groups`.
+
+        """
         if self.feature_groups:
             raise InputError("cells are features of nodes one by one; leave feature_groups= out")
         return self
@@ -327,7 +337,12 @@ class EdgeFeatures(PlayerKind):
         """There are no groups."""
 
     def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
-        """Itself, without `hops`."""
+        """Itself, without `hops`.
+
+        Raises:
+            InputError: with `hops`.
+
+        """
         if self.hops is not None:
             raise InputError("columns of edge_attr play at all edges; leave hops= out")
         return self

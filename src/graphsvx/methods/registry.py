@@ -93,6 +93,10 @@ def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
 
     @register("mask", "coin-flips")
     class CoinFlips: ...
+
+    Raises:
+        InputError: the name is taken or is not a word, or `kind` is unknown.
+
     """
     if kind not in _BUILT_IN:
         raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")

@@ -55,6 +55,10 @@ def stability(
     Each feature gets Gaussian noise of `noise` times its standard deviation; the class explained
     on the noisy copies is that of the clean data. 1 means that the noise changes nothing.
     (GraphXAI's instability is 1 minus the cosine of the worst copy.)
+
+    Raises:
+        InputError: `repeats` is below 1 or `noise` below 0.
+
     """
     if repeats < 1:
         raise InputError(f"repeats must be at least 1, got {repeats}")
@@ -107,6 +111,10 @@ def contrastivity(
     S is the set of players with at least `threshold` of the largest *positive* credit, i.e. those
     that support the class. With a single explanation of all outputs (`targets="all"`), the target
     is compared with the other class of highest score.
+
+    Raises:
+        InputError: only one class was explained.
+
     """
     if second is None:
         others = [i for i in first.outputs if i != first.target]

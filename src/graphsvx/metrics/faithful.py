@@ -61,6 +61,11 @@ def fidelity(
     PyG's `fidelity` agrees with "label" for hard masks on layers that do not normalise by degree
     (tested). It has no "probability", and it applies soft masks without thresholding: a method
     that gives every edge 0.6 is scored on a graph with all messages scaled by 0.6.
+
+    Raises:
+        InputError: `compare` is unknown.
+        UnsupportedError: labels of a regression, or an explanation of a link or group.
+
     """
     if compare not in ("probability", "label"):
         raise InputError(f'compare must be "probability" or "label", got {compare!r}')
@@ -99,6 +104,10 @@ def unfaithfulness(
 
     y are the class probabilities on the full graph, y' those on the explanation alone, as defined
     in GraphXAI. PyG documents the same but computes KL(y' || y): its arguments are swapped.
+
+    Raises:
+        UnsupportedError: the model is a regression.
+
     """
     if explanation.scale == "value":
         raise UnsupportedError("unfaithfulness compares class probabilities, got a regression")

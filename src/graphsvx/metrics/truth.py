@@ -74,6 +74,9 @@ def accuracy(
         by: rank signed values, as the script does, or magnitudes.
         level: score nodes, edges or features ("strict" only).
 
+    Raises:
+        InputError: arguments of the other protocol, or an explanation without ground truth.
+
     """
     listed = as_list(explanations)
     if protocol == "paper":
@@ -131,6 +134,10 @@ def scored_nodes(
 
     "paper": the first node of each motif of `dataset`, whatever the model predicts. "strict":
     every candidate (all motif nodes: `NodeTruth.nodes()`) that the model classifies correctly.
+
+    Raises:
+        InputError: an argument that the protocol needs is missing or unknown.
+
     """
     if protocol == "paper":
         if dataset not in PAPER_PROTOCOLS:

@@ -229,6 +229,10 @@ class Explanation:
         """The `k` cells (feature of a node) with the most credit, best first.
 
         Cells of a node add up to its credit; there are some with `players="cells"` only.
+
+        Raises:
+            InputError: no cells play; explain with `players="cells"`.
+
         """
         if self.cells is None:
             raise InputError('there are no cells; explain with GraphSVX(players="cells")')
@@ -261,7 +265,12 @@ class Explanation:
     def together(
         self, k: int | None = None, size: int = 2, by: Ranking = "absolute"
     ) -> list[Together]:
-        """The `k` sets of `size` players with the strongest interaction, strongest first."""
+        """The `k` sets of `size` players with the strongest interaction, strongest first.
+
+        Raises:
+            InputError: it has no interactions; explain with `order=2`.
+
+        """
         if self.interactions is None:
             raise InputError(
                 "this explanation has no interactions; explain with method=GraphSVX(order=2)"
@@ -312,7 +321,12 @@ class Explanation:
         return _QUESTIONS.get(self)
 
     def require_question(self) -> Any:
-        """`question`; an InputError if the model is not at hand."""
+        """`question`; an InputError if the model is not at hand.
+
+        Raises:
+            InputError: it was loaded, came from another process, or is not GraphSVX's.
+
+        """
         question = self.question
         if question is None:
             raise InputError(
@@ -347,7 +361,12 @@ class Explanation:
     # --- other outputs ---------------------------------------------------------------
 
     def for_target(self, target: int) -> Explanation:
-        """The same explanation for another explained output."""
+        """The same explanation for another explained output.
+
+        Raises:
+            TargetError: the output was not explained; explain with `targets="all"`.
+
+        """
         target = as_int(target, "target")
         if target not in self.outputs:
             raise TargetError(
@@ -362,6 +381,10 @@ class Explanation:
         The standard error of a difference is at most the sum of the two, and this bound is what
         the contrast reports: the two estimates come from the same rows, so they are not
         independent.
+
+        Raises:
+            TargetError: the two outputs are the same, or one was not explained.
+
         """
         first, second = self.for_target(a), self.for_target(b)
         a, b = first.target, second.target

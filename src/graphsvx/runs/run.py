@@ -80,6 +80,10 @@ class Run:
         """All rows by query, failures too, as a pyarrow table (`.to_pandas()` for pandas).
 
         `names`: only these columns.
+
+        Raises:
+            InputError: a column that does not exist.
+
         """
         schema = arrow_schema.SCHEMA
         columns = None
@@ -208,7 +212,12 @@ class Run:
 
 
 def open_run(folder: str | Path) -> Run:
-    """Open the run in a folder, finished or not."""
+    """Open the run in a folder, finished or not.
+
+    Raises:
+        DataError: there is no run, or its files are damaged.
+
+    """
     store = RunFolder(as_path(folder, "folder"))
     manifest, queries = store.read_manifest(), store.read_queries()
     if manifest["identity"]["queries"].get("sha256") != identity.of_queries(queries):

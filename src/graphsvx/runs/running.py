@@ -84,6 +84,10 @@ def start(
         options: further arguments of `explain` (target, targets, output, scale, class_names,
             memory).
 
+    Raises:
+        InputError: arguments do not go together, or the folder holds another run.
+        UnsupportedError: edges or groups of a typed graph.
+
     """
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:

@@ -68,7 +68,12 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Study:
-    """A study by its name."""
+    """A study by its name.
+
+    Raises:
+        InputError: there is no such study.
+
+    """
     for study in _ALL:
         if study.name == name:
             return study

@@ -63,7 +63,12 @@ class Measurements:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def add(self, row: Row, value: float) -> None:
-        """Put a value in; NaN is left out, and a second value for the same row is an error."""
+        """Put a value in; NaN is left out, and a second value for the same row is an error.
+
+        Raises:
+            InputError: the row is there already.
+
+        """
         if row in self.values:
             raise InputError(f"{self.study} measures {row} twice; rename one of the measures")
         if not isnan(value):
@@ -142,7 +147,12 @@ class Measurements:
         })  # fmt: skip
 
     def write(self, path: Path) -> Path:
-        """Write the table as Parquet, facts in its metadata."""
+        """Write the table as Parquet, facts in its metadata.
+
+        Raises:
+            DataError: the file cannot be written.
+
+        """
         rows = [(self.study, *row, value) for row, value in self.values.items()]
         columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
@@ -156,7 +166,12 @@ class Measurements:
 
     @classmethod
     def read(cls, path: Path, study: str) -> Measurements:
-        """Read a table that `write` wrote."""
+        """Read a table that `write` wrote.
+
+        Raises:
+            DataError: the file is missing or is no table of measurements.
+
+        """
         advice = f"measure first: graphsvx study {study}"
         try:
             table = pq.read_table(path)

@@ -263,7 +263,12 @@ class Page:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def write(self, results: Measurements, folder: Path) -> list[Path]:
-        """Write `<study>.md` and its pictures."""
+        """Write `<study>.md` and its pictures.
+
+        Raises:
+            DataError: the folder cannot be written.
+
+        """
         parts = [self.figure, *(part for section in self.sections.values() for part in section)]
         figures = {folder / f"{results.study}-{part.name}.png": part
                    for part in parts if isinstance(part, Figure)}  # fmt: skip

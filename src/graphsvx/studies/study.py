@@ -243,7 +243,12 @@ def _code() -> str:
 
 
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
-    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
+    """Write `README.md`: one table of all claims of the paper, from the measurements there.
+
+    Raises:
+        DataError: the file cannot be written.
+
+    """
     rows, verdicts, pages = list[list[str]](), list[bool | None](), list[str]()
     for study in studies:
         link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"

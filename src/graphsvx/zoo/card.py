@@ -56,7 +56,12 @@ class Card(Checked):
 
     @classmethod
     def from_json(cls, text: str) -> Card:
-        """Parse JSON text; `DataError` if it is damaged or has unknown entries."""
+        """Parse JSON text; `DataError` if it is damaged or has unknown entries.
+
+        Raises:
+            DataError: it is no card, is damaged, or has unknown entries.
+
+        """
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -34,6 +34,10 @@ def save(trained: Trained, path: str | Path | None = None, root: str | Path | No
     """Write weights and card atomically; return the path of the weights.
 
     By default the file is named after data set, model and seed, in the models directory.
+
+    Raises:
+        DataError: the file cannot be written, or has another ending.
+
     """
     target = (
         as_path(path) if path is not None else models_dir(root) / f"{trained.card.name}{ENDING}"
@@ -66,6 +70,10 @@ def load(
     `name_or_path` is a data set (then `model`, `seed` and the models directory `root` select the
     checkpoint) or the path of a `.safetensors` file. Without `dataset`, the data set named in the
     card is loaded. Its fingerprint must be that of the training data.
+
+    Raises:
+        DataError: files are missing or damaged, or belong to other data.
+
     """
     named = str(name_or_path) in datasets.names()
     if named:

@@ -72,7 +72,12 @@ class Settings(Checked):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Settings:
-        """Settings from JSON values; `DataError` for unknown, missing or mistyped ones."""
+        """Settings from JSON values; `DataError` for unknown, missing or mistyped ones.
+
+        Raises:
+            DataError: entries are unknown, missing or of another type.
+
+        """
         names = {field.name for field in fields(cls)}
         values = {**_OLD_CARDS, **values}
         if set(values) != names:

@@ -122,6 +122,10 @@ def train(
 
     `model` is a name from `zoo.models(dataset.name)`, by default the first; `settings` replace the
     defaults of the data set and model. torch's global random state is restored afterwards.
+
+    Raises:
+        InputError: `model` and `settings` name different models.
+
     """
     checked_seed(seed)
     if settings is None:

@@ -35,6 +35,10 @@ def explanation(
 
     `kind` is "graph", "bars" or "waterfall", or, of interactions, "heatmap" or "network"; `options`
     go to `plot.graph`, `plot.bars` and so on.
+
+    Raises:
+        InputError: `kind` is unknown.
+
     """
     if kind is None:
         kind = "graph" if has_graph(explanation) else "bars"
@@ -77,6 +81,10 @@ def save(
     """Write the figure as .png, .svg or .pdf, by the path's suffix, atomically.
 
     The same explanation gives the same bytes: no dates, fixed ids.
+
+    Raises:
+        InputError: the path does not end in .png, .svg or .pdf.
+
     """
     path = as_path(path)
     if path.suffix.lower() not in SUFFIXES:

@@ -60,6 +60,10 @@ def beeswarm(
 
     `data` (the graph that was explained, or the list of graphs) colours a feature's dots by its
     value, from low to high; so does `inputs`, the values as [explanations, columns of x].
+
+    Raises:
+        InputError: `inputs` does not have a row for each explanation.
+
     """
     if data is not None:
         inputs = feature_inputs(explanations, data)
@@ -126,7 +130,12 @@ def heatmap(
     labels: Sequence[str] | None = None,
     colorbar: bool = True,
 ) -> Axes:
-    """Credit of the most important players (rows) in every explanation (columns)."""
+    """Credit of the most important players (rows) in every explanation (columns).
+
+    Raises:
+        InputError: there is not one label for each explanation.
+
+    """
     names, _, credit = _matrix(explanations, players, top)
     if labels is not None and len(labels) != len(explanations):
         raise InputError(f"expected {len(explanations)} labels, got {len(labels)}")
@@ -179,6 +188,10 @@ def share(
 
     `motif` are the node ids of the motif, for all explanations or one collection for each. Parts
     with negative credit extend to the left of 0.
+
+    Raises:
+        InputError: there is no explanation, or not one label for each.
+
     """
     if not explanations:
         raise InputError("expected at least one explanation, got none")

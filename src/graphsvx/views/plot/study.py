@@ -40,6 +40,10 @@ def convergence(
 
     `explanations` are of the same prediction with different budgets; shown are the `top` players
     of the one with the most calls.
+
+    Raises:
+        InputError: there are fewer than two explanations.
+
     """
     if len(explanations) < 2:
         raise InputError(f"expected two or more explanations, got {len(explanations)}")
@@ -104,6 +108,10 @@ def noise_kde(
 
     `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
     kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
+
+    Raises:
+        InputError: there are no counts, or some are not finite.
+
     """
     if not counts:
         raise InputError("expected counts of at least one method, got none")
