@@ -18,6 +18,7 @@ from types import FunctionType
 import matplotlib.pyplot as plt
 import pytest
 
+import graphsvx
 from graphsvx import errors, zoo
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -86,6 +87,16 @@ def test_a_public_function_that_raises_one_of_our_errors_says_so() -> None:
                 documented = (inspect.getdoc(function) or "").partition("Raises:")[2]
                 for error in _raised(function):
                     assert f"{error}:" in documented, f"{package}.{name}: {error}"
+
+
+def test_sections_of_the_faq_that_messages_name_exist() -> None:
+    headings = re.findall(r"^### (.*)$", (DOCS / "howto" / "faq.md").read_text(), re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    source = Path(graphsvx.__file__).parent
+    text = "".join(path.read_text() for path in source.rglob("*.py"))
+    named = set(re.findall(r"""\bsee\(["']([\w-]+)["']\)""", text))
+    assert named
+    assert named <= slugs
 
 
 def _functions(value: object) -> list[FunctionType]:

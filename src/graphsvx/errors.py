@@ -46,6 +46,11 @@ class UnsupportedError(GraphSVXError, NotImplementedError):
     """A method was asked for something that it cannot do."""
 
 
+def see(section: str) -> str:
+    """The end of a message that a section of the FAQ explains."""
+    return f" (docs/howto/faq.md#{section})"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of another library's error message; its type if there is none."""
     lines = str(error).strip().splitlines()
@@ -65,4 +70,5 @@ class MissingExtraError(GraphSVXError, ImportError):
                 f"is installed but cannot be imported: {reason}; versions that fit each other: "
                 f'pip install --upgrade "graphsvx[{extra}]" {package}'
             )
+        problem += see("a-package-is-missing")
         super().__init__(f"this needs the package {package!r}, which {problem}")

@@ -16,7 +16,7 @@ from torch_geometric.nn import MessagePassing
 from graphsvx.core.calling import USUAL, CallPlan, plan_call
 from graphsvx.core.graph import DataForm, Graph
 from graphsvx.core.modules import modules
-from graphsvx.errors import InputError, ModelError
+from graphsvx.errors import InputError, ModelError, see
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import taking_back
 from graphsvx.utils.interruption import stop_if_unwanted
@@ -81,6 +81,7 @@ class Model:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
                 f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form)}"
+                + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
             raise ModelError(_no_tensor(out, self.pick is not None))
@@ -268,7 +269,7 @@ def _no_tensor(out: Any, picked: bool) -> str:
         got += f" of {len(out)}" if isinstance(out, (tuple, list)) else ""
     return (
         f"the model must return one tensor, got {got}; say where the scores are by a function, "
-        f"such as output=lambda out: {example}"
+        f"such as output=lambda out: {example}{see('the-model-must-return-one-tensor')}"
     )
 
 

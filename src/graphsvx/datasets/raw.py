@@ -24,7 +24,7 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphsvx.datasets.catalogue import raw_files
 from graphsvx.datasets.folders import data_dir
-from graphsvx.errors import DataError
+from graphsvx.errors import DataError, see
 
 T = TypeVar("T")
 SECONDS_TO_CONNECT = 5
@@ -125,7 +125,7 @@ def _download(raw_files: RawFiles, folder: Path) -> None:
     except OSError as error:
         raise DataError(
             f"{raw_files.folder}: {len(absent)} raw files are missing and {raw_files.url} "
-            f"cannot be reached; {advice}"
+            f"cannot be reached; {advice}{see('a-data-set-is-missing')}"
         ) from error
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from graphsvx.engine.plain import (
     evaluate_one_by_one,
 )
 from graphsvx.engine.rounding import allclose, nudged, tolerances
-from graphsvx.errors import ModelError
+from graphsvx.errors import ModelError, see
 
 
 def copies_equal_single_calls(
@@ -144,4 +144,5 @@ def require_deterministic(query: Query, field: Field, reference_graph: Reference
         raise ModelError(
             "the model gives another output each time it is called, also in eval mode; "
             "switch its random layers off (dropout with training=True, sampling) to explain it"
+            + see("the-model-is-random")
         )

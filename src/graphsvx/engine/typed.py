@@ -32,7 +32,7 @@ from graphsvx.engine.typed_batches import (
 )
 from graphsvx.engine.typed_depth import message_passing_chain
 from graphsvx.engine.typed_rounds import ROUNDS
-from graphsvx.errors import ModelError
+from graphsvx.errors import ModelError, see
 
 _REPLAYS = (4, 64)
 _REPLAYS_LATER = 2
@@ -106,6 +106,7 @@ def _require_deterministic(
         raise ModelError(
             "the model gives another output each time it is called, also in eval mode; "
             "switch its random layers off (dropout with training=True, sampling) to explain it"
+            + see("the-model-is-random")
         )
 
 

@@ -18,7 +18,7 @@ from graphsvx.core import graph as graphs_module
 from graphsvx.core import model as models_module
 from graphsvx.core.model import Output, Scale
 from graphsvx.core.query import Decoder, Query
-from graphsvx.errors import InputError
+from graphsvx.errors import InputError, see
 from graphsvx.explorer.model_copy import ModelCopy
 from graphsvx.utils.printable import one_line
 from graphsvx.zoo import Trained
@@ -27,7 +27,7 @@ Task = Literal["node", "graph", "link"]
 _TYPED = (
     "the explorer shows graphs with one type of nodes, got a HeteroData; explain its nodes with "
     "explain(model, data, node=...) or `graphsvx explain DATASET --node N`, and look at them with "
-    "to_html"
+    "to_html" + see("typed-graphs-in-the-explorer")
 )
 _BATCH = 256
 """Graphs that go through a model together."""

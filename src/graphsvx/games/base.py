@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.row_ids import row_keys
-from graphsvx.errors import BudgetError
+from graphsvx.errors import BudgetError, see
 from graphsvx.utils.constraints import MOST
 
 
@@ -147,7 +147,7 @@ def require_memory(memory: int | None, needed: int, coalitions: int, players: in
     raise BudgetError(
         f"{coalitions:,} coalitions of {players:,} players take about {needed >> 20:,} MiB, "
         f"but memory= allows {memory >> 20:,} MiB; use fewer samples=, fewer players "
-        f"(hops=, groups=, features=), or memory={needed:_}"
+        f"(hops=, groups=, features=), or memory={needed:_}{see('memory')}"
     )
 
 

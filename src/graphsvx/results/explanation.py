@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
-from graphsvx.errors import InputError, TargetError
+from graphsvx.errors import InputError, TargetError, see
 from graphsvx.results import titles, typed
 from graphsvx.results.answers import PlayerSet
 from graphsvx.results.cells import CellCredit, RankedCell
@@ -372,6 +372,7 @@ class Explanation:
             raise TargetError(
                 f"output {target} was not explained, only {list(self.outputs)}; "
                 f'explain with targets="all" to have every output'
+                + see("the-output-was-not-explained")
             )
         return replace(self, target=target).with_question(self.question)
 

@@ -27,7 +27,7 @@ from graphsvx.core.arrays import Ids
 from graphsvx.core.query import node_list
 from graphsvx.core.typed_graph import is_typed
 from graphsvx.core.typed_query import build_any_query, nodes_of_one_type
-from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError
+from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, see
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.runs import arrow_schema, identity
@@ -85,7 +85,8 @@ def start(
             memory).
 
     Raises:
-        InputError: arguments do not go together, or the folder holds another run.
+        InputError: arguments do not go together.
+        DataError: the folder holds another run.
         UnsupportedError: edges or groups of a typed graph.
 
     """
@@ -223,7 +224,7 @@ def _check_same_run(folder: RunFolder, run_identity: dict[str, Any]) -> None:
     if differ:
         raise DataError(
             f"{folder.path} holds another run; what differs: {'; '.join(differ)}. "
-            f"Choose another folder, or ask for what that run is"
+            f"Choose another folder, or ask for what that run is" + see("another-run-in-the-folder")
         )
 
 
