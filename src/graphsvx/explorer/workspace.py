@@ -139,8 +139,8 @@ class Workspace:
             label = None if graph.y is None else graph.y.cpu().numpy().astype(np.int64)
             if self.task == "link":  # links are predicted, classes of nodes are not
                 none = np.zeros(graph.num_nodes, dtype=np.int64)
-                known = none if label is None else np.maximum(label, 0)
-                return Table(label, known, none.astype(np.float64), size, np.arange(len(none)))
+                classes = none if label is None else np.maximum(label, 0)
+                return Table(label, classes, none.astype(np.float64), size, np.arange(len(none)))
             scores = self._scores(copy, self.graph)
         if self.scale == "value":
             label = None
