@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,13 @@ from torch_geometric.data import Data
 from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
 from graphsvx.core.field import Field
-from graphsvx.core.perturbation import UNREACHABLE, Perturbations, distances, unreachable_unless
+from graphsvx.core.perturbation import (
+    UNREACHABLE,
+    Perturbations,
+    distances,
+    reachable,
+    unreachable_unless,
+)
 from tests.worlds import random_graph
 
 
@@ -80,3 +88,68 @@ def test_unreachable_unless_keeps_the_levels_of_the_mask() -> None:
     assert unreachable_unless(levels, np.array([[True, False, True]])).tolist() == [
         [0, UNREACHABLE, 254]
     ]
+
+
+def perturbed(field: Field, seed: int) -> Perturbations:
+    """Random active nodes, feature rows, added and removed edges."""
+    rng = np.random.default_rng(seed)
+    return Perturbations(
+        rng.random((5, field.size)) < 0.6,
+        rng.integers(0, field.size + 2, (5, field.size)),
+        torch.zeros(field.size + 2, 1),
+        rng.random((5, len(field.edges))) < 0.3,
+        rng.random((5, len(field.edges))) < 0.3,
+    )
+
+
+def test_edges_stay_between_active_nodes_or_if_added_and_unless_removed() -> None:
+    field = field_of(random_graph(4, nodes=20, chance=0.12), 1)
+    assert field.boundary > 0
+    batch = perturbed(field, 0)
+    edges = batch.active_edges(field)
+    for graph in range(len(batch)):
+        for edge, (u, v) in enumerate(zip(field.source, field.target, strict=True)):
+            on = [node >= field.size or bool(batch.active[graph, node]) for node in (u, v)]
+            stays = (all(on) or batch.added_edges[graph, edge]) and not (
+                batch.removed_edges[graph, edge]
+            )
+            assert edges[graph, edge] == stays
+
+
+def test_taken_graphs_keep_all_their_changes() -> None:
+    field = field_of(random_graph(4, nodes=20, chance=0.12), None)
+    batch = perturbed(field, 1)
+    taken = batch.take(np.array([3, 1]))
+    assert len(taken) == 2
+    for name in ("active", "feature_row", "added_edges", "removed_edges"):
+        np.testing.assert_array_equal(getattr(taken, name), getattr(batch, name)[[3, 1]])
+
+
+def test_only_batches_that_differ_in_active_nodes_are_concatenated() -> None:
+    field = field_of(random_graph(4, nodes=20, chance=0.12), None)
+    plain = Perturbations(np.ones((2, field.size), dtype=bool), None, torch.zeros(field.size, 1))
+    both = plain.concatenated(plain)
+    assert both is not None
+    assert len(both) == 4
+    changed = perturbed(field, 2)
+    for change in (
+        {"feature_row": changed.feature_row},
+        {"added_edges": changed.added_edges},
+        {"removed_edges": changed.removed_edges},
+        {"feature_table": changed.feature_table},
+    ):
+        other = replace(plain, **change)
+        assert plain.concatenated(other) is None
+        assert other.concatenated(plain) is None
+
+
+def test_nodes_within_one_hop_more_than_the_depth_are_reachable() -> None:
+    field = field_of(random_graph(4, nodes=30, chance=0.08), None)
+    on = np.random.default_rng(0).random((8, field.size)) < 0.8
+    on[:, : field.centres] = True
+    batch = Perturbations(on, None, torch.zeros(field.size, 1))
+    for depth in (1, 2, None):
+        sweeps = None if depth is None else depth + 1
+        hops = [searched(row, field, sweeps) for row in batch.active_edges(field)]
+        expected = np.asarray(hops) < UNREACHABLE
+        np.testing.assert_array_equal(reachable(batch, field, depth), expected)

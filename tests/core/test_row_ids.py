@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from graphsvx.core import row_ids
-from graphsvx.core.row_ids import RowIds
+from graphsvx.core.row_ids import RowIds, packed_words, row_keys
 from graphsvx.engine.lazy.patched import PatchedRows
 
 
@@ -57,3 +57,22 @@ def test_patched_rows_are_projected_as_if_they_were_written_out(count: int) -> N
     )
     torch.testing.assert_close(rows @ weight.t(), plain @ weight.t())
     torch.testing.assert_close(rows * 2, plain * 2)
+
+
+def test_booleans_are_packed_into_one_bit_each() -> None:
+    rows = np.random.default_rng(0).random((7, 130)) < 0.5
+    assert packed_words(rows).shape == (7, 3)
+    assert {len(key) for key in row_keys(rows)} == {17}
+    assert len(RowIds().add(rows)[1]) == 7
+
+
+def test_rows_without_columns_are_equal() -> None:
+    empty = np.zeros((3, 0), dtype=bool)
+    assert row_keys(empty) == [b""] * 3
+    assert RowIds().add(empty)[0].tolist() == [0, 0, 0]
+
+
+def test_row_hashes_differ_where_rows_differ_in_one_bit() -> None:
+    rows = np.zeros((131, 130), dtype=bool)
+    rows[np.arange(130), np.arange(130)] = True
+    assert len(set(row_ids._hash(packed_words(rows)).tolist())) == 131

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphsvx.errors import InputError
-from graphsvx.estimators import WLR, WLS, Lasso
-from graphsvx.games.base import FunctionGame
+from graphsvx.estimators import WLR, WLS, Lasso, lasso
+from graphsvx.games.base import LEAST_MEMORY, FunctionGame, fitting_coalitions
 from graphsvx.masks import All, Paired, Random
+from graphsvx.utils.constraints import MOST
 from tests.worlds import shapley
 
 
@@ -142,3 +145,65 @@ def test_wlr_fits_its_base_value() -> None:
     masks, values, empty, full = play(game, Random(), 50)
     fit = WLR()(masks, values, empty, full)
     assert float(fit.base) != pytest.approx(float(empty), abs=1e-6)
+
+
+def solved(rows: np.ndarray, weights: np.ndarray, values: np.ndarray, gain: float) -> np.ndarray:
+    """Least squares with sum `gain`, by its Karush-Kuhn-Tucker system."""
+    z, players = rows.astype(float), rows.shape[1]
+    system = np.zeros((players + 1, players + 1))
+    system[:players, :players] = z.T @ (z * weights[:, None])
+    system[players, :players] = system[:players, players] = 1
+    right = np.append(z.T @ (weights * values), gain)
+    return np.linalg.solve(system, right)[:players]
+
+
+def test_standard_errors_are_those_of_leaving_each_drawn_pair_out() -> None:
+    game = random_game(10, 3)
+    masks, values, empty, full = play(game, Paired(), 120)
+    fit = WLS()(masks, values, empty, full)
+    gain, gained = float(full - empty), (values - empty)[:, 0].numpy()
+    complete = solved(masks.rows, masks.weights, gained, gain)
+    np.testing.assert_allclose(fit.values[0], complete, atol=1e-9)
+    square = np.zeros(10)
+    for pair in np.flatnonzero(masks.pair[::2] >= 0):
+        rest = np.delete(np.arange(len(masks.rows)), [2 * pair, 2 * pair + 1])
+        without = solved(masks.rows[rest], masks.weights[rest], gained[rest], gain)
+        square += masks.unseen[2 * pair] * (without - complete) ** 2
+    assert square.min() > 0
+    np.testing.assert_allclose(fit.errors[0], np.sqrt(square), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("coalitions", "players"), [(4000, 20), (40, 3000), (2000, 1000)])
+def test_the_memory_of_a_fit_is_at_least_its_matrices(coalitions: int, players: int) -> None:
+    pairs = coalitions // 2
+    gram = 8 * min(pairs, players) ** 2
+    design = 8 * pairs * players if pairs >= players else 0
+    assert gram + design <= WLS().memory(coalitions, players) <= 4 * (gram + design)
+
+
+def test_coalitions_that_fit_follow_memory_and_players() -> None:
+    game = random_game(8, 0)
+    assert fitting_coalitions(game, 4) == MOST  # unlimited
+
+    class Small(FunctionGame):
+        @property
+        def memory(self) -> int:
+            return 2 * LEAST_MEMORY
+
+    small = Small(lambda rows: torch.zeros(len(rows), 1), 8)
+    assert fitting_coalitions(small, 4) == 2 * LEAST_MEMORY // 32
+
+
+@pytest.mark.parametrize("few", [1, 2, 3])
+def test_without_rows_to_hold_out_lasso_keeps_the_players_that_explain_the_surrogate(few) -> None:
+    weights = np.array([16.0, 0.02, -18.0, 0.01, 20.0, 0.03])
+    weights[[0, 2, 4][few:]] = 0.02
+    coalitions = (np.arange(1, 63)[:, None] >> np.arange(6)) & 1
+    size = coalitions.sum(1)
+    kernel = 1 / (np.array([math.comb(6, k) for k in size]) * size * (6 - size))
+    gram = coalitions.T @ (coalitions * (kernel / kernel.sum())[:, None])
+    part = lasso._Part(gram, gram @ weights, float(weights.sum()))
+    assert lasso._validated_size([part]) == few
+    credit = Lasso()._choose([part])[0]
+    assert int((credit != 0).sum()) == few
+    assert float(credit.sum()) == pytest.approx(weights.sum())
