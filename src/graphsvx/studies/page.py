@@ -94,15 +94,20 @@ def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
 
 def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
     """Several data sets in a row: figures in the order of their names, and on how many it holds."""
-    names = ", ".join(claim.where for claim in group)
+
+    def ours(claim: Claim) -> str:
+        low, high = claim.interval or (0.0, 0.0)
+        return f"{claim.ours} ± {number((high - low) / 2, 2)}" if high > low else claim.ours
+
+    names = "; ".join(claim.where for claim in group)
     papers = list(dict.fromkeys(claim.paper for claim in group))
-    paper = papers[0] if len(papers) == 1 else ", ".join(claim.paper for claim in group)
+    paper = papers[0] if len(papers) == 1 else "; ".join(claim.paper for claim in group)
     verdicts = [claim.holds for claim in group]
     tested = len(verdicts) - verdicts.count(None)
     verdict = f"holds on {verdicts.count(True)} of {tested}" if tested else VERDICTS[None]
     if tested and len(set(verdicts)) == 1:
         verdict = VERDICTS[verdicts[0]]
-    return f"{group[0].statement}: {names}", paper, ", ".join(c.ours for c in group), verdict
+    return f"{group[0].statement}: {names}", paper, "; ".join(map(ours, group)), verdict
 
 
 def reaches(ours: Estimate, paper: float) -> bool:

@@ -252,9 +252,9 @@ def budget_page(results: Measurements) -> Page:
         return curves(panels, "samples", theirs, log=("error", "samples"))
 
     claims = [
-        *(Claim.of(f"SmarterSeparate's accuracy by samples in the paper's game, {cycles}",
+        *(Claim.of(f"SmarterSeparate's accuracy in the paper's game on {cycles}, within 0.05",
                    figure, results.estimate("paper", method=INDIRECT + label(SMARTER, n)),
-                   is_close, where=f"{n:,}, within 0.05")
+                   is_close, where=f"{n:,} samples")
           for n, figure in BY_SAMPLES.items()),
         Claim.of(f"Accuracy falls from 1,500 to 3,000 samples on {cycles}: by", 0.95 - 0.88,
                  gain(label(SMARTER, 3000), few, cycles), page.is_positive),
