@@ -179,9 +179,9 @@ def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
     claims += [Claim("Alone", "x", "0.5", (0.4, 0.6), True, "Cora")]
     assert summary_rows(claims) == [
         (
-            "Ours is first: BA-Shapes, Tree-Grid, MUTAG",
+            "Ours is first: BA-Shapes; Tree-Grid; MUTAG",
             "0.9",
-            "0.95, 0.95, 0.95",
+            "0.95 ± 0.05; 0.95 ± 0.05; 0.95 ± 0.05",
             "holds on 1 of 2",
         ),
         ("Alone (Cora)", "x", "0.5 [0.40, 0.60]", "holds"),
@@ -189,7 +189,7 @@ def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
     alike = summary_rows([replace(claim, holds=False) for claim in claims[:2]])
     assert alike[0][3] == "does not hold"
     apart = summary_rows([claims[0], replace(claims[1], paper="0.8")])
-    assert apart[0][1] == "0.9, 0.8"
+    assert apart[0][1] == "0.9; 0.8"
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path):
