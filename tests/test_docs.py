@@ -129,11 +129,11 @@ def _resolve(name: str) -> object:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Models trained for a quarter of the usual epochs, shared by the tutorials."""
+    """Models trained for a twentieth of the usual epochs, shared by the tutorials."""
 
     def quick(*arguments: object) -> zoo.Settings:
         settings = zoo.settings_for(*arguments)
-        return replace(settings, epochs=settings.epochs // 4)
+        return replace(settings, epochs=max(1, settings.epochs // 20))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRAPHSVX_MODELS", str(tmp_path_factory.mktemp("models")))

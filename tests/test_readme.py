@@ -1,4 +1,4 @@
-"""The snippets and commands of README.md run as they stand."""
+"""The snippets of README.md and the commands of the start page run as they stand."""
 
 from __future__ import annotations
 
@@ -11,34 +11,29 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN, global_mean_pool
+from torch_geometric.nn import GCN
 from torch_geometric.utils import barabasi_albert_graph
 from typer.testing import CliRunner
 
 from graphsvx import datasets, zoo
 from graphsvx.cli import app
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+START = (ROOT / "docs" / "start.md").read_text()
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-COMMANDS = re.findall(r"^\$ graphsvx (.*)$", README, re.MULTILINE)
+COMMANDS = re.findall(r"^\$ graphsvx (.*)$", START, re.MULTILINE)
 
 
 def names_of_the_reader() -> dict[str, Any]:
-    """What a reader has: a model, data, a graph model with a graph, a game."""
+    """What a reader has: a model and data."""
     torch.manual_seed(0)
     model = GCN(in_channels=4, hidden_channels=8, num_layers=2, out_channels=3)
 
-    def graph_model(x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        return global_mean_pool(model(x, edge_index), batch)
-
     return {
         "model": model,
-        "graph_model": graph_model,
         "data": Data(x=torch.randn(60, 4), edge_index=barabasi_albert_graph(60, 2)),
-        "molecule": Data(x=torch.randn(8, 4), edge_index=barabasi_albert_graph(8, 2)),
-        "game": lambda coalitions: coalitions.sum(1) ** 2.0,
     }
 
 
@@ -47,7 +42,7 @@ def test_the_snippets_run_one_after_the_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = names_of_the_reader()
-    assert len(SNIPPETS) >= 2
+    assert SNIPPETS
     for snippet in SNIPPETS:
         exec(snippet, names)
     plt.close("all")
@@ -79,4 +74,4 @@ def test_the_commands_run_one_after_the_other(
 def test_files_that_it_links_to_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if not target.startswith("http"):
-            assert (Path(__file__).parents[1] / target).exists(), target
+            assert (ROOT / target).exists(), target

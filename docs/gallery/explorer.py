@@ -1,7 +1,6 @@
 """Makes the pictures of the explorer: every view in a real browser, from the zoo's models.
 
-Run `scripts/gallery explorer [FOLDER] [WIDTH] [light|dark]`; without arguments the pictures of
-the gallery page are made.
+Run `python docs/gallery/explorer.py FOLDER [WIDTH] [light|dark]`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from graphsvx import GraphSVX, runs, zoo
 from graphsvx.explorer.server import Server, start
 from graphsvx.explorer.workspace import Workspace, make_workspace, workspace_of
 
-HERE = Path(__file__).parent
 NODE = 1358
 CORA = {
     "graph": "view=graph",
@@ -109,4 +107,4 @@ def main(to: Path, width: int = 1280, theme: str = "light") -> None:
 
 if __name__ == "__main__":
     folder, width, theme = (*sys.argv[1:], *("", "1280", "light")[len(sys.argv) - 1 :])
-    main(Path(folder) if folder else HERE / "explorer", int(width), theme)
+    main(Path(folder or "out/explorer"), int(width), theme)

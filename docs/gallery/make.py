@@ -263,6 +263,28 @@ noise study: [features](results/noisy-features.md), [nodes](results/noisy-nodes.
 to zoom, drag and click; [this one](gallery/report.html) is of BA-Shapes:
 
 ![The report in a browser](gallery/report.png)
+
+## The explorer
+
+`graphsvx serve cora` shows all of it live; `python docs/gallery/explorer.py` makes the pictures.
+
+Why, dark: credit by distance, by branch and of pairs:
+
+![Why](gallery/explorer-why.png)
+
+What if: the model's own answer without node 1358:
+
+![What if](gallery/explorer-what-if.png)
+
+Compare two methods:
+
+![Compare](gallery/explorer-compare.png)
+
+The overview of a run, and molecules to pick from:
+
+![Overview](gallery/explorer-overview.png)
+
+![Molecules](gallery/explorer-molecules.png)
 """
 
 
