@@ -18,7 +18,7 @@ trained = zoo.ensure("ba-shapes")
 data, model = trained.dataset.graph, trained.model
 nodes = metrics.scored_nodes(
     "strict",
-    candidates=trained.dataset.node_truth.nodes()[::25],
+    candidates=trained.dataset.node_truth.nodes()[::50],
     predicted=model(data.x, data.edge_index).argmax(-1),
     labels=data.y,
 )
@@ -28,8 +28,8 @@ print(f"{len(nodes)} nodes of houses that the model classifies right")
 # Every explainer is asked the same questions and returns the same record.
 
 explainers = {
-    "GraphSVX": GraphSVX(),
-    "GNNExplainer": methods.GNNExplainer(epochs=50),
+    "GraphSVX": GraphSVX(samples=1000),
+    "GNNExplainer": methods.GNNExplainer(epochs=30),
     "saliency": methods.Saliency(),
     "greedy": methods.Greedy(players="nodes"),
     "random": methods.Random(players="nodes"),
