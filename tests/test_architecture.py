@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from graphsvx import explain
+from tests.worlds import random_graph, random_model
 
 TEXT = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
 TABLE = TEXT.partition("## From the paper to the code")[2].partition("\n## ")[0]
@@ -108,3 +113,42 @@ def test_each_escape_has_a_reason() -> None:
 
 def test_an_escape_without_a_reason_is_noticed() -> None:
     assert _escapes_without_reason("x = 1  # noqa: E501\ny = 2  # noqa: E501  (one label)") == [1]
+
+
+STEPS = (
+    "api.py:explain",
+    "core/query.py:build_query",
+    "methods/graphsvx.py:GraphSVX.__call__",
+    "engine/choose.py:run_verified",
+    "methods/player_kinds.py:NodesAndFeatures.setup",
+    "core/players.py:find_players",
+    "methods/pipeline.py:play_all",
+    "masks/exact.py:Auto.__call__",
+    "generators/isolate.py:Isolate.__call__",
+    "estimators/gaussian_process.py:GaussianProcess.__call__",
+    "methods/replay.py:replays_agree",
+    "methods/build_explanation.py:",
+)
+"""The functions of "The way of one explanation", in the order in which they are first called."""
+
+
+def test_an_explanation_goes_the_way_that_is_described() -> None:
+    called: list[str] = []
+
+    def record(frame: Any, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and PACKAGE in path.parents:
+            called.append(f"{path.relative_to(PACKAGE).as_posix()}:{frame.f_code.co_qualname}")
+
+    model, data = random_model("gcn", 1), random_graph(2, nodes=12, chance=0.3)
+    before = sys.getprofile()
+    sys.setprofile(record)
+    try:
+        explain(model, data, node=4)
+    finally:
+        sys.setprofile(before)
+    first = [next(i for i, name in enumerate(called) if name.startswith(step)) for step in STEPS]
+    assert first == sorted(first)
+    text = TEXT.partition("## The way of one explanation")[2].partition("\n## ")[0]
+    for name in ("api.explain", "engine.choose.run_verified", "methods.pipeline.play_all"):
+        assert f"`{name}`" in text
