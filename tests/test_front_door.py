@@ -954,3 +954,25 @@ def test_the_metrics_of_pyg_read_the_masks_as_meant() -> None:
     found = [explainer(data.x, data.edge_index, index=node) for node in range(8)]
     assert all(bool(((e.node_mask >= 0) & (e.node_mask <= 1)).all()) for e in found)
     assert sorted(unfaithfulness(explainer, e) for e in found)[4] < 0.5
+
+
+class _ChangesItsInput(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = GraphConv(3, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.layer(x.mul_(0.5), edge_index)
+
+
+def test_a_model_that_changes_its_input_does_not_change_the_users_data() -> None:
+    torch.manual_seed(0)
+    model = _ChangesItsInput().double().eval()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    data = Data(x=x.clone(), edge_index=torch.tensor([[0, 1, 2, 3, 4], [1, 2, 0, 0, 3]]))
+    explanation = explain(model, data, node=0, output="class")
+    assert torch.equal(data.x, x)
+    with torch.no_grad():
+        expected = model(x.clone(), data.edge_index)[0].softmax(-1)
+    assert explanation.prediction == pytest.approx(float(expected[explanation.target]), abs=1e-12)
+    assert torch.equal(data.x, x)

@@ -271,3 +271,22 @@ def test_no_more_chunks_are_taken_than_there_are_workers() -> None:
         next(results)
         assert taken <= count + 3
     results.close()
+
+
+def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:
+    model, data = random_model("gcn", 1), random_graph(4, nodes=8, chance=0.3)
+    method = GraphSVX(players="nodes", order=2)
+    run = runs.start(
+        model, data, [1, 2], out=tmp_path / "run", method=method, sufficient=0.9, flip=True,
+        backend=runs.Local(1), progress=False, feature_names=["a", "b", "c"],
+    )  # fmt: skip
+    once = explain(model, data, node=2, method=method, feature_names=["a", "b", "c"])
+    again = run[2]
+    assert again.answers == (once.sufficient(0.9), once.flip())
+    assert again.together(3) == once.together(3)
+    assert serialize.same(replace(again, answers=()), once)
+    with pytest.raises(DataError, match="flip"):
+        runs.start(
+            model, data, [1, 2], out=tmp_path / "run", method=method, sufficient=0.9,
+            backend=runs.Local(1), progress=False, feature_names=["a", "b", "c"],
+        )  # fmt: skip

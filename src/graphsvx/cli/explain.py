@@ -65,6 +65,10 @@ def explain(
         str | None,
         typer.Option(metavar="U,V", help="A link: the inner product of its ends' outputs."),
     ] = None,
+    relation: Annotated[
+        int | None,
+        typer.Option(help="The relation of the link, for relational models (fb15k-237)."),
+    ] = None,
     graph: Annotated[
         int | None, typer.Option(help="The graph to explain, in a set of many graphs.")
     ] = None,
@@ -88,17 +92,8 @@ def explain(
     ] = None,
     hops: options.Hops = None,
     order: options.Order = None,
-    sufficient: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Also find the smallest set of players that alone keeps this share of the score.",
-        ),
-    ] = None,
-    flip: Annotated[
-        bool,
-        typer.Option(help="Also find the smallest set whose removal changes the class."),
-    ] = False,
+    sufficient: options.Sufficient = None,
+    flip: options.Flip = False,
     output: options.ModelOutput = "raw",
     scale: options.Scale = "probability",
     top: Annotated[int, typer.Option(min=1, help="How many players to print.")] = 10,
@@ -128,6 +123,8 @@ def explain(
             raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
         names.check_extra("matplotlib", "plot")
     class_pair = None if contrast is None else _numbers(contrast, "--contrast", 2)
+    if relation is not None and edge is None:
+        raise InputError("--relation is that of a link; name the link with --edge U,V")
     if class_pair and target is not None:
         raise InputError("--contrast A,B explains both classes; leave --target out")
 
@@ -144,7 +141,8 @@ def explain(
             output=output, scale=scale,  # type: ignore[arg-type]  # checked there
             class_names=loaded.class_names if edge is None else None,  # names of node classes
             feature_names=loaded.feature_names,
-            targets="all" if class_pair else None, **query,
+            targets="all" if class_pair else None, relation=relation,
+            decoder=None if relation is None else getattr(loaded.model, "decoder", None), **query,
         )  # fmt: skip
     answers = [] if sufficient is None else [explanation.sufficient(sufficient)]
     answers += [explanation.flip()] if flip else []

@@ -44,6 +44,16 @@ Order = Annotated[
     int | None,
     typer.Option(min=1, max=3, help="Interactions of up to so many players: 2 or 3."),
 ]
+Sufficient = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Also find the smallest set of players that alone keeps this share of the score.",
+    ),
+]
+Flip = Annotated[
+    bool, typer.Option(help="Also find the smallest set whose removal changes the class.")
+]
 Hops = Annotated[int | None, typer.Option(help="Nodes up to this distance are players.")]
 Few = Annotated[
     int | None, typer.Option(metavar="K", help="Selective: credit for at most K players.")

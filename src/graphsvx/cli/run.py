@@ -81,6 +81,8 @@ def run(
     samples: options.Samples = None,
     hops: options.Hops = None,
     order: options.Order = None,
+    sufficient: options.Sufficient = None,
+    flip: options.Flip = False,
     few: options.Few = None,
     setting: options.Setting = None,
     target: options.Target = None,
@@ -144,12 +146,15 @@ def run(
                 backend=chosen_backend,
                 seed=seed,
                 retry_failed=retry_failed,
+                sufficient=sufficient,
+                flip=flip,
                 part=part,
                 command=command,
                 target=target,
                 output=output,
                 scale=scale,
                 class_names=None if edges is not None else loaded.class_names,
+                feature_names=loaded.feature_names,
             )
         except KeyboardInterrupt:
             message(f"stopped; what is done is kept in {out}. To go on:")

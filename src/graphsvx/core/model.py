@@ -15,6 +15,7 @@ from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.calling import USUAL, CallPlan, plan_call
 from graphsvx.core.graph import DataForm, Graph
+from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.modules import modules
 from graphsvx.errors import InputError, ModelError, see
 from graphsvx.utils.constraints import checked
@@ -107,7 +108,9 @@ class Model:
         if inputs["batch"] is None and "batch" in self.takes:
             x = inputs["x"]
             inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-        out = self.plan(self.call, inputs)
+        out = call_without_writing(
+            self.call, lambda own_inputs: self.plan(self.call, own_inputs), inputs
+        )
         return out if self.pick is None else self.pick(out)
 
     def _other_level(self, out: Tensor, nodes: int) -> str:

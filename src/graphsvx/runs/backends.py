@@ -38,12 +38,21 @@ class Job:
     """Links and groups: the nodes of each query, by its position."""
     node_type: str | None = None
     """HeteroData: the type of the nodes."""
+    sufficient: float | None = None
+    """Share of the score that the smallest set of players is looked for with; None: it is not."""
+    flip: bool = False
+    """Whether the smallest set is looked for whose removal changes the class."""
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; any exception becomes a `Failure`."""
         try:
             data = self.data[query] if self.kind == "graph" else self.data
             explanation = explain(self.model, data, **self.question(query), **self.options)
+            if self.sufficient is not None or self.flip:
+                share = self.sufficient
+                sets = [] if share is None else [explanation.sufficient(share)]
+                sets += [explanation.flip()] if self.flip else []
+                explanation = replace(explanation, answers=tuple(sets))
             if self.kind == "graph":
                 return replace(explanation, graph_index=query)
             return explanation

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from rich.progress import (
@@ -35,11 +35,13 @@ from graphsvx.runs.backends import Answer, Backend, Job, Local, LostChunk, Query
 from graphsvx.runs.progress import TRIES, RunProgress, Scheduler, WriteBuffer, read_progress
 from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
-from graphsvx.utils.constraints import Count, Seed, checked, shown
+from graphsvx.utils.constraints import Count, Range, Seed, checked, shown
 from graphsvx.utils.files import as_path
 from graphsvx.utils.progress_bar import progress_bar
 
-_OPTIONS = frozenset({"target", "targets", "output", "scale", "class_names", "memory"})
+_OPTIONS = frozenset(
+    {"target", "targets", "output", "scale", "class_names", "feature_names", "memory"}
+)
 
 
 def start(
@@ -58,6 +60,8 @@ def start(
     part: int = 256,
     progress: bool | None = None,
     command: str | None = None,
+    sufficient: float | None = None,
+    flip: bool = False,
     **options: Any,
 ) -> Run:
     """Explain many nodes, links or groups of a graph, or many graphs, and store the results.
@@ -81,8 +85,11 @@ def start(
         part: queries per Parquet file.
         progress: show a bar on standard error; by default if that is a terminal.
         command: command line that resumes the run, stored for `status`.
+        sufficient: also find the smallest set of players that alone keeps this share of the score,
+            for each query; kept in `explanation.answers`.
+        flip: also find the smallest set whose removal changes the class.
         options: further arguments of `explain` (target, targets, output, scale, class_names,
-            memory).
+            feature_names, memory).
 
     Raises:
         InputError: arguments do not go together.
@@ -111,9 +118,13 @@ def start(
     if backend is not None and not callable(getattr(backend, "answers", None)):
         raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
+    sufficient = checked(sufficient, Annotated[float, Range(0, 1)] | None, "sufficient")
+    flip = checked(flip, bool, "flip")
     settings = {"method": method, **options}
     job = Job(model, data, kind, {**settings, "seed": checked(seed, Seed, "seed")}, members,
-              node_type)  # fmt: skip
+              node_type, sufficient, flip)  # fmt: skip
+    settings |= {} if sufficient is None else {"sufficient": sufficient}
+    settings |= {"flip": flip} if flip else {}
     # Raise for invalid options once, instead of a failure for each query.
     first = int(queries[0])
     build_any_query(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from graphsvx.errors import InputError
+from graphsvx.results import summary
 from graphsvx.views import plot
 from graphsvx.views.plot import study
 from tests import records
@@ -150,3 +151,9 @@ def test_panels_of_noise_share_one_legend():
     figure = study.noise_panels({"Cora": {"a": [0, 1]}, "PubMed": {"a": [1, 2], "b": [3]}}, "nodes")
     assert [ax.get_legend() for ax in figure.axes] == [None, None]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("draw", [plot.beeswarm, plot.heatmap])
+def test_a_summary_in_place_of_explanations_is_refused_with_advice(draw):
+    with pytest.raises(InputError, match="list of explanations"):
+        draw(summary.features(many()))

@@ -16,18 +16,28 @@ from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import feature_inputs
 from graphsvx.results.ranking import Players, entries, scale_of
+from graphsvx.results.summary import Summary
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
 LEVELS = LinearSegmentedColormap.from_list("levels", ["#3B4CC0", "#B9A7D6", "#E66101"])
 
 
+def _check(explanations: Any) -> None:
+    if isinstance(explanations, Summary):
+        raise InputError(
+            "expected a list of explanations, got a Summary of them; give the explanations "
+            "themselves"
+        )
+    if not explanations:
+        raise InputError("expected at least one explanation, got none")
+
+
 def _matrix(
     explanations: Sequence[Explanation], players: Players, top: int
 ) -> tuple[list[str], list[tuple[str, tuple[int, ...]]], NDArray[np.float64]]:
     """Names, keys and credit [players, explanations], by decreasing sum of absolute credit."""
-    if not explanations:
-        raise InputError("expected at least one explanation, got none")
+    _check(explanations)
     if top < 1:
         raise InputError(f"top must be at least 1, got {top}")
     names: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -193,8 +203,7 @@ def share(
         InputError: there is no explanation, or not one label for each.
 
     """
-    if not explanations:
-        raise InputError("expected at least one explanation, got none")
+    _check(explanations)
     motifs = _motifs(explanations, motif)
     words = labels or [explanation.title for explanation in explanations]
     if len(words) != len(explanations):

@@ -1,0 +1,42 @@
+"""Calls of models that may change their inputs in place: they get copies of the user's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+
+_WRITES: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""Whether a model changed an input in its first call, which got copies."""
+
+
+def call_without_writing(
+    model: Callable[..., Any], run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]
+) -> Any:
+    """`run(inputs)`, with copies in the first call of a model and wherever that changed them."""
+    try:
+        writes = _WRITES.get(model)
+    except TypeError:  # a callable without weak references or hash
+        writes = None
+    if writes is False:
+        return run(inputs)
+    copies = {name: _copied(value) for name, value in inputs.items()}
+    versions = {name: value._version for name, value in copies.items() if _is_plain(value)}
+    out = run(copies)
+    if writes is None:
+        changed = any(copies[name]._version != version for name, version in versions.items())
+        try:
+            _WRITES[model] = changed
+        except TypeError:
+            return out
+    return out
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is Tensor and not value.is_inference()
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if _is_plain(value) else value
