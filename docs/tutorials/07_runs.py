@@ -51,11 +51,11 @@ for line in run.summary().roles.top(4):
     print(f"{line.name}: {line.mean:+.3f} on average")
 
 # %%
-# The Parquet files need no graphsvx at all. With DuckDB, say:
-#
-# .. code-block:: sql
-#
-#    SELECT target_name, count(*), avg(prediction), avg(calls)
-#    FROM 'runs/mine/parts/*.parquet' WHERE error IS NULL GROUP BY 1;
+# The Parquet files need no graphsvx at all. With DuckDB:
 
-print(*(path.name for path in sorted((folder / "parts").iterdir())), sep="\n")
+import duckdb
+
+query = f"""
+    SELECT target_name, count(*) AS nodes, avg(prediction) AS prediction, avg(calls) AS calls
+    FROM '{folder / "parts"}/*.parquet' WHERE error IS NULL GROUP BY 1 ORDER BY 2 DESC"""
+print(duckdb.sql(query))
