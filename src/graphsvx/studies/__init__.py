@@ -40,7 +40,19 @@ explanations or other models are `case_measures`; a model of one's own is an ent
 from __future__ import annotations
 
 from graphsvx.errors import InputError
-from graphsvx.studies import ablation, ground_truth, noise, properties, running_time, sampling
+from graphsvx.studies import (
+    ablation,
+    faithfulness,
+    false_positives,
+    ground_truth,
+    molecules,
+    noise,
+    properties,
+    real_graphs,
+    running_time,
+    sampling,
+    shortcut,
+)
 from graphsvx.studies import settings as tuning
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
@@ -59,6 +71,7 @@ _ALL: tuple[Study, ...] = (
     ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
     sampling.BUDGET_STUDY, ablation.STUDY, running_time.STUDY, properties.STUDY, tuning.STUDY,
     ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
+    molecules.STUDY, false_positives.STUDY, faithfulness.STUDY, shortcut.STUDY, real_graphs.STUDY,
 )  # fmt: skip
 
 

@@ -1,0 +1,175 @@
+"""Study `false-positives`: how many atoms does a method call important where none is?
+
+    no motif          molecules without a benzene ring, asked of a model that knows it
+    constant          a model that says the same of every molecule
+    shuffled labels   models trained on permuted labels, each on another permutation
+
+Values in units of the score (GraphSVX, gradients, Greedy) are important from `LEAST` on, GraphSVX's
+with their whole 95 % interval; masks from 1/2 on; PGM-Explainer has a test of its own. For shuffled
+labels one rule fits all: over the models, is an atom's mean value different from 0?
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import torch
+from scipy import stats
+
+from graphsvx import zoo
+from graphsvx.datasets.base import DataSet, generator
+from graphsvx.methods import GNNExplainer, Greedy, IntegratedGradients, PGMExplainer, Saliency
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.studies.changed_data import model_of
+from graphsvx.studies.context import StudyContext
+from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.molecules import molecules
+from graphsvx.studies.page import Claim, Page, Table, dots, pivot
+from graphsvx.studies.setting import Setting
+from graphsvx.studies.statistics import SIGNIFICANT, Estimate
+from graphsvx.studies.study import SEEDS, Answer, Grid, Questions, Study
+from graphsvx.zoo import Trained
+
+OURS, MASK, TESTED = "GraphSVX", "GNNExplainer", "PGM-Explainer"
+METHODS = {
+    OURS: Setting(GraphSVX(samples=1000)),
+    MASK: Setting(GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1),
+                  edge_rule="mean"),
+    TESTED: Setting(PGMExplainer()), "Integrated gradients": Setting(IntegratedGradients()),
+    "Saliency": Setting(Saliency()), "Greedy": Setting(Greedy(players="nodes")),
+}  # fmt: skip
+LEAST, HALF, ALLOWED = 0.01, 0.5, 0.05
+"""Of the score, of a mask, and the share of atoms that may be called important."""
+SHARE, ATOM = "atoms called important", "atom "
+NO_MOTIF, CONSTANT, SHUFFLED = "no motif", "constant model", "shuffled labels"
+GRAPHS, TRAINED_ON = 8, 1500
+
+
+def called_important(answer: Answer) -> dict[str, float]:
+    """The share of atoms that a method calls important, by its rule."""
+    explanation = answer.explanation
+    values = explanation.node_values.double().abs()
+    if answer.method == OURS:
+        errors = explanation.node_errors.double().nan_to_num()
+        important = values - stats.norm.ppf(1 - SIGNIFICANT / 2) * errors > LEAST
+    elif answer.method == TESTED:
+        important = values > 0
+    else:
+        important = values > (HALF if answer.method == MASK else LEAST)
+    atoms = int(answer.trained.dataset.graphs[answer.question].num_nodes)
+    return {SHARE: float(important.sum()) / atoms}
+
+
+def values_of_atoms(answer: Answer) -> dict[str, float]:
+    """The value of every atom, for the test over models."""
+    ids, values = answer.explanation.node_ids.tolist(), answer.explanation.node_values.tolist()
+    return {f"{ATOM}{atom}": value for atom, value in zip(ids, values, strict=True)}
+
+
+def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
+    """The zoo's model with its last weights at 0."""
+    trained = context.trained_model(dataset, seed)
+    model = deepcopy(trained.model)
+    with torch.no_grad():
+        model.get_parameter("out.weight").zero_()
+    return replace(trained, model=model)
+
+
+def shuffled(data: DataSet) -> DataSet:
+    """Labels permuted by the seed of the data; a part of the training molecules."""
+    rng = generator(data.seed, data.name, "shuffled")
+    graphs = []
+    for graph, place in zip(data.graphs, torch.randperm(len(data.graphs), generator=rng).tolist(),
+                            strict=True):  # fmt: skip
+        other = graph.clone()
+        other.y = data.graphs[place].y
+        graphs.append(other)
+    split = replace(data.split, train=data.split.train[:TRAINED_ON])
+    return replace(data, graphs=tuple(graphs), split=split)
+
+
+def first_of_test(trained: Trained) -> Questions:
+    """The same molecules for every seed: the test part is that of the files."""
+    return {"test": tuple(trained.dataset.split.test[:GRAPHS].tolist())}
+
+
+SETTINGS = replace(zoo.settings_for("benzene"), epochs=15)
+GRID = Grid(
+    ("benzene",), lambda _: METHODS, molecules("test", GRAPHS, label=0),
+    measures=(called_important,), seeds=SEEDS[:4], quick=("alkane-carbonyl",),
+    models={NO_MOTIF: lambda context, data, seed: context.trained_model(data, seed),
+            CONSTANT: constant_model},
+)  # fmt: skip
+OVER_MODELS = replace(
+    GRID, questions=first_of_test, seeds=SEEDS, measures=(values_of_atoms,),
+    models={SHUFFLED: model_of(shuffled, SETTINGS, "shuffled")},
+)  # fmt: skip
+
+
+def significant(results: Measurements, method: str) -> Estimate:
+    """By molecule, the share of atoms whose mean over models is not 0: t test, Holm within it."""
+    values: dict[int, dict[str, list[float]]] = {}
+    for key in results.keys(method=method, model=SHUFFLED):
+        for by_question in results.series[key].values():
+            for question, value in by_question.items():
+                values.setdefault(question, {}).setdefault(key.measure, []).append(value)
+    return Estimate(tuple(share_significant(list(atoms.values())) for atoms in values.values()))
+
+
+def share_significant(samples: list[list[float]]) -> float:
+    """The share of samples whose mean differs from 0 (t test), corrected by Holm."""
+    p_values = np.sort([_p_value(np.array(sample)) for sample in samples])
+    levels = SIGNIFICANT / np.arange(len(p_values), 0, -1)
+    passed = p_values <= levels
+    return float((len(passed) if passed.all() else passed.argmin()) / len(passed))
+
+
+def _p_value(sample: np.ndarray) -> float:
+    if len(sample) < 2 or np.ptp(sample) == 0:  # no spread: 0 everywhere, or never 0
+        return 1.0 if not sample.any() or len(sample) < 2 else 0.0
+    return float(stats.ttest_1samp(sample, 0).pvalue)
+
+
+def page(results: Measurements) -> Page:
+    """The share of atoms that each method calls important, ours against 5 %."""
+    methods = [name for name in METHODS if results.keys(method=name)]
+    over_models = {name: significant(results, name) for name in methods}
+
+    def at_most(ours: Estimate, _: float) -> bool:
+        return ours.mean <= ALLOWED
+
+    claims = [
+        Claim.of(f"GraphSVX calls at most {ALLOWED:.0%} of the atoms important: {case}", "",
+                 results.estimate(SHARE, method=OURS, model=case), at_most, digits=3)
+        for case in (NO_MOTIF, CONSTANT)
+    ]  # fmt: skip
+    models = max((len(seeds) for seeds in results.series.values()), default=0)
+    ours = Claim.of(f"GraphSVX calls at most {ALLOWED:.0%} of the atoms important: {SHUFFLED}", "",
+                    over_models[OURS], at_most, digits=3)  # fmt: skip
+    claims.append(replace(ours, holds=ours.holds if models > 1 else None))
+    table = Table(
+        f"{SHUFFLED.capitalize()}: atoms whose mean over the models is not 0",
+        ["", "share of atoms"], [[name, estimate] for name, estimate in over_models.items()],
+        "t test over the models, corrected by Holm within a molecule; ± over molecules. A mask or "
+        "a magnitude is never below 0, so its mean is always above: it cannot be tested.",
+        digits=3,
+    )  # fmt: skip
+    shares = pivot(results, "Share of atoms called important", SHARE, columns="model", digits=3)
+    return Page(
+        "False positives: how much is called important where nothing is?",
+        claims,
+        dots(results, "shares", "Share of atoms called important; less is better.", (SHARE,)),
+        {"Details": (shares, table)},
+        f"Benzene, {GRAPHS} test molecules a seed. *No motif*: molecules without a ring, of a "
+        "model that knows it. *Constant model*: the last weights are 0. Important are values above "
+        f"{LEAST} of the probability (GraphSVX: with the whole 95 % interval), masks above {HALF}, "
+        "what PGM-Explainer's own test finds. *Shuffled labels*: each model learnt another "
+        "permutation, so no atom can matter to all of them in the same direction.",
+    )  # fmt: skip
+
+
+STUDY = Study(
+    "false-positives", "what is called important where nothing is", (GRID, OVER_MODELS), page
+)  # fmt: skip

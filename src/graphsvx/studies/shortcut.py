@@ -1,0 +1,158 @@
+"""Study `shortcut`: does an explanation show that a model relies on a planted confounder?
+
+BA-2motifs with a mark (a feature of one node of the base graph) that gives the class away. Models
+trained on it decide by the mark; a control has marks that say nothing and has to use the motif.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from graphsvx import metrics, zoo
+from graphsvx.datasets.base import DataSet, generator
+from graphsvx.datasets.truth import from_masks
+from graphsvx.methods import (
+    GNNExplainer,
+    Greedy,
+    IntegratedGradients,
+    PGExplainer,
+    PGMExplainer,
+    Saliency,
+)
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.metrics.select import expected_hits, scores, strength
+from graphsvx.studies import motifs
+from graphsvx.studies.changed_data import model_of, part_of
+from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.page import Claim, Page, dots, pivots, reaches
+from graphsvx.studies.setting import CHANCE, Setting
+from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, of_model
+from graphsvx.zoo import Trained
+
+OURS, RANDOM = "GraphSVX", "Random"
+BASE = 20
+"""Nodes of the base graph, which come first; one of them is marked."""
+SHORTCUT, CONTROL = "mark decides", "mark says nothing"
+FIRST, RELIANCE = "mark first", "predictions that change without the mark"
+EXPOSED, CONTROLLED = 0.9, 0.1
+"""An explainer exposes the shortcut if it puts the mark first on this share of graphs; at most so
+many predictions of the control change without it."""
+GRAPHS, TRAINED_ON, MARK = 12, 400, 3.0
+METHODS = {
+    OURS: Setting(GraphSVX(samples=1000, erase=True)),
+    "GNNExplainer": Setting(
+        GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1), edge_rule="mean"
+    ),
+    "PGExplainer": Setting(PGExplainer(), edge_rule="mean"),
+    "PGM-Explainer": Setting(PGMExplainer()),
+    "Integrated gradients": Setting(IntegratedGradients()), "Saliency": Setting(Saliency()),
+    "Greedy": Setting(Greedy(players="nodes")), RANDOM: CHANCE,
+}  # fmt: skip
+
+
+def marked(data: DataSet, gives_class_away: bool) -> DataSet:
+    """Graphs, a half of them with a mark on a base node: those of class 1, or drawn by coin."""
+    data = part_of(data, TRAINED_ON)
+    rng = generator(data.seed, "shortcut", data.name)
+    coins = torch.randint(0, 2, (len(data.graphs),), generator=rng)
+    has_mark = (data.labels if gives_class_away else coins).bool().tolist()
+    nodes = torch.randint(0, BASE, (len(data.graphs),), generator=rng).tolist()
+    graphs, masks = [], []
+    for graph, node, is_marked in zip(data.graphs, nodes, has_mark, strict=True):
+        graphs.append(with_feature(graph, node, MARK) if is_marked else graph)
+        mask = (torch.arange(int(graph.num_nodes)) == node) & is_marked
+        masks.append((mask, mask[graph.edge_index].any(0)))
+    return replace(data, graphs=tuple(graphs), truth=from_masks(masks, "mark"))
+
+
+def with_feature(graph: Any, node: int, value: float) -> Any:
+    """A copy of the graph in which feature 0 of `node` has this value."""
+    changed = graph.clone()
+    changed.x = graph.x.clone()
+    changed.x[node, 0] = value
+    return changed
+
+
+def marked_graphs(trained: Trained) -> Questions:
+    """Marked test graphs of class 1 that are classified right."""
+    data = trained.dataset
+    has_mark = set(data.graph_truth.graphs())
+    usable = [g for g in data.split.test.tolist() if g in has_mark and int(data.labels[g]) == 1]
+    right = (motifs.predicted(trained, usable) == 1).tolist()
+    return {
+        "test": tuple(g for g, is_right in zip(usable, right, strict=True) if is_right)[:GRAPHS]
+    }
+
+
+def mark_first(answer: Answer) -> dict[str, float]:
+    """Whether the marked node is ranked first (ties: with what chance), and its AUROC."""
+    mark = motifs.true_nodes(answer.trained, answer.question)
+    keys, values = scores(answer.explanation, "nodes")
+    return {
+        FIRST: expected_hits(keys, strength(values, answer.setting.by), mark, 1),
+        "AUROC of the mark": metrics.auroc(answer.explanation, mark, by=answer.setting.by),
+    }
+
+
+def reliance(case: Case) -> list[Value]:
+    """Of the explained graphs: how many predictions change without the mark; test accuracy."""
+    data, graphs = case.trained.dataset, case.questions["test"]
+    changed = list(data.graphs)
+    for graph in graphs:
+        node = int(data.graph_truth.graph_nodes(graph).nonzero())
+        changed[graph] = with_feature(data.graphs[graph], node, 1.0)
+    unmarked = replace(case.trained, dataset=replace(data, graphs=tuple(changed)))
+    follows = float((motifs.predicted(unmarked, graphs) != 1).double().mean())
+    return of_model({RELIANCE: follows, "test accuracy": case.trained.card.accuracy["test"]})
+
+
+SETTINGS = replace(zoo.settings_for("ba-2motifs"), cut_edges=False, epochs=60)
+MODELS = {
+    SHORTCUT: model_of(partial(marked, gives_class_away=True), SETTINGS, "shortcut"),
+    CONTROL: model_of(partial(marked, gives_class_away=False), SETTINGS, "control"),
+}
+GRID = Grid(
+    ("ba-2motifs",), lambda _: METHODS, marked_graphs, measures=(mark_first,),
+    case_measures=(reliance,), models=MODELS,
+)  # fmt: skip
+
+
+def page(results: Measurements) -> Page:
+    """Who puts the mark first where it decides, and who does not where it says nothing."""
+    explainers = [name for name in METHODS if name != RANDOM]
+    claims = [
+        Claim.of("The model decides by the mark: predictions that change without it", EXPOSED,
+                 results.estimate(RELIANCE, model=SHORTCUT), reaches),
+        Claim.of("The control does not", CONTROLLED,
+                 results.estimate(RELIANCE, model=CONTROL), lambda e, most: e.mean <= most),
+    ] + [
+        Claim.of(f"{name} puts the mark first", EXPOSED,
+                 results.estimate(FIRST, method=name, model=SHORTCUT), reaches)
+        for name in explainers
+    ]  # fmt: skip
+    tables = pivots(results, {
+        "Share of graphs whose marked node is first": {"measure": FIRST, "columns": "model"},
+        "AUROC of the marked node": {"measure": "AUROC of the mark", "columns": "model"},
+        "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure",
+                       "columns": "model"},
+    })  # fmt: skip
+    return Page(
+        "A planted shortcut: does the explanation expose it?",
+        [replace(claim, paper="") for claim in claims],
+        dots(results, "first", "Share of graphs whose marked node is ranked first.", (FIRST,)),
+        {"Details": tables},
+        "BA-2motifs with a mark (a feature of one random node of the base graph). In one set "
+        "exactly the graphs of class 1 are marked and the model decides by it; in the control "
+        "marks are drawn by coin and the model has to use the motif. An explainer "
+        f"exposes the shortcut if the marked node is first on at least {EXPOSED:.0%} of the test "
+        f"graphs ({GRAPHS} a seed); on the control it should not be.",
+    )  # fmt: skip
+
+
+STUDY = Study(
+    "shortcut", "a confounder that decides: do explanations expose it?", (GRID,), page
+)  # fmt: skip
