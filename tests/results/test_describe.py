@@ -9,6 +9,7 @@ import torch
 
 from graphsvx.errors import InputError
 from graphsvx.results.certificate import Certificate
+from graphsvx.results.describe import _points
 from tests import records
 
 
@@ -153,3 +154,10 @@ def test_a_joint_game_does_not_claim_to_know_the_isolated_node():
 def test_an_unknown_audience_is_an_error_that_says_so():
     with pytest.raises(InputError, match="'everyone' or 'expert', got 'child'"):
         records.house().describe("child")
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"), [(7e-4, "0"), (-0.004, "0"), (0.126, "+13"), (-0.5, "−50")]
+)
+def test_differences_of_probabilities_are_whole_points(difference, words):
+    assert _points(difference) == words

@@ -180,7 +180,7 @@ def _without(explanation: Explanation) -> str:
     other = explanation.outputs[best]
     if explanation.rather_than is not None:
         if explanation.scale == "probability":
-            return f"{condition} the difference would be {signed(100 * score, 0)} points."
+            return f"{condition} the difference would be {_points(score)} points."
         return f"{condition} the difference would be {signed(score)}."
     if explanation.scale == "probability":
         answer = f"{_named(explanation, explanation.target)} {_percent(score)}"
@@ -234,6 +234,12 @@ def _percent(share: float) -> str:
     if share and abs(share) < 0.005:  # also -1e-9, a probability of 0 by rounding
         return "less than 1 %"
     return f"{100 * share:.0f} %".replace("-", "−")
+
+
+def _points(difference: float) -> str:
+    """A difference of probabilities in whole percentage points, with its sign."""
+    points = round(100 * difference)
+    return f"{points:+d}".replace("-", "−") if points else "0"
 
 
 def _join_names(names: list[str]) -> str:
