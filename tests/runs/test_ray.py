@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from graphsvx import Explanation, GraphSVX, runs
-from graphsvx.core import graph
+from graphsvx.core import graph, statistics
 from graphsvx.core.query import Query
 from graphsvx.errors import DataError, InputError
 from graphsvx.results import serialize
@@ -133,7 +133,7 @@ def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
 
     monkeypatch.setattr(graph, "_make_index", None)
     monkeypatch.setattr(graph, "index_by_end", only_of_parts)
-    monkeypatch.setattr(graph, "_make_statistics", None)
+    monkeypatch.setattr(statistics, "_make_statistics", None)
     assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 
 
