@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from statistics import median
 from typing import Any
@@ -15,6 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 from benchmarks.error import shapley
+from benchmarks.truths import Truth, stored
 from benchmarks.worlds import node_game
 from graphsvx import zoo
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
@@ -139,16 +141,22 @@ def games(
             continue
         rng = np.random.default_rng(seed)
         probes = rng.random((64, game.players)) < rng.random((64, 1))
-        if values_of(game, target, probes).std() < _FLAT:
+        values = values_of(game, target, probes)
+        if values.std() < _FLAT:
             continue
-        truth = exact(game, target)
-        errors = np.zeros(game.players)
-        if truth is None:
-            truth, errors = sampled(game, target, max(_LEAST, calls * game.players), rng)
+        many = max(_LEAST, calls * game.players)
+        truth, errors = stored(
+            f"exact or {many} calls, seed {seed}", values, partial(_truth, game, target, many, rng)
+        )
         yield Judged(game, target, truth, errors)
         games_found += 1
         if games_found == each:
             return
+
+
+def _truth(game: GraphGame, target: int, calls: int, rng: np.random.Generator) -> Truth:
+    truth = exact(game, target)
+    return sampled(game, target, calls, rng) if truth is None else (truth, np.zeros_like(truth))
 
 
 @torch.no_grad()

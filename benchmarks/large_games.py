@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,10 +21,12 @@ from torch_geometric.utils import k_hop_subgraph, remove_self_loops, to_undirect
 
 from benchmarks import peers
 from benchmarks.coverage import fresh, values_of
+from benchmarks.truths import stored
 from benchmarks.worlds import node_game
 from graphsvx import GraphSVX, explain
 from graphsvx.datasets import load
 from graphsvx.datasets.folders import data_dir, models_dir
+from graphsvx.engine.batches import BatchEvaluator
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto, Mask, SmarterSeparate
@@ -44,6 +49,7 @@ _MODELS: dict[str, Callable[..., nn.Module]] = {
 _EPOCHS = 60
 _TRIED = 600  # nodes, to find games of a size
 _FLAT = 1e-2
+_COSTLY = 600  # players: half as many games of more
 _BLOCK = 2000  # pairs that are evaluated at once
 _PARTS = 4  # of a truth, whose differences are its error
 
@@ -96,7 +102,6 @@ class LargeGame:
     target: int
     truth: np.ndarray
     truth_errors: np.ndarray
-    seconds_a_call: float
 
     @property
     def truth_error(self) -> float:
@@ -105,30 +110,41 @@ class LargeGame:
 
 
 def games(
-    name: str, kind: str, players: tuple[int, int], *, each: int, calls: int, seed: int
+    players: tuple[int, int], *, count: int, calls: int, seed: int,
+    worlds: tuple[tuple[str, str], ...] = WORLDS,
+) -> Iterator[LargeGame]:  # fmt: skip
+    """Games of random nodes with so many players, from every world in turn, `count` of them."""
+    waiting = deque(_games_of(name, kind, players, calls, seed) for name, kind in worlds)
+    yielded = 0
+    while waiting and yielded < count:
+        of_world = waiting.popleft()
+        game = next(of_world, None)
+        if game is not None:
+            yield game
+            yielded += 1
+            waiting.append(of_world)
+
+
+def _games_of(
+    name: str, kind: str, players: tuple[int, int], calls: int, seed: int
 ) -> Iterator[LargeGame]:
-    """Random nodes of a graph whose games have so many players."""
+    """Games of random nodes of one graph."""
     model, graph = world(name, kind)
-    rng = np.random.default_rng(seed)
-    order = [int(node) for node in rng.permutation(graph.num_nodes)]
-    count = 0
+    order = np.random.default_rng(seed).permutation(graph.num_nodes).tolist()
     for node in islice((n for n in order if n not in DEVELOPED_ON.get(name, ())), _TRIED):
         reached = k_hop_subgraph(node, _LAYERS.get(name, 2), graph.edge_index)[0]
         if not players[0] <= len(reached) - 1 <= players[1]:
             continue
         game, target = node_game(model, graph, node)
+        rng = np.random.default_rng([seed, node])
         probes = rng.random((64, game.players)) < rng.random((64, 1))
-        if values_of(game, target, probes).std() < _FLAT:
-            continue
-        start = time.process_time()
-        truth, errors = many_pairs(game, target, calls, rng)
-        seconds = (time.process_time() - start) / calls
-        yield LargeGame(
-            f"{name} {kind}", node, (model, graph), game, target, truth, errors, seconds
-        )
-        count += 1
-        if count == each:
-            return
+        values = values_of(game, target, probes)
+        if values.std() >= _FLAT:
+            truth, errors = stored(
+                f"least squares, {calls} calls, seed {seed}", values,
+                partial(many_pairs, game, target, calls, rng),
+            )  # fmt: skip
+            yield LargeGame(f"{name} {kind}", node, (model, graph), game, target, truth, errors)
 
 
 def many_pairs(
@@ -239,31 +255,45 @@ def by_default(large: LargeGame) -> dict[str, float]:
     return {
         **_judge(large, values, errors), "seconds": seconds,
         "calls": float(explanation.certificate.calls),
-        "multiple of forward passes": seconds
-        / (large.seconds_a_call * explanation.certificate.calls),
+        "multiple of forward passes": seconds / _forward_passes(large, method),
     }  # fmt: skip
 
 
+@torch.no_grad()
+def _forward_passes(large: LargeGame, method: GraphSVX) -> float:
+    """Seconds of the engine on the batches of an explanation, and nothing else."""
+    model, graph = large.question
+    batches = []
+    evaluate = BatchEvaluator.__call__
+
+    def seen(batch: BatchEvaluator, perturbations: Any, hops: Any) -> Any:
+        batches.append((batch, perturbations, hops))
+        return evaluate(batch, perturbations, hops)
+
+    with mock.patch.object(BatchEvaluator, "__call__", seen):
+        explain(model, graph, node=large.node, method=method)
+    start = time.process_time()
+    for batch in batches:
+        evaluate(*batch)
+    return time.process_time() - start
+
+
 def measure(
-    *, each: int = 2, calls: int = 200_000, seed: int = 7, budgets: tuple[int, ...] = BUDGETS,
+    *, each: int = 8, calls: int = 200_000, seed: int = 2026, budgets: tuple[int, ...] = BUDGETS,
     classes: tuple[tuple[int, int], ...] = CLASSES, worlds: tuple[tuple[str, str], ...] = WORLDS,
-    peers_on: int = 4,
+    peers_on: int = 2,
 ) -> dict[str, Any]:  # fmt: skip
     """Medians over games by class of size; peers on the first `peers_on` games of a class."""
     table: list[dict[str, Any]] = []
     for low, high in classes:
-        found = [
-            game
-            for name, kind in worlds
-            for game in games(name, kind, (low, high), each=each, calls=calls, seed=seed)
-        ]
+        count = each if high <= _COSTLY else max(1, each // 2)
+        found = list(games((low, high), count=count, calls=calls, seed=seed, worlds=worlds))
         if not found:
             continue
         table.append({
             "players": [low, high],
             "games": [{"source": game.source, "node": game.node, "players": game.game.players,
-                       "truth error": game.truth_error,
-                       "microseconds a call": 1e6 * game.seconds_a_call} for game in found],
+                       "truth error": game.truth_error} for game in found],
             "default": _summary([by_default(game) for game in found]),
             "each": {
                 name: {str(budget): _summary([

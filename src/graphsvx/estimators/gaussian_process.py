@@ -14,7 +14,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from scipy.special import softmax, stdtrit
 from torch import Tensor
 
@@ -40,6 +40,8 @@ _PAIRS_A_PLAYER = 8  # and not more than these
 _BEST, _MANY = 2, 40  # mixtures that are averaged for a relevance that was learnt or not,
 _JUDGES = 256  # held-out pairs that choose a mixture,
 _CLEARLY = 0.9  # if it misses them by less than this times what the likeliest one misses
+_WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # tried with all pairs,
+_WHITE_PAIRS = 512  # or so many of them
 _LIKELY = 0.1  # of those that are at least so likely, compared with the best
 _BLOCK = 128  # rows of a kernel matrix that stay in the cache
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
@@ -101,7 +103,7 @@ class GaussianProcess(Checked):
             if prior.passed is not None and prior.passed.size <= MOST_ENTRIES:
                 walks = Walks.of(np.flatnonzero(direct), prior.passed)
         coalitions = Coalitions.of(signs, direct, walks)
-        average = _average(coalitions, odd[: count + 1], relevance)
+        average = _average(coalitions, odd[: count + 1], relevance, _pair_weights(masks, count))
         posterior: _Average | _Corrected = average
         if count + 1 < len(odd):
             posterior = _Corrected.of(average, masks, odd)
@@ -119,6 +121,33 @@ class GaussianProcess(Checked):
             held_out_r2=torch.from_numpy(average.held_out_r2),
             variance_of_sums=lambda weights: wider**2 * posterior.variance_of_sums(weights),
         )
+
+
+def _pair_weights(masks: Masks, count: int) -> Floats:
+    """Regression weights of the first `count` pairs, after 0 for the full coalition."""
+    return np.append(0.0, masks.weights[: 2 * count : 2])
+
+
+def _understatement(signs: Floats, residuals: Floats, weights: Floats, variance: Floats) -> Floats:
+    """By what factor squared errors of credit exceed `variance` [outputs]; at least 1.
+
+    `residuals` [pairs, outputs] are those of pairs that a process has not seen, `signs` and
+    `weights` theirs. Products of the residuals of two different pairs tell the squared error of the
+    process's credit without bias, whatever its covariance; where they tell it badly (a standard
+    error above the variance itself), the factor is drawn to 1.
+    """
+    rows = signs / 2
+    rows -= rows.mean(1, keepdims=True)
+    share = weights / weights.sum()
+    squares = _squares(rows.T)
+    spread = float(share @ squares) / (signs.shape[1] - 1)
+    together = (rows.T @ (share[:, None] * residuals)) / spread
+    alone = (share**2 * squares) @ residuals**2 / spread**2
+    error = (_squares(together) - alone) / max(1 - float(share @ share), 1e-12)
+    variance = np.maximum(variance, 1e-300)
+    uncertainty = np.sqrt(2 / (signs.shape[1] - 1)) * alone / variance
+    factor: Floats = 1 + np.maximum(error / variance - 1, 0) / (1 + uncertainty**2)
+    return factor
 
 
 def _odd_part(values: Tensor, empty: Tensor, full: Tensor) -> Floats:
@@ -190,7 +219,9 @@ class _Average:
         return total_variance * self.disagreement[:, None]
 
 
-def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _Average:
+def _average(
+    coalitions: Coalitions, odd: Floats, expected: Floats | None, pair_weights: Floats
+) -> _Average:
     """The processes that explain these pairs; the full coalition is the first one."""
     processes: list[_Process] = []
     weights: list[Floats] = []
@@ -203,8 +234,12 @@ def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _A
         kernel = Kernel(coalitions.take(order), lengthscales.relevance)
         mixtures = lengthscales.best(_BEST if len(held_out) else _MANY, _LIKELY)
         if len(splits) == 1 and len(held_out):
-            mixtures = [_best_predicted(coalitions, odd, fitted, held_out, lengthscales)]
-        same = [_Process.of(kernel, mixture, odd[order], len(fitted)) for mixture in mixtures]
+            mixture = _best_predicted(coalitions, odd, fitted, held_out, lengthscales)
+            mixtures = [_likeliest_white(kernel, mixture, odd[order])]
+        same = [
+            _Process.of(kernel, mixture, odd[order], len(fitted), pair_weights[order])
+            for mixture in mixtures
+        ]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
         weights.append(softmax(likelihood) / len(splits))
@@ -218,6 +253,24 @@ def _average(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> _A
     disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
     r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
     return _Average(processes, weight, credit, variance * disagreement, disagreement, r2)
+
+
+def _likeliest_white(kernel: Kernel, mixture: Mixture, odd: Floats) -> Mixture:
+    """The mixture with the white part that all pairs (or many of them) make likeliest.
+
+    Those that the rest was learnt on may be too few to tell it: with fewer pairs than players a
+    process without a white part explains them all.
+    """
+    count = len(odd)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _WHITE_PAIRS)).astype(np.int64))
+    part = Kernel(kernel.coalitions.take(chosen), kernel.relevance)
+    gram = part.gram_once(replace(mixture, white=0.0))
+
+    def likelihood(white: float) -> float:
+        factor = cholesky(part.with_white(gram.copy(), white))
+        return log_likelihood(factor, lapack.dtrtrs(factor, odd[chosen], lower=1)[0])
+
+    return replace(mixture, white=max(_WHITES, key=likelihood))
 
 
 def _best_predicted(
@@ -291,7 +344,7 @@ class _Process:
     fitted: int
 
     @staticmethod
-    def of(kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int) -> _Process:
+    def of(kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int, weights: Floats) -> _Process:
         """`fitted`: number of leading pairs that the covariance was learnt on."""
         factor = cholesky(kernel.gram_once(mixture))
         outputs = odd.shape[1]
@@ -301,10 +354,18 @@ class _Process:
         moved, explained = shares[fitted:].T @ values[fitted:], _squares(shares[fitted:])
         scale = (values[fitted if fitted < len(values) else 0 :] ** 2).mean(0)
         apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
+        understatement = np.ones(outputs)
+        cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
+        if len(values) - cut > 1:
+            residuals = blas.dtrmm(1.0, factor[cut:, cut:], values[cut:], lower=1)
+            left = np.maximum(prior - _squares(shares[:cut]), 1e-10 * prior).sum()
+            understatement = _understatement(
+                kernel.coalitions.signs[cut:], residuals, weights[cut:], left * scale
+            )
         return _Process(
             kernel, mixture, factor, values, scale, shares[:fitted].T @ values[:fitted] + moved,
             np.maximum(prior - explained - _squares(shares[:fitted]), 1e-10 * prior),
-            np.maximum(apart, 1), fitted,
+            np.maximum(apart, understatement), fitted,
         )  # fmt: skip
 
     @property

@@ -31,6 +31,7 @@ from graphsvx.estimators.walks import Walks
 
 _NODES = 12  # quadrature: exact up to 24 players, to rounding for more that each matter less
 _JITTER = 1e-8
+_NOISE_POWER = 1.5  # what a mean of k messages leaves unexplained falls about so fast with k
 _BLOCK = 64  # rows of a covariance matrix that stay in the cache
 
 
@@ -172,8 +173,9 @@ def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Float
 
 def _noise(size: Floats, players: int, combined: int) -> Floats:
     """Variances of the white part by size: the fewer are combined, the more each matters."""
-    deviation: Floats = 2 / np.sqrt(1 + np.minimum(size, players - size) * (combined / players))
-    return deviation
+    smaller = np.minimum(size, players - size) * (combined / players)
+    variance: Floats = 2 / (1 + smaller) ** _NOISE_POWER
+    return variance
 
 
 def _root_mean_square(rows: Floats, inner: Bools) -> float:
@@ -239,7 +241,7 @@ class Kernel:
             gram += mixture.walk * self._walk
         if mixture.theta:
             gram += self._product(mixture.theta)
-        return self._with_white(gram, mixture)
+        return self.with_white(gram, mixture.white)
 
     def gram_once(self, mixture: Mixture) -> Floats:
         """The same on and above the diagonal, for one mixture: faster, and nothing is kept."""
@@ -254,11 +256,11 @@ class Kernel:
             np.matmul(regressors[rows], regressors[first:].T, out=block)
             if mixture.theta:
                 block += _product(weighted[rows] @ coalitions.signs[first:].T, mixture.theta)
-        return self._with_white(gram, mixture)
+        return self.with_white(gram, mixture.white)
 
-    def _with_white(self, gram: Floats, mixture: Mixture) -> Floats:
-        white = self.coalitions.inner * self.coalitions.noise
-        diagonal(gram)[:] += mixture.white * white
+    def with_white(self, gram: Floats, white: float) -> Floats:
+        """The white part added to a covariance without one, in place."""
+        diagonal(gram)[:] += white * self.coalitions.inner * self.coalitions.noise
         diagonal(gram)[:] *= 1 + _JITTER
         return gram
 

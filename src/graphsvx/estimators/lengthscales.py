@@ -77,13 +77,24 @@ class LogNormalPrior:
 def all_mixtures(
     coalitions: Coalitions, odd: Floats, expected: Floats | None = None
 ) -> FittedKernel:
-    """Nothing learnt of the players but what was `expected` of them."""
-    kernel = Kernel(coalitions, np.exp(LogNormalPrior.of(coalitions.players, expected).mean))
+    """Nothing learnt of the players but what was `expected`, or that they seem all alike."""
+    kernel = Kernel(coalitions, np.exp(_likelier_prior(coalitions, odd, expected).mean))
     mixtures = [
         Mixture(**dict(zip(_GRID, mixture, strict=True))) for mixture in product(*_GRID.values())
     ]
     return FittedKernel(
         kernel.relevance, {mixture: _likelihood(kernel, mixture, odd) for mixture in mixtures}
+    )
+
+
+def _likelier_prior(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> LogNormalPrior:
+    """Relevance as `expected` of the players, unless the pairs are likelier if all are alike."""
+    alike = LogNormalPrior.of(coalitions.players, None)
+    if expected is None:
+        return alike
+    priors = [LogNormalPrior.of(coalitions.players, expected), alike]
+    return max(
+        priors, key=lambda prior: _likelihood(Kernel(coalitions, np.exp(prior.mean)), _START, odd)
     )
 
 
