@@ -14,7 +14,17 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GCNConv, global_max_pool
 
 from benchmarks import __main__ as bench
-from benchmarks import contenders, error, interactions, large_games, machine, report, speed, worlds
+from benchmarks import (
+    contenders,
+    error,
+    interactions,
+    large_games,
+    machine,
+    report,
+    speed,
+    truths,
+    worlds,
+)
 
 pytest.importorskip("shap")
 pytest.importorskip("shapiq")
@@ -64,6 +74,7 @@ def test_a_quick_run_writes_tables_pictures_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "RESULTS", tmp_path / "docs")
+    monkeypatch.setattr(truths, "cache_dir", lambda: tmp_path / "cache")
     bench.main(["--quick", "--docs", "--json", str(tmp_path / "all.json")])
     figures = json.loads((tmp_path / "all.json").read_text())
     assert set(figures) == {"machine", "speed", "error"}

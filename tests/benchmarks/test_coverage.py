@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import coverage
+from benchmarks import coverage, truths
 from graphsvx.games.graph_game import GraphGame
 
 FAMILIES = {"stars": coverage.star, "trees": coverage.tree, "hubs": coverage.hub}
@@ -37,6 +39,29 @@ def test_bars_hold_and_least_squares_are_not_better(family: str) -> None:
         assert 0.87 <= held <= 0.999, per_player
         ratio = [answer["default"].error / answer["WLS"].error for answer in given]
         assert np.median(ratio) < 1.1, per_player
+
+
+def test_bars_hold_on_large_stars() -> None:
+    """So few pairs were learnt on that a process without a white part explained all of them."""
+    held = []
+    for seed in (72, 74):
+        game, target = coverage.node_game(*coverage.star(100, 0, seed))
+        truth = coverage.sampled(game, target, 30_000, np.random.default_rng(seed))
+        answers = coverage.answers(coverage.Judged(game, target, *truth), 5, seed)
+        assert answers is not None
+        held.append(answers["default"].held)
+    assert np.mean(held) > 0.85
+
+
+def test_a_truth_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(truths, "cache_dir", lambda: tmp_path)
+    probes = np.array([0.25, 1 / 3])
+    values, errors = truths.stored("how", probes, lambda: (np.ones(2), np.zeros(2)))
+    again, _ = truths.stored("how", probes, lambda: pytest.fail("it was kept"))
+    assert (again == values).all()
+    assert not errors.any()
+    other, _ = truths.stored("how", 2 * probes, lambda: (np.zeros(2), np.zeros(2)))
+    assert not other.any()
 
 
 def test_a_sampled_truth_is_as_far_from_the_exact_one_as_it_says() -> None:
