@@ -262,13 +262,13 @@ def _likeliest_white(kernel: Kernel, mixture: Mixture, odd: Floats) -> Mixture:
     process without a white part explains them all.
     """
     count = len(odd)
-    chosen = np.unique(np.linspace(0, count - 1, min(count, _WHITE_PAIRS)).astype(np.int64))
-    part = Kernel(kernel.coalitions.take(chosen), kernel.relevance)
+    pair_ids = np.unique(np.linspace(0, count - 1, min(count, _WHITE_PAIRS)).astype(np.int64))
+    part = Kernel(kernel.coalitions.take(pair_ids), kernel.relevance)
     gram = part.gram_once(replace(mixture, white=0.0))
 
     def likelihood(white: float) -> float:
         factor = cholesky(part.with_white(gram.copy(), white))
-        return log_likelihood(factor, lapack.dtrtrs(factor, odd[chosen], lower=1)[0])
+        return log_likelihood(factor, lapack.dtrtrs(factor, odd[pair_ids], lower=1)[0])
 
     return replace(mixture, white=max(_WHITES, key=likelihood))
 
