@@ -35,4 +35,4 @@ def test_a_million_nodes_and_ten_million_edges(tmp_path) -> None:
     assert (measured["nodes"], measured["edges"]) == (10**6, 10**7)
     assert (measured["explained"], measured["failed"]) == (200, 0)
     assert measured["above the graph, GiB"] <= 1.0
-    assert measured["in the large graph / cut out by hand"] <= 1.2
+    assert measured["in the large graph / cut out by hand"] <= 1.5  # 1.1; 10 and more if cost grew
