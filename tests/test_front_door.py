@@ -363,6 +363,15 @@ def multilabel_seen_by_its_range() -> Case:
     return Case(Squashed(), graph_of(), called, lambda out: out, warns='output="multilabel"')
 
 
+def logits_that_happen_to_be_between_0_and_1() -> Case:
+    class Small(Net):
+        def forward(self, x, edge_index):
+            hidden = self.first(x, edge_index).relu()
+            return 0.5 + 0.1 * self.second(hidden, edge_index)
+
+    return Case(Small(), graph_of(), called)
+
+
 def multilabel_seen_by_its_labels() -> Case:
     y = (draws(8, 3) > 0).double()
     return Case(Plain(), graph_of(y=y), called, torch.sigmoid, warns='output="multilabel"')
@@ -515,7 +524,8 @@ CASES: dict[str, Callable[[], Case]] = {
         no_features_given_as_none, table_by_node_id, double_features_float_model, matrix_product,
         one_number_a_node, time_series, integer_features, multilabel,
         multilabel_seen_by_its_sigmoid, multilabel_seen_by_its_range,
-        multilabel_seen_by_its_labels, softmax_seen, regression, regression_seen_by_its_labels,
+        logits_that_happen_to_be_between_0_and_1, multilabel_seen_by_its_labels, softmax_seen,
+        regression, regression_seen_by_its_labels,
         one_output_without_a_word, one_output_with_a_scale, one_output_with_binary_labels,
         dictionary_of_outputs, tuple_of_outputs, graph_model_without_batch,
         graph_model_of_one_row, graph_model_that_takes_data,

@@ -97,7 +97,19 @@ def _read(query: Query) -> Assumption:
         return by_labels
     if outputs == 1:
         return _ONE_OUTPUT
-    return _BETWEEN_0_AND_1 if _are_separate_probabilities(out) else Assumption()
+    separate = _are_separate_probabilities(out) and _stays_between_0_and_1(query)
+    return _BETWEEN_0_AND_1 if separate else Assumption()
+
+
+def _stays_between_0_and_1(query: Query) -> bool:
+    """Whether outputs are within [0, 1] for large features too, which logits are not."""
+    x = query.graph.x
+    for factor in (1000, -1000) if x.is_floating_point() else ():
+        scaled = replace(query, graph=replace(query.graph, x=factor * x))
+        out = _sample_output(scaled, _LastOperation())
+        if out is not None and bool(((out < 0) | (out > 1)).any()):
+            return False
+    return True
 
 
 def _by_labels(labels: Tensor | None, outputs: int) -> Assumption | None:
