@@ -23,7 +23,7 @@ def no_cora() -> bool:
     return not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir()
 
 
-LONG = ("false-positives", "faithfulness")  # their measures are tested in test_beyond.py
+LONG = ("false-positives", "faithfulness")  # measures of the first are tested in test_beyond.py
 
 
 @pytest.mark.parametrize("name", [name for name in studies.names() if name not in LONG])

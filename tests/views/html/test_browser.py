@@ -427,7 +427,8 @@ def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
 
 def test_partners_light_up_and_sets_are_outlined(browser, tmp_path) -> None:
     data, model = random_graph(4, nodes=9, chance=0.3), random_model("gin", 2)
-    found = explain(model, data, node=1, method=GraphSVX(players="nodes", order=2))
+    method, names = GraphSVX(players="nodes", order=2), [f"name {node}" for node in range(9)]
+    found = explain(model, data, node=1, method=method, node_names=names)
     sets = (found.flip(), found.sufficient(0.9))
     browser.open(written(tmp_path, replace(found, answers=sets)))
     chosen = {found.node_ids[at].item() for each in sets for at in each.positions}

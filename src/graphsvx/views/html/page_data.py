@@ -131,7 +131,7 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
 def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
     """Pairs of dots that interact, with the value for each output, and the sets of answers."""
     first, ids = explanation.feature_credit.players, explanation.node_ids.tolist()
-    grouped = explanation.node_credit.names is not None
+    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
     dot_of = {dot.id: i for i, dot in enumerate(drawing.dots) if dot.count == 1 and not grouped}
 
     def dots(positions: Iterable[int]) -> list[int]:

@@ -195,7 +195,8 @@ def _draw_lines(ax: Axes, drawing: PlacedDrawing) -> None:
 def _draw_together(ax: Axes, drawing: PlacedDrawing, explanation: Explanation, most: int) -> None:
     """Curves between nodes that interact; pairs of merged nodes have none."""
     record = explanation.interactions
-    if record is None or not most or explanation.node_credit.names is not None:
+    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
+    if record is None or not most or grouped:
         return
     first = explanation.feature_credit.players
     ids = explanation.node_ids.tolist()
