@@ -8,8 +8,10 @@ known, g is the game and its values are the game's: the estimate is consistent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated
 
 import numpy as np
@@ -270,7 +272,19 @@ def _likeliest_white(kernel: Kernel, mixture: Mixture, odd: Floats) -> Mixture:
         factor = cholesky(part.with_white(gram.copy(), white))
         return log_likelihood(factor, lapack.dtrtrs(factor, odd[pair_ids], lower=1)[0])
 
-    return replace(mixture, white=max(_WHITES, key=likelihood))
+    return replace(mixture, white=_WHITES[_climb(likelihood, mixture.white)])
+
+
+def _climb(likelihood: Callable[[float], float], start: float) -> int:
+    """Position of a maximum of `likelihood` in `_WHITES`, uphill from the one next to `start`."""
+    likelihood_at = cache(lambda position: likelihood(_WHITES[position]))
+    best = int(np.abs(np.log(_WHITES) - np.log(max(start, _WHITES[0]))).argmin())
+    while True:
+        neighbours = range(max(best - 1, 0), min(best + 2, len(_WHITES)))
+        next_best = max(neighbours, key=likelihood_at)
+        if next_best == best:
+            return best
+        best = next_best
 
 
 def _best_predicted(
