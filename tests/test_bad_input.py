@@ -203,7 +203,7 @@ def test_a_target_must_exist(model, data, target) -> None:
 
 def test_what_the_model_returns_must_be_what_output_says(model, data) -> None:
     for output in ("probs", "log_probs"):
-        with pytest.raises(ModelError, match="promises"):
+        with pytest.raises(ModelError, match="say what it returns by"):
             explain(model, data, node=1, output=output)
 
     def squashed(x, edge_index):

@@ -45,7 +45,7 @@ def test_a_folder_of_a_run_is_browsed(tmp_path, asked):
     assert "/?token=" in result.stderr
     assert "without its model" in result.stderr
     assert [(about["run"], about["live"], about["count"]) for about in asked] == [(True, False, 3)]
-    with pytest.raises(InputError, match="a run knows its model"):
+    with pytest.raises(InputError, match="a run has its model"):
         serve(str(tmp_path / "three"), "--model", "gcn")
 
 

@@ -104,13 +104,15 @@ class Model:
         return out
 
     def returned(self, inputs: dict[str, Any]) -> Any:
-        """The model's scores for a graph given by its attributes, extracted by `pick`."""
+        """The model's scores for a graph given by its attributes, which stay as they are."""
+        return call_without_writing(self.call, self.returned_for, inputs)
+
+    def returned_for(self, inputs: dict[str, Any]) -> Any:
+        """The model's scores, extracted by `pick`; the model may write to the inputs."""
         if inputs["batch"] is None and "batch" in self.takes:
             x = inputs["x"]
             inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-        out = call_without_writing(
-            self.call, lambda own_inputs: self.plan(self.call, own_inputs), inputs
-        )
+        out = self.plan(self.call, inputs)
         return out if self.pick is None else self.pick(out)
 
     def _other_level(self, out: Tensor, nodes: int) -> str:
