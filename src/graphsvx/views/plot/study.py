@@ -237,17 +237,22 @@ def _panels(
     lines: Mapping[str, Mapping[str, Any]], width: float, height: float, **shared: Any
 ) -> tuple[Figure, _Axes]:
     """A figure, and its axes with the data to draw in them, by measure and panel."""
-    names = list(dict.fromkeys(name for line in lines.values() for name in line))
-    size = (width * len(names) + 2.2, height * len(lines) + 0.4)
+    rows = {measure: [name for name in line if line[name]] for measure, line in lines.items()}
+    columns = max(1, *map(len, rows.values()))
+    size = (width * columns + 2.2, height * len(lines) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(len(lines), len(names), squeeze=False, **shared)
-    for ax, name in zip(axes[0], names, strict=True):
-        canvas.heading(ax, name)
-    return figure, {
-        (measure, name): (ax, panels.get(name, {}))
-        for row, (measure, panels) in zip(axes, lines.items(), strict=True)
-        for ax, name in zip(row, names, strict=True)
-    }
+    axes = figure.subplots(len(lines), columns, squeeze=False, **shared)
+    drawn: _Axes = {}
+    above: list[str] = []
+    for row, (measure, names) in zip(axes, rows.items(), strict=True):
+        for ax in row[len(names) :]:
+            ax.set_visible(False)
+        for ax, name in zip(row, names, strict=False):
+            if names != above:
+                canvas.heading(ax, name)
+            drawn[measure, name] = ax, lines[measure][name]
+        above = names
+    return figure, drawn
 
 
 def _with_legend(figure: Figure, axes: _Axes) -> Figure:
