@@ -191,8 +191,8 @@ def read_structure(
     try:
         with _known_calls(model.submodules, layers, trace, edge_index), trace:
             count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
-            given = {**further, "x": x, "edge_index": edge_index, **inputs, **count}
-            out = model.returned_for(given)
+            attributes = {**further, "x": x, "edge_index": edge_index, **inputs, **count}
+            out = model.returned_for(attributes)
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
         # the user's graph will tell.
