@@ -242,17 +242,17 @@ def _panels(
     size = (width * columns + 2.2, height * len(lines) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(lines), columns, squeeze=False, **shared)
-    drawn: _Axes = {}
-    above: list[str] = []
+    panels: _Axes = {}
+    titles: list[str] = []
     for row, (measure, names) in zip(axes, rows.items(), strict=True):
         for ax in row[len(names) :]:
             ax.set_visible(False)
         for ax, name in zip(row, names, strict=False):
-            if names != above:
+            if names != titles:
                 canvas.heading(ax, name)
-            drawn[measure, name] = ax, lines[measure][name]
-        above = names
-    return figure, drawn
+            panels[measure, name] = ax, lines[measure][name]
+        titles = names
+    return figure, panels
 
 
 def _with_legend(figure: Figure, axes: _Axes) -> Figure:
