@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pickle
 import subprocess
 import tempfile
 import warnings
@@ -202,11 +201,14 @@ def _peers(asked: list[tuple[np.ndarray, int, int]]) -> dict[str, list[Any]]:
     worker = Path(__file__).with_name("shapiq_pairs_worker.py")
     with tempfile.TemporaryDirectory() as folder:
         games, results = Path(folder) / "games", Path(folder) / "results"
-        games.write_bytes(pickle.dumps(asked))
-        subprocess.run([interpreter, str(worker), str(games), str(results)], check=True)
-        # Pickle: both ends are this benchmark, in processes of the same user.
-        found: dict[str, list[Any]] = pickle.loads(results.read_bytes())
-    return {f"shapiq {name}": pairs for name, pairs in found.items()}
+        games.write_text(json.dumps([(values.tolist(), *rest) for values, *rest in asked]))
+        # -P: modules of this folder must not hide installed packages of the same name.
+        subprocess.run([interpreter, "-P", str(worker), str(games), str(results)], check=True)
+        pairs_by_name: dict[str, list[Any]] = json.loads(results.read_text())
+    return {
+        f"shapiq {name}": [None if pairs is None else np.array(pairs) for pairs in estimates]
+        for name, estimates in pairs_by_name.items()
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:

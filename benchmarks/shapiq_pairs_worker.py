@@ -1,9 +1,9 @@
-"""SII of pairs by shapiq: `python shapiq_pairs_worker.py GAMES RESULTS`, both pickles.
+"""SII of pairs by shapiq: `python shapiq_pairs_worker.py GAMES RESULTS`, both JSON.
 
 GAMES: a list of (values of all coalitions, calls, seed). RESULTS: by name, a list of [M, M].
 """
 
-import pickle
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -26,22 +26,24 @@ def estimate(name, values, calls, seed):
         return values[np.atleast_2d(rows).astype(np.int64) @ powers] - values[0]
 
     make = getattr(shapiq.approximator, name)
-    found = make(n=players, max_order=2, index="SII", random_state=seed).approximate(calls, game)
+    interactions = make(n=players, max_order=2, index="SII", random_state=seed).approximate(
+        calls, game
+    )
     pairs = np.zeros((players, players))
     for i in range(players):
         for j in range(i + 1, players):
-            pairs[i, j] = pairs[j, i] = float(found[(i, j)])
+            pairs[i, j] = pairs[j, i] = float(interactions[(i, j)])
     return pairs
 
 
-games = pickle.loads(Path(sys.argv[1]).read_bytes())
+games = json.loads(Path(sys.argv[1]).read_text())
 results = {}
 for name in NAMES:
     results[name] = []
     for game in games:
         try:
-            results[name].append(estimate(name, *game))
-        except Exception as error:
+            results[name].append(estimate(name, np.array(game[0]), *game[1:]).tolist())
+        except Exception as error:  # shapiq's own: the game is left out, and said
             print(name, type(error).__name__, error, file=sys.stderr)
             results[name].append(None)
-Path(sys.argv[2]).write_bytes(pickle.dumps(results))
+Path(sys.argv[2]).write_text(json.dumps(results))

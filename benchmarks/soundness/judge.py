@@ -131,18 +131,18 @@ class Dim:
 
     blocks_paths = False
 
-    def prepare(self, scene: Any, rng: torch.Generator) -> Dim:  # noqa: ARG002  (nothing is drawn)
+    def prepare(self, setup: Any, rng: torch.Generator) -> Dim:  # noqa: ARG002  (nothing is drawn)
         """Nothing is drawn."""
         return self
 
-    def __call__(self, scene: Any, features_on: Any, nodes_on: Any) -> Perturbations:  # noqa: ARG002  (a generator's arguments)
+    def __call__(self, setup: Any, features_on: Any, nodes_on: Any) -> Perturbations:  # noqa: ARG002  (a generator's arguments)
         """One perturbed graph a row."""
-        area, players, table = scene.field, scene.players, scene.feature_table
+        field, players, table = setup.field, setup.players, setup.feature_table
         table_twice = torch.cat([table, 0.5 * table])
-        rows = np.tile(np.arange(area.size), (len(nodes_on), 1))
+        rows = np.tile(np.arange(field.size), (len(nodes_on), 1))
         off = ~nodes_on[:, players.node_owner]
         rows[:, players.node_members] += np.where(off, len(table), 0)
-        return Perturbations(np.ones((len(nodes_on), area.size), dtype=bool), rows, table_twice)
+        return Perturbations(np.ones((len(nodes_on), field.size), dtype=bool), rows, table_twice)
 
 
 GENERATORS: dict[str, Callable[[], Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,10 +28,8 @@ def call_without_writing(
     out = run(copies)
     if writes is None:
         changed = any(copies[name]._version != version for name, version in versions.items())
-        try:
+        with suppress(TypeError):
             _WRITES[model] = changed
-        except TypeError:
-            return out
     return out
 
 

@@ -157,8 +157,8 @@ def retrained(case: Case) -> Iterator[Value]:
             accuracy = accuracy_without(data, tops, settings, case.seed)
             yield method, NO_QUESTION, f"{RETRAINED}{share:.0%}", accuracy
     nothing: dict[int, list[int]] = {q: [] for q in graphs}
-    whole = accuracy_without(data, nothing, settings, case.seed)
-    yield "nothing removed", NO_QUESTION, f"{RETRAINED}0%", whole
+    accuracy = accuracy_without(data, nothing, settings, case.seed)
+    yield "nothing removed", NO_QUESTION, f"{RETRAINED}0%", accuracy
 
 
 def accuracy_without(
