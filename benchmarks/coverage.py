@@ -43,6 +43,7 @@ _MOST_TRIED = 500  # nodes, to find games of a size
 _CONNECTED = 200_000  # connected sets that are still enumerated for an exact answer
 _ENUMERATED = 16  # players, all of whose coalitions are
 _LEAST = 200_000  # calls for a truth that is not exact
+_SMALL, _MORE = 60, 3  # players up to which there are so many times more games: few values each
 _FLAT = 1e-3  # standard deviation of values below which there is nothing to share out
 
 
@@ -250,11 +251,15 @@ def measure(
     families: tuple[str, ...] = FAMILIES, players: tuple[tuple[int, int], ...] = PLAYERS,
     per_player: tuple[float, ...] = PER_PLAYER,
 ) -> dict[str, Any]:  # fmt: skip
-    """Coverage and median errors by family, players and calls a player."""
+    """Coverage and median errors by family, players and calls a player.
+
+    `each`: games of a cell, three times as many up to 60 players.
+    """
     cells, truths = [], []
     for family in families:
         for low, high in players:
-            judged = list(games(family, (low, high), seed=seed, each=each, calls=calls))
+            wanted = each if high > _SMALL else _MORE * each
+            judged = list(games(family, (low, high), seed=seed, each=wanted, calls=calls))
             for game in judged:
                 share = float((game.truth_errors**2).sum() / (game.truth**2).sum())
                 truths.append({"family": family, "players": game.players, "truth error": share})

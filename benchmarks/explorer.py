@@ -29,6 +29,7 @@ SWITCH = """const dots = [...document.querySelectorAll('.dot')].filter(
         (dot) => Number(dot.dataset.id) >= 0 && !dot.querySelector('.mark'));
     const key = new KeyboardEvent('keydown', { key: 'Enter' });
     dots[arguments[0] % dots.length].dispatchEvent(key)"""
+_PAUSE = 0.15  # seconds between switches: nobody switches faster
 
 
 def measure(clicks: int = 60) -> dict[str, list[float]]:
@@ -52,6 +53,7 @@ def measure(clicks: int = 60) -> dict[str, list[float]]:
             for number in range(clicks):
                 browser.run(SWITCH, number)
                 toggles = _durations(browser, "toggle", number + 2)
+                time.sleep(_PAUSE)
         finally:
             browser.driver.quit()
     return {"click to credit": credit, "toggle": toggles[1:]}

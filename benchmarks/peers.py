@@ -11,6 +11,7 @@ import pickle
 import struct
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,13 +33,14 @@ def measure(
 ) -> dict[str, Any]:
     """Median errors at 1,000 distinct calls, and those of `ours` on the same games."""
     interpreter = os.environ.get("SHAPIQ_PYTHON")
-    if interpreter is None:
-        return {}
+    estimates: dict[str, Callable[[Any], np.ndarray | None]] = {"shap KernelExplainer": _by_shap}
+    if interpreter is not None:
+        estimates |= {f"shapiq {name}": partial(_estimate, interpreter, name) for name in NAMES}
     results: dict[str, Any] = {}
-    for name in NAMES:
+    for name, estimate in estimates.items():
         judged, own = [], []
         for game in games:
-            values = _estimate(interpreter, name, game)
+            values = estimate(game)
             if values is not None:
                 judged.append(judge(game, values, None))
                 own.append(ours(game))
@@ -48,6 +50,20 @@ def measure(
                 "top": float(np.mean([each["top"] for each in judged])), "games": len(judged),
             }  # fmt: skip
     return results
+
+
+def _by_shap(game: Any) -> np.ndarray:
+    """shap's KernelExplainer, with least squares instead of its selection of few players."""
+    import shap  # noqa: PLC0415  (slow to import)
+
+    np.random.seed(0)  # shap draws from numpy's global state
+    explainer = shap.KernelExplainer(
+        lambda rows: values_of(game.game, game.target, rows > 0.5), np.zeros((1, game.game.players))
+    )
+    credit = explainer.shap_values(
+        np.ones((1, game.game.players)), nsamples=CALLS - 2, l1_reg=False, silent=True
+    )
+    return np.asarray(credit)[0]
 
 
 def _estimate(interpreter: str, name: str, game: Any) -> np.ndarray | None:

@@ -69,11 +69,13 @@ class Played:
     target: int
 
 
-def node_game(model: nn.Module, graph: Data, node: int | None) -> tuple[Any, int]:
-    """The game of the nodes around `node` (None: of all nodes of the graph)."""
+def node_game(
+    model: nn.Module, graph: Data, node: int | None, players: str = "nodes"
+) -> tuple[Any, int]:
+    """The game of the nodes (or edges) around `node` (None: of the whole graph)."""
     grab = Grab()
     where: dict[str, Any] = {"graph": True} if node is None else {"node": node}
-    e = graphsvx.explain(model, graph, method=GraphSVX(mask=grab, players="nodes"), **where)
+    e = graphsvx.explain(model, graph, method=GraphSVX(mask=grab, players=players), **where)
     return grab.games[-1], e.target
 
 

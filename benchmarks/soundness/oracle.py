@@ -9,7 +9,8 @@ algorithm 2 (cut-off nodes are joined again along a path) and the Shapley formul
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
@@ -75,12 +76,16 @@ class Oracle:
                     layer.cached = False
 
     def scores(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
-        """Scores [outputs] on the asked scale, and the size of the raw outputs behind each."""
-        raw = self._raw(perturbation).double()
-        return self._scaled(raw).mean(0), raw.abs().amax(0)
+        """Scores [outputs] on the asked scale, and the size of the numbers behind each."""
+        raw, size = self._raw(perturbation)
+        return self._scaled(raw.double()).mean(0), size.double().amax(0)
 
-    def _raw(self, perturbation: Perturbation) -> Tensor:
-        """Raw outputs of the explained nodes, pair or graph, [rows, outputs]."""
+    def _raw(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
+        """Raw outputs of the explained nodes, pair or graph, [rows, outputs], and their size.
+
+        The score of a pair can be far smaller than what layers return, where its rounding errors
+        come from.
+        """
         question, data = self.question, self.data
         forward = self.model.forward if isinstance(self.model, nn.Module) else self.model
         names = inspect.signature(forward).parameters
@@ -94,17 +99,35 @@ class Oracle:
             named["batch"] = torch.zeros(len(perturbation.x), dtype=torch.long)
         if scores_pairs and question.decoder is None:
             named["edge_label_index"] = torch.tensor(question.centres)[:, None]
-        with torch.no_grad():
+        with torch.no_grad(), self._largest_inside() as largest:
             out = self.model(perturbation.x, data.edge_index[:, perturbation.edges], **named)
             if question.kind == "graph" or "edge_label_index" in named:
-                return out.reshape(1, -1)
-            out = out[:, None] if out.dim() == 1 else out
-            rows = out[list(question.centres)]
-            if question.kind != "edge":
-                return rows
-            if question.decoder is None:
-                return (rows[0] * rows[1]).sum().reshape(1, 1)
-            return question.decoder(rows[:1], rows[1:]).reshape(1, -1)
+                raw = out.reshape(1, -1)
+            else:
+                raw = (out[:, None] if out.dim() == 1 else out)[list(question.centres)]
+                if question.kind == "edge" and question.decoder is None:
+                    raw = (raw[0] * raw[1]).sum().reshape(1, 1)
+                elif question.decoder is not None:
+                    raw = question.decoder(raw[:1], raw[1:]).reshape(1, -1)
+        return raw, raw.abs() + max(largest, default=0.0)
+
+    @contextmanager
+    def _largest_inside(self) -> Iterator[list[float]]:
+        """A list of the largest absolute value that each layer returns while this is open."""
+        largest: list[float] = []
+
+        def look(_module: nn.Module, _inputs: Any, out: Any) -> None:
+            if isinstance(out, Tensor) and out.is_floating_point() and out.numel():
+                largest.append(float(out.abs().max()))
+
+        asked = self.question.kind == "edge" and isinstance(self.model, nn.Module)
+        layers = self.model.modules() if asked else ()
+        hooks = [layer.register_forward_hook(look) for layer in layers]
+        try:
+            yield largest
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _scaled(self, raw: Tensor) -> Tensor:
         """Raw outputs on the asked scale, one row at a time."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,12 +71,20 @@ def _small_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _in_this_process(command: list[str], **_: object) -> SimpleNamespace:
+    """`python -c CODE` without a new process, which would take seconds to import torch."""
+    with redirect_stdout(io.StringIO()) as out:
+        exec(command[-1], {})
+    return SimpleNamespace(stdout=out.getvalue(), returncode=0)
+
+
 @pytest.mark.usefixtures("_small_zoo")
 def test_a_quick_run_writes_tables_pictures_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "RESULTS", tmp_path / "docs")
     monkeypatch.setattr(truths, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(speed.subprocess, "run", _in_this_process)
     bench.main(["--quick", "--docs", "--json", str(tmp_path / "all.json")])
     figures = json.loads((tmp_path / "all.json").read_text())
     assert set(figures) == {"machine", "speed", "error"}
