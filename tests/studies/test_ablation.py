@@ -147,5 +147,5 @@ def test_what_the_indirect_effect_adds_is_paired_by_seed_and_averaged_over_sets(
     statement = "The indirect effect raises accuracy on the tree sets (`paper`), by"
     gain, released = (c for c in ablation.page(results).claims if c.statement == statement)
     assert (gain.paper, gain.ours, gain.holds) == ("0.19", "0.10", True)
-    assert (gain.where, released.where) == ("algorithm 2", "the authors' code")
+    assert (gain.on, released.on) == ("algorithm 2", "the authors' code")
     assert released.holds is None

@@ -98,6 +98,7 @@ def test_cutting_off_a_node_takes_what_it_gave():
     use = {name.removeprefix(motifs.MOTIF): value for name, value in measured.items()}
     assert use["score"] == pytest.approx(score(degree), abs=1e-6)
     assert use["score alone"] == pytest.approx(0.5)
+    assert use["score of it alone"] == pytest.approx(score(2), abs=1e-6)  # its ring
     # Both neighbours in the ring are in the motif; the three others are too far to matter.
     assert use["fall without a node"] == pytest.approx(
         2 / 5 * (score(degree) - score(degree - 1)), abs=1e-6

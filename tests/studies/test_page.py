@@ -165,10 +165,13 @@ def test_the_summary_has_every_claim_of_the_paper_and_every_study(tmp_path: Path
     studies = [Study(name, "about", (), small_page) for name in ("mine", "old", "other")]
     text = write_summary(tmp_path, studies).read_text()
     assert "| [mine](mine.md) | Ours is high | 0.80 |" in text
-    assert "Beside" not in text  # not in the paper
-    assert "Of 1 claims of the paper that were tested, 1 hold." in text
+    paper, _, beyond = text.partition("## Beyond the paper")
+    assert "Beside" not in paper
+    assert "| [mine](mine.md) | Beside | x | holds |" in beyond
+    assert "The paper makes 3 claims here, counted by data set: 1 were tested, 1 hold." in text
     assert "**old**: not measured yet, `graphsvx study old`; an older page is [old](old.md)" in text
     assert "**other**: not measured yet" in text
+    assert "| old | Ours is high | 0.80 | - | not tested |" in text
 
 
 def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
@@ -179,9 +182,9 @@ def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
     claims += [Claim("Alone", "x", "0.5", (0.4, 0.6), True, "Cora")]
     assert summary_rows(claims) == [
         (
-            "Ours is first: BA-Shapes; Tree-Grid; MUTAG",
+            "Ours is first",
             "0.9",
-            "0.95 ± 0.05; 0.95 ± 0.05; 0.95 ± 0.05",
+            "BA-Shapes: 0.95 ± 0.05<br>Tree-Grid: 0.95 ± 0.05<br>MUTAG: 0.95 ± 0.05",
             "holds on 1 of 2",
         ),
         ("Alone (Cora)", "x", "0.5 [0.40, 0.60]", "holds"),
@@ -189,7 +192,19 @@ def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
     alike = summary_rows([replace(claim, holds=False) for claim in claims[:2]])
     assert alike[0][3] == "does not hold"
     apart = summary_rows([claims[0], replace(claims[1], paper="0.8")])
-    assert apart[0][1] == "0.9; 0.8"
+    assert apart[0][1] == "0.9<br>0.8"
+
+
+def test_claims_fit_on_a_screen():
+    few = [Claim(f"Statement {i % 2}", "", "0.5", holds=True, on=f"set {i}") for i in range(4)]
+    text = Page("Mine", few).markdown(measured())
+    assert text.count("| holds |") == 4
+    assert "| paper |" not in text  # nothing to compare with
+    assert "| paper |" in Page("Mine", [replace(few[0], paper="1")]).markdown(measured())
+    many = [replace(few[i % 4], on=f"set {i}") for i in range(40)]
+    text = Page("Mine", many).markdown(measured())
+    assert text.count("| holds |") == 2
+    assert all(f"set {i}: 0.5" in text for i in range(40))
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path):

@@ -60,7 +60,7 @@ def test_a_selected_setting_that_is_not_the_best_is_told():
     assert all(claim.holds for claim in page.claims)
     assert [claim.paper for claim in page.claims] == [""] * 6
     page = settings.page(measured("GNNExplainer", 0.1))
-    verdicts = {claim.statement.split(":")[0]: claim for claim in page.claims}
+    verdicts = {claim.on: claim for claim in page.claims}
     assert verdicts["GNNExplainer"].holds is False
     assert verdicts["GNNExplainer"].ours == "on 0 of 1 sets, furthest 0.050"
     assert verdicts["PGExplainer"].holds is True

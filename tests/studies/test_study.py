@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -9,17 +10,30 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from graphsvx import GraphSVX, studies
 from graphsvx.errors import InputError
 from graphsvx.methods import Random
-from graphsvx.studies import Grid, Measurements, Page, Setting, Study, StudyContext
+from graphsvx.studies import (
+    Grid,
+    Measurements,
+    Page,
+    Setting,
+    Study,
+    StudyContext,
+    motifs,
+    real_graphs,
+)
 from graphsvx.studies import study as framework
 from graphsvx.studies.measurements import Row
 from graphsvx.studies.page import pivot
 from graphsvx.studies.study import Answer, Case, Value, of_model
+from tests.studies.conftest import trained_on
 
 NODES = (400, 401, 402)
 
@@ -84,13 +98,17 @@ def test_a_study_that_was_killed_goes_on_and_gives_the_same_table(
 ):
     monkeypatch.setattr(Grid, "reduced", lambda self: self)  # two seeds, all questions
     uninterrupted = SMALL.measure(StudyContext(tmp_path, tmp_path / "runs-a", True, 1))
-    context = StudyContext(tmp_path, tmp_path / "runs-b", True, 1)
+    context = StudyContext(tmp_path / "out", tmp_path / "runs-b", True, 1)
     child = os.fork()
     if child == 0:
         os.environ[KILLED_AT] = "1"
         SMALL.measure(context)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    # A page can be made from what was measured, and names what was not.
+    text = SMALL.write_page(context.out)[0].read_text()
+    assert "**BA-Shapes (seed 1) is missing:** not measured yet" in text
+    assert {row.seed for row in SMALL.read(context.out).values} == {0}
     measured: list[int] = []
     plain = Grid.measured
     monkeypatch.setattr(
@@ -103,6 +121,7 @@ def test_a_study_that_was_killed_goes_on_and_gives_the_same_table(
     assert not resumed.facts["failures"]
     assert list(resumed.values.items()) == list(uninterrupted.values.items())
     assert resumed.facts == uninterrupted.facts
+    assert not resumed.facts["missing"]
 
 
 def test_what_was_measured_is_not_measured_again_by_the_same_code(
@@ -125,6 +144,17 @@ def test_what_was_measured_is_not_measured_again_by_the_same_code(
         patch.setattr(framework, "_code", lambda: "other code")
         with pytest.raises(ZeroDivisionError):
             SMALL.measure(context)
+
+
+def test_a_measure_of_the_package_keeps_its_name_while_its_globals_change(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    names = [framework._named(measure) for measure in real_graphs.GRID.measures]
+    monkeypatch.setattr(real_graphs, "TOP", 11)  # as a cache that fills
+    assert [framework._named(measure) for measure in real_graphs.GRID.measures] == names
+    # What a measure closes over belongs to its name; other functions are named by their code.
+    assert framework._named(motifs.fidelity_curves((0.1,))) != names[0]
+    assert framework._named(prediction) is prediction
 
 
 def test_failures_are_told_and_tried_again(context: StudyContext, monkeypatch: pytest.MonkeyPatch):
@@ -182,6 +212,28 @@ def test_the_example_of_the_package_runs(context: StudyContext):
     text = (context.out / "largest-share.md").read_text()
     assert "| Some node has more than a third | 0.33 |" in text
     assert "| Random |" in text
+
+
+class CountEdges(nn.Module):
+    """Logits of each graph: 0 and its number of edges, over 10."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        batch = torch.zeros(len(x), dtype=torch.long) if batch is None else batch
+        count = torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1) / 10
+        return torch.stack([torch.zeros_like(count), count], 1)
+
+
+def test_graphs_are_named_by_their_place_in_the_data_set(context: StudyContext):
+    trained = trained_on("ba-2motifs", CountEdges())
+    trained.card = SimpleNamespace(name="counts")
+    explained = context.explanations(trained, Random(players="nodes"), [501, 3])
+    assert [e.graph_index for e in explained] == [3, 501]
+    counts = [trained.dataset.graphs[i].num_edges / 10 for i in (3, 501)]
+    assert [e.prediction for e in explained] == pytest.approx([score(c) for c in counts])
+
+
+def score(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
 
 
 def test_studies_are_found_by_name():

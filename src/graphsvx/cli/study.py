@@ -112,9 +112,8 @@ def study(
     if len(selected) == 1:
         lines = (folder / f"{selected[0]}.md").read_text().splitlines()
         # Images cannot be shown in a terminal; their captions follow as text.
-        stdout_console().print(
-            Markdown("\n".join(line for line in lines if not line.startswith("![")))
-        )
+        text = "\n".join(line for line in lines if not line.startswith("!["))
+        stdout_console().print(Markdown(text.replace("<br>", "; ")))
     for file in written:
         message(f"wrote {file}")
     for study_name, reason in left_out.items():

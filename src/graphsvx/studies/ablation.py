@@ -24,7 +24,7 @@ from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting, without_credit
 from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
-from graphsvx.studies.titles import NODE_SETS
+from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained
 
 PAPER_ROWS, OUR_ROWS = "the paper's rows", "our rows"
@@ -84,23 +84,25 @@ def left_out_as_one(case: Case) -> Iterator[Value]:
 
 def with_and_without(dataset: str) -> dict[str, Setting]:
     """The indirect effect off and on, with the paper's coalitions and with ours."""
-    paper = {f"{PAPER_ROWS}, {words}": Setting(GraphSVX.paper(dataset, indirect=way))
-             for words, way in WAYS.items()}  # fmt: skip
+    paper = {f"{PAPER_ROWS}, {words}": Setting(GraphSVX.paper(dataset, indirect=effect))
+             for words, effect in WAYS.items()}  # fmt: skip
     paper[f"{PAPER_ROWS}, {RELEASED}"] = Setting(GraphSVX.paper(dataset, variant="released"))
     ours = {
-        f"{OUR_ROWS}, {words}": Setting(GraphSVX(samples=1000, indirect=way))
-        for words, way in WAYS.items()
+        f"{OUR_ROWS}, {words}": Setting(GraphSVX(samples=1000, indirect=effect))
+        for words, effect in WAYS.items()
     }
     return {RANDOM: CHANCE, **paper, **ours}
 
 
 def informative_found(answer: Answer) -> dict[str, float]:
     """Share of the informative columns among as many with the most credit, and that play."""
-    wanted = set(answer.trained.dataset.node_truth.informative_features or ())
+    informative = set(answer.trained.dataset.node_truth.informative_features or ())
     return {
-        "signed": metrics.accuracy(answer.explanation, wanted, level="features"),
-        "magnitude": metrics.accuracy(answer.explanation, wanted, by="absolute", level="features"),
-        "playing": len(wanted & set(answer.explanation.features)) / len(wanted),
+        "signed": metrics.accuracy(answer.explanation, informative, level="features"),
+        "magnitude": metrics.accuracy(
+            answer.explanation, informative, by="absolute", level="features"
+        ),
+        "playing": len(informative & set(answer.explanation.features)) / len(informative),
     }
 
 
@@ -176,6 +178,7 @@ REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
 BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(20), case_measures=(base_values,),
              quick=("tree-cycles",))  # fmt: skip
 CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": zoo_models("gcn", "gat")}
+CORA_TITLES = ("Cora, GCN", "Cora, GAT")
 GRIDS = (
     REDUCED,
     replace(REDUCED, datasets=("ba-community",), quick=None,
@@ -195,8 +198,8 @@ GRIDS = (
 
 def page(results: Measurements) -> Page:
     """One section a piece."""
-    lines = [f"{PAPER_ROWS}, {way}" for way in (*WAYS, RELEASED)]
-    lines += [f"{OUR_ROWS}, {way}" for way in WAYS]
+    lines = [f"{PAPER_ROWS}, {words}" for words in (*WAYS, RELEASED)]
+    lines += [f"{OUR_ROWS}, {words}" for words in WAYS]
     shown = {"algorithm 2": lines[1], "the authors' code": f"{PAPER_ROWS}, {RELEASED}"}
     rules = [DROPPED, *(FAR.format(hops) for hops in (1, 2))]
     to_balance, share = "base value to class balance", {"over": "explainable"}
@@ -207,25 +210,25 @@ def page(results: Measurements) -> Page:
 
     claims = [
         *(Claim.of(f"Share of the explainable part of {rule}, within 0.05", figure,
-                   results.estimate(rule, over="explainable", data=title), is_close, where=title)
-          for rule, figure in ((DROPPED, 0.05), (FAR.format(2), 0.08))
-          for title in results.names("data", measure=rule)),
+                   results.estimate(rule, over="explainable", data=title), is_close, on=title)
+          for rule, figure, titles in ((DROPPED, 0.05, ("BA-Community", *CORA_TITLES)),
+                                       (FAR.format(2), 0.08, NODE_TITLES)) for title in titles),
         *(Claim.of("The indirect effect raises accuracy on the tree sets (`paper`), by", 0.19,
-                   gain(lines[0], on, "paper", NODE_SETS[2:]), is_positive, where=way)
-          for way, on in shown.items()),
+                   gain(lines[0], line, "paper", NODE_SETS[2:]), is_positive, on=words)
+          for words, line in shown.items()),
         *(Claim.of("It changes nothing on the BA sets (`paper`), within 0.05", 0.0,
-                   gain(lines[0], on, "paper", NODE_SETS[:2]), is_close, where=way)
-          for way, on in shown.items()),
+                   gain(lines[0], line, "paper", NODE_SETS[:2]), is_close, on=words)
+          for words, line in shown.items()),
         *(Claim.of("Informative features that are named (BA-Community)", figure,
-                   results.estimate("signed", method=name), reaches, where=name)
+                   results.estimate("signed", method=name), reaches, on=name)
           for name, figure in ((OWN, 0.65), (AROUND, 1.0))),
         *(Claim.of(f"Another fit in place of {ENDS} changes nothing (`strict`), within 0.05", 0.0,
                    gain(f"{PAPER_ROWS}, {ENDS}", f"{PAPER_ROWS}, {name}", "strict", NODE_SETS),
-                   is_close, where=name) for name in (NO_ENDS, "WLR", "Lasso")),
+                   is_close, on=name) for name in (NO_ENDS, "WLR", "Lasso")),
         *(Claim.of("Distance of base value and class balance, within 0.05",
                    distance(PAPER_BASE, PAPER_BALANCE),
-                   results.estimate(to_balance, data=title), is_close, where=title)
-          for title in results.names("data", dataset="cora", measure=to_balance)),
+                   results.estimate(to_balance, data=title), is_close, on=title)
+          for title in CORA_TITLES),
     ]  # fmt: skip
     sections: dict[str, Any] = {
         "Player reduction": (
@@ -234,7 +237,7 @@ def page(results: Measurements) -> Page:
             *pivots(results, {
                 "Share of the explainable part": {"measure": rules, "options": share},
                 "Number of players, and share of all absolute credit": [
-                    f"{rule}, {what}" for what in ("number", "absolute") for rule in rules],
+                    f"{rule}, {figure}" for figure in ("number", "absolute") for rule in rules],
             }, rows="measure")),
         "Indirect effect": pivots(results, {**accuracy, **{
             f"Share of the explainable part: {part}": {"measure": part, "options": share}

@@ -80,18 +80,21 @@ class StudyContext:
         ids = sorted({int(query) for query in queries})
         dataset, name = trained.dataset, type(method).__name__
         self.say(f"{trained.card.name}: {name}, {len(ids)} {dataset.task}s")
+        is_graph = dataset.task == "graph"
+        # Only the graphs in question: a run reads and names everything that it is given.
         run = runs.start(
-            trained.model,
-            dataset.graph if dataset.task == "node" else list(dataset.graphs),
-            nodes=ids if dataset.task == "node" else None,
-            graphs=ids if dataset.task == "graph" else None,
-            out=self.folder(trained, name, method, ids, seed, options),
+            trained.model, [dataset.graphs[i] for i in ids] if is_graph else dataset.graph,
+            nodes=None if is_graph else ids, graphs=range(len(ids)) if is_graph else None,
+            out=self.folder(trained, name, method, ids, seed, options, "these graphs"),
             method=method, backend=runs.Local(self.workers), seed=seed,
             class_names=dataset.class_names, command=self.command, retry_failed=True, **options,
         )  # fmt: skip
-        for query, reason in run.failures().items():
+        for place, reason in run.failures().items():
+            query = ids[place] if is_graph else place
             self.failures[f"{trained.card.name}, {name}, {query}"] = reason
-        return list(run)
+        if not is_graph:
+            return list(run)
+        return [replace(e, graph_index=ids[e.graph_index or 0]) for e in run]
 
     def folder(self, trained: Trained, name: str, *settings: Any) -> Path:
         """Where results that rest on these settings are kept; other weights, another folder."""

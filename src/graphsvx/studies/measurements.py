@@ -83,19 +83,24 @@ class Measurements:
             series.setdefault(key, {}).setdefault(row.seed, {})[row.question] = value
         return series
 
-    def keys(self, **where: Where) -> list[Row]:
+    def keys(self, **selection: Where) -> list[Row]:
         """Series with these entries: dataset, model, method, measure, or data (the title)."""
-        wanted = {k: {v} if isinstance(v, str) else set(v) for k, v in where.items()}
+        entries = {k: {v} if isinstance(v, str) else set(v) for k, v in selection.items()}
         return [key for key in self.series
-                if all(key.entry(column) in names for column, names in wanted.items())]  # fmt: skip
+                if all(key.entry(name) in values for name, values in entries.items())]  # fmt: skip
 
-    def names(self, column: str, prefix: str = "", **where: Where) -> list[str]:
+    def names(self, column: str, prefix: str = "", **selection: Where) -> list[str]:
         """Different entries of a column of these series, in order."""
-        entries = dict.fromkeys(key.entry(column) for key in self.keys(**where))
+        entries = dict.fromkeys(key.entry(column) for key in self.keys(**selection))
         return [entry for entry in entries if entry.startswith(prefix)]
 
     def estimate(
-        self, measure: Where, *, over: str = "", statistic: Statistic | None = None, **where: Where
+        self,
+        measure: Where,
+        *,
+        over: str = "",
+        statistic: Statistic | None = None,
+        **selection: Where,
     ) -> Estimate:
         """A measure over seeds: summed up over the questions of a series, then over series.
 
@@ -104,7 +109,7 @@ class Measurements:
         """
         summed = statistic or (np.median if measure in MEDIANS else np.mean)
         groups: list[tuple[int, float]] = []
-        for key in self.keys(measure=measure, **where):
+        for key in self.keys(measure=measure, **selection):
             totals = self.series.get(key._replace(measure=over), {})
             for seed, by_question in self.series[key].items():
                 values, total = list(by_question.values()), sum(totals.get(seed, {}).values())
@@ -115,17 +120,17 @@ class Measurements:
     def paired(
         self, first: tuple[str, str], second: tuple[str, str], *,
         combine: Callable[[float, float], float] = sub, statistic: Statistic = np.mean,
-        **where: Where,
+        **selection: Where,
     ) -> Estimate:  # fmt: skip
         """Two (method, measure), combined question by question: their difference, usually."""
         return _over_seeds([(seed, float(statistic([combine(*pair) for pair in pairs])))
-                            for seed, pairs in self.pairs(first, second, **where)])  # fmt: skip
+                            for seed, pairs in self.pairs(first, second, **selection)])  # fmt: skip
 
     def pairs(
-        self, first: tuple[str, str], second: tuple[str, str], **where: Where
+        self, first: tuple[str, str], second: tuple[str, str], **selection: Where
     ) -> Iterator[tuple[int, list[tuple[float, float]]]]:
         """Values of two (method, measure) on the same questions, with the seed of each group."""
-        for key in self.keys(method=first[0], measure=first[1], **where):
+        for key in self.keys(method=first[0], measure=first[1], **selection):
             others = self.series.get(key._replace(method=second[0], measure=second[1]), {})
             for seed, values in self.series[key].items():
                 other = others.get(seed, {})
@@ -134,7 +139,7 @@ class Measurements:
                     yield seed, pairs
 
     def tests(
-        self, measure: str, ours: str, others: Iterable[str], sign: int = 1, **where: Where
+        self, measure: str, ours: str, others: Iterable[str], sign: int = 1, **selection: Where
     ) -> dict[str, PairedTest]:
         """Is a method ahead of others on the same questions? Wilcoxon's test with Holm's rule.
 
@@ -142,7 +147,7 @@ class Measurements:
         """
         return paired_tests({
             other: [[sign * (a - b) for a, b in pairs]
-                    for _, pairs in self.pairs((ours, measure), (other, measure), **where)]
+                    for _, pairs in self.pairs((ours, measure), (other, measure), **selection)]
             for other in others
         })  # fmt: skip
 

@@ -30,6 +30,8 @@ ROLE, MOTIF = "strict, explained: ", "motif: "
 PARTS = ("own motif", "other motifs", "base graph", "own features")
 NEIGHBOURS = "direct neighbours"
 """Where credit goes."""
+PLUS, MINUS, BOTH = "fidelity+, top ", "fidelity-, top ", "characterization"
+"""Measures of `fidelity_curves`: the first two are followed by a share."""
 
 
 def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Questions:
@@ -41,8 +43,8 @@ def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Q
     data = trained.dataset
     right = classified_right(trained)
     order = torch.randperm(len(right), generator=generator(data.seed, "strict", data.name))
-    drawn = sorted(right[i] for i in order[:strict].tolist())
-    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(drawn)}
+    questions = sorted(right[i] for i in order[:strict].tolist())
+    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(questions)}
 
 
 def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
@@ -80,9 +82,9 @@ def classified_right(trained: Trained) -> list[int]:
     if data.task == "node":
         return metrics.scored_nodes("strict", candidates=data.node_truth.nodes(),
                                     predicted=predicted(trained), labels=data.labels)  # fmt: skip
-    known = data.graph_truth.graphs()
-    right = predicted(trained, known) == data.labels[list(known)]
-    return [graph for graph, is_right in zip(known, right.tolist(), strict=True) if is_right]
+    with_truth = data.graph_truth.graphs()
+    right = predicted(trained, with_truth) == data.labels[list(with_truth)]
+    return [graph for graph, is_right in zip(with_truth, right.tolist(), strict=True) if is_right]
 
 
 @torch.no_grad()
@@ -174,9 +176,27 @@ def fidelity(answer: Answer) -> dict[str, float]:
     if not answer.scored_by("strict"):
         return {}
     count = len(true_nodes(answer.trained, answer.question))
-    taken = top_keys(answer.explanation, count, answer.setting.by, "nodes")
+    top = top_keys(answer.explanation, count, answer.setting.by, "nodes")
     score = score_without(answer.trained, answer.question, answer.explanation.target)
-    return {"fidelity": score(()) - score([node for node in taken if isinstance(node, int)])}
+    return {"fidelity": score(()) - score([node for node in top if isinstance(node, int)])}
+
+
+def fidelity_curves(shares: Sequence[float]) -> Measure:
+    """fidelity+ and - on nodes at every share, and the mean of their characterizations."""
+
+    def measure(answer: Answer) -> dict[str, float]:
+        data, values, scores = answer.trained.dataset, dict[str, float](), list[float]()
+        graph = data.graphs[answer.question if data.task == "graph" else 0]
+        for share in shares:
+            plus, minus = metrics.fidelity(
+                answer.explanation, answer.trained.model, graph, top=share, by=answer.setting.by,
+                level="nodes",
+            )  # fmt: skip
+            values |= {f"{PLUS}{share:.0%}": plus, f"{MINUS}{share:.0%}": minus}
+            scores.append(metrics.characterization(plus, minus))
+        return {**values, BOTH: fmean(scores)}
+
+    return measure
 
 
 def score_without(trained: Trained, query: int, target: int) -> Callable[[Collection[int]], float]:
@@ -187,9 +207,9 @@ def score_without(trained: Trained, query: int, target: int) -> Callable[[Collec
 
     @torch.no_grad()
     def score(cut: Collection[int]) -> float:
-        gone = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-        gone[list(cut)] = True
-        logits = trained.model(graph.x, graph.edge_index[:, ~gone[graph.edge_index].any(0)])
+        removed = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+        removed[list(cut)] = True
+        logits = trained.model(graph.x, graph.edge_index[:, ~removed[graph.edge_index].any(0)])
         return float(logits[0 if is_graph else query].softmax(-1)[target])
 
     return score
@@ -207,15 +227,16 @@ def use_of_motif(method: str) -> Measure:
         data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
         players = set(answer.explanation.node_ids.tolist())
         others, rng = sorted(players - set(truth)), generator(answer.question, "why", data.name)
-        drawn = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
+        compared = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
         score = score_without(answer.trained, answer.question, answer.explanation.target)
         is_graph, full = data.task == "graph", score(())
-        nodes = range(int(data.graphs[answer.question].num_nodes)) if is_graph else ()
-        falls, other_falls = ([full - score((v,)) for v in each] for each in (truth, drawn))
+        all_nodes = range(int(data.graphs[answer.question].num_nodes)) if is_graph else ()
+        falls, other_falls = ([full - score((v,)) for v in nodes] for nodes in (truth, compared))
         values = {
             "within reach": len(players & set(truth)) / len(truth),
             "score": full,
-            "score alone": score(nodes or (answer.question,)),
+            "score alone": score(all_nodes or (answer.question,)),
+            "score of it alone": score(others),
             "fall without it": full - score(truth),
             "fall without a node": _mean(falls),
             "fall without another node": _mean(other_falls),

@@ -32,6 +32,7 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, is_positive, pivots
 from graphsvx.studies.setting import Setting
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
+from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained
 from graphsvx.zoo.paper import ACCURACY
 
@@ -129,13 +130,13 @@ def use_of_noise(case: Case) -> list[Value]:
         noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
         lengths, less = model.get_parameter(FIRST_WEIGHTS).norm(dim=0), (x * ~noisy, edges)
         weights["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
-    full, without = (model(*given).softmax(1)[test] for given in ((x, edges), less))
-    said, labels = full.argmax(1), data.labels[test]
+    full, without = (model(*inputs).softmax(1)[test] for inputs in ((x, edges), less))
+    classes, labels = full.argmax(1), data.labels[test]
     return of_model({
-        "test accuracy": float((said == labels).double().mean()),
+        "test accuracy": float((classes == labels).double().mean()),
         "accuracy without noise": float((without.argmax(1) == labels).double().mean()),
-        "classes that change": float((without.argmax(1) != said).double().mean()),
-        "change without noise": float((full - without).gather(1, said[:, None]).abs().mean()),
+        "classes that change": float((without.argmax(1) != classes).double().mean()),
+        "change without noise": float((full - without).gather(1, classes[:, None]).abs().mean()),
         **weights,
     })  # fmt: skip
 
@@ -147,6 +148,9 @@ def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: 
     with torch.no_grad():
         model.get_parameter(FIRST_WEIGHTS)[:, sorted(noise_of(trained)[1])] = 0
     return replace(trained, model=model)
+
+
+ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))
 
 
 @torch.no_grad()
@@ -166,10 +170,10 @@ def attention(case: Case) -> Iterator[Value]:
     noise = torch.tensor(sorted(noise_of(case.trained)[1]))
     noisy = torch.isin(torch.arange(graph.num_nodes), noise)
     for words, counts in (("without", edges[0] != edges[1]), ("with", edges[0] >= 0)):
-        known = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
+        degree = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
         total = torch.bincount(edges[0, counts], mean[counts].double(), minlength=graph.num_nodes)
-        for name, group in (("noisy", noisy & (known > 0)), ("normal", ~noisy & (known > 0))):
-            value = float((total[group] / known[group]).mean())
+        for name, group in (("noisy", noisy & (degree > 0)), ("normal", ~noisy & (degree > 0))):
+            value = float((total[group] / degree[group]).mean())
             yield from of_model({f"attention {words} loops, {name}": value})
 
 
@@ -196,17 +200,17 @@ NODES = replace(
 )  # fmt: skip
 
 
-def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
+def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     """Noise among the top, whether the models use it, and what deleting it does."""
-    names, attention_names = CANDIDATES[what], results.names("measure", "attention")
+    names, attention_names = CANDIDATES[kind], results.names("measure", "attention")
     titles, share = results.names("data", measure="test accuracy"), f"share by value, {names[0]}"
     about_models = [n for n in results.names("measure", method="") if n not in attention_names]
 
     def papers_accuracy(measure: str, title: str) -> float | None:
         dataset, _, model = title.lower().partition(", ")
-        suffix = FEATURES_SUFFIX if what == "features" else NODES_SUFFIX
-        known = ACCURACY.get((dataset + suffix, model))
-        return known[2] if known and measure == "test accuracy" else None
+        suffix = FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
+        accuracies = ACCURACY.get((dataset + suffix, model))
+        return accuracies[2] if accuracies and measure == "test accuracy" else None
 
     def draw() -> Any:
         from graphsvx.views.plot.study import noise_panels  # noqa: PLC0415  (needs matplotlib, an extra)
@@ -215,22 +219,23 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
         for key in results.keys(measure=f"number, {names[0]}", data=titles):
             counts = [list(by_question.values()) for by_question in results.series[key].values()]
             panels[key.entry("data")][key.method] = [n for numbers in counts for n in numbers]
-        return noise_panels(panels, what)
+        return noise_panels(panels, kind)
 
     claims = []
-    for title in results.names("data", measure=share):
+    declared = [data_title(name, model) for name in SETS for model in FEATURES.models]
+    for title in dict.fromkeys([*declared, *results.names("data", measure=share)]):
         claims += [
-            Claim.of(f"Close to no noisy {what} at GraphSVX's top", "close to 0",
+            Claim.of(f"Close to no noisy {kind} at GraphSVX's top", "close to 0",
                      results.estimate(share, method=PAPER, data=title),
-                     lambda ours, _: ours.band[2] < LITTLE, where=title),
-            Claim.first(f"Fewer noisy {what} than with any baseline", "fewest",
+                     lambda ours, _: ours.band[2] < LITTLE, on=title),
+            Claim.first(f"Fewer noisy {kind} than with any baseline", "fewest",
                         results.tests(share, PAPER, baselines, sign=-1, data=title), title),
         ]  # fmt: skip
-    for noisy in [name for name in attention_names if name.endswith("noisy")]:
+    for noisy in ATTENTION if kind == "nodes" else ():
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
         claims += [Claim.of(f"Less {noisy} than normal nodes, by", 0.15 - 0.11,
-                            results.paired(*pair, data=title), is_positive, where=title)
-                   for title in results.names("data", measure=noisy)]  # fmt: skip
+                            results.paired(*pair, data=title), is_positive, on=title)
+                   for title in (data_title(name, "gat") for name in SETS)]  # fmt: skip
     top = {name.capitalize(): name for name in results.names("measure", method=OURS)}
     use = pivots(results, {
         "What the models do with the noise (the paper's test accuracy in brackets)": {
@@ -239,11 +244,11 @@ def page(results: Measurements, what: str, baselines: Sequence[str]) -> Page:
         "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": attention_names,
     }, rows="measure", digits=3)  # fmt: skip
     return Page(
-        f"Noisy {what} among the most important ones",
+        f"Noisy {kind} among the most important ones",
         claims,
-        Figure("kde", f"Noisy {what} among the top k by value: densities over all nodes", draw),
+        Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes", draw),
         {"Noise among the top k": pivots(results, top), "Is the noise used?": use},
-        f"20 % more {what} that mean nothing are added, and a model is trained. Test nodes are "
+        f"20 % more {kind} that mean nothing are added, and a model is trained. Test nodes are "
         f"drawn at random and their predicted class is explained. Candidates are the same for all "
         f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "
         f"are fewer than {FEW}; ties count with the expected number of noisy ones. Models with "

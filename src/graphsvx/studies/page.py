@@ -17,6 +17,8 @@ from graphsvx.utils.markdown import markdown_table
 
 QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
+SCREEN = 14
+"""More claims than this have one row for each statement, so that they fit on a screen."""
 PaperFigure = Callable[[str, str], float | None]
 """The paper's figure by the labels of row and column, None where it has none."""
 
@@ -36,7 +38,7 @@ class Claim:
     ours: our figure.
     interval: 95 % interval of our figure over seeds, None if there is none.
     holds: None if it was not tested, or on too few seeds to say.
-    where: the data set; the summary of all studies has one row for a statement on several.
+    on: the data set; the summary of all studies has one row for a statement on several.
     """
 
     statement: str
@@ -44,42 +46,44 @@ class Claim:
     ours: str
     interval: tuple[float, float] | None = None
     holds: bool | None = None
-    where: str = ""
+    on: str = ""
 
     @classmethod
     def of(
         cls, statement: str, paper: str | float, ours: Estimate,
-        rule: Callable[[Estimate, float], bool], digits: int = 2, where: str = "",
+        rule: Callable[[Estimate, float], bool], digits: int = 2, on: str = "",
     ) -> Claim:  # fmt: skip
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
         shown = paper if isinstance(paper, str) else f"{paper:.{digits}f}"
         if ours.seeds < MIN_SEEDS:
-            return cls(statement, shown, ours.text(digits), where=where)
+            return cls(statement, shown, ours.text(digits), on=on)
         holds = bool(rule(ours, nan if isinstance(paper, str) else paper))
-        return cls(statement, shown, number(ours.mean, digits), ours.interval, holds, where)
+        return cls(statement, shown, number(ours.mean, digits), ours.interval, holds, on)
 
     @classmethod
     def first(
-        cls, statement: str, paper: str, tests: Mapping[str, PairedTest], where: str = ""
+        cls, statement: str, paper: str, tests: Mapping[str, PairedTest], on: str = ""
     ) -> Claim:
         """That a method is significantly ahead of each of the others."""
         tests = {name: test for name, test in tests.items() if test.pairs}
         if not tests:
-            return cls(statement, paper, "-", where=where)
+            return cls(statement, paper, "-", on=on)
         closest = min(tests, key=lambda name: tests[name].difference)
         tested = all(test.seeds >= MIN_SEEDS for test in tests.values())
         ahead = all(test.ahead for test in tests.values())
         ours = f"{tests[closest].text()} to {closest}"
-        return cls(statement, paper, ours, holds=ahead if tested else None, where=where)
+        return cls(statement, paper, ours, holds=ahead if tested else None, on=on)
 
     def cells(self) -> tuple[str, str, str, str]:
         """For a row of a table: statement, paper, ours with its interval, holds."""
         ends = ", ".join(number(end, 2) for end in self.interval or ())
         ours = f"{self.ours} [{ends}]" if ends else self.ours
-        statement = f"{self.statement} ({self.where})" if self.where else self.statement
+        statement = f"{self.statement} ({self.on})" if self.on else self.statement
         return statement, self.paper or "-", ours, VERDICTS[self.holds]
 
 
+LINE = "<br>"
+"""Between the lines of a cell."""
 VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
 
 
@@ -93,21 +97,27 @@ def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
 
 
 def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
-    """Several data sets in a row: figures in the order of their names, and on how many it holds."""
+    """Several data sets in a row: a line for each of them, and on how many the claim holds."""
 
     def ours(claim: Claim) -> str:
         low, high = claim.interval or (0.0, 0.0)
-        return f"{claim.ours} ± {number((high - low) / 2, 2)}" if high > low else claim.ours
+        error = f" ± {number((high - low) / 2, 2)}" if high > low else ""
+        return f"{claim.on}: {claim.ours}{error}"
 
-    names = "; ".join(claim.where for claim in group)
     papers = list(dict.fromkeys(claim.paper for claim in group))
-    paper = papers[0] if len(papers) == 1 else "; ".join(claim.paper for claim in group)
+    paper = papers[0] if len(papers) == 1 else LINE.join(claim.paper or "-" for claim in group)
     verdicts = [claim.holds for claim in group]
     tested = len(verdicts) - verdicts.count(None)
     verdict = f"holds on {verdicts.count(True)} of {tested}" if tested else VERDICTS[None]
     if tested and len(set(verdicts)) == 1:
         verdict = VERDICTS[verdicts[0]]
-    return f"{group[0].statement}: {names}", paper, "; ".join(map(ours, group)), verdict
+    nothing = all(claim.ours == "-" for claim in group)
+    return (
+        group[0].statement,
+        paper or "-",
+        "-" if nothing else LINE.join(map(ours, group)),
+        verdict,
+    )
 
 
 def reaches(ours: Estimate, paper: float) -> bool:
@@ -156,23 +166,32 @@ class Table:
 def pivot(
     results: Measurements, title: str, measure: str | Sequence[str], *, rows: str = "method",
     columns: str = "data", paper: PaperFigure | None = None, note: str = "", digits: int = 2,
-    options: Mapping[str, Any] | None = None, **where: Any,
+    options: Mapping[str, Any] | None = None, **selection: Any,
 ) -> Table:  # fmt: skip
     """The estimates of a measure (or of several), by two columns of the measurements.
 
-    options, where: `over` and `statistic` of `Measurements.estimate`, and what it selects.
+    options, selection: `over` and `statistic` of `Measurements.estimate`, and what it selects.
     """
 
     def cell(row: str, column: str) -> Cell:
-        selected = {"measure": measure, **where, rows: row, columns: column}
+        selected = {"measure": measure, **selection, rows: row, columns: column}
         estimate = results.estimate(**selected, **(options or {}))
         figure = paper(row, column) if paper and estimate.seeds else None
         return estimate if figure is None else WithPaper(estimate, figure)
 
-    head = results.names(columns, measure=measure, **where)
-    lines = results.names(rows, measure=measure, **where)
+    head = results.names(columns, measure=measure, **selection)
+    lines = results.names(rows, measure=measure, **selection)
     body = [[row, *(cell(row, column) for column in head)] for row in lines]
     return Table(title, ["", *head], body, note, digits)
+
+
+def paired_table(
+    title: str, tests: Mapping[str, Mapping[str, PairedTest]], rivals: Iterable[str], note: str = ""
+) -> Table:
+    """Tests of GraphSVX against others: a row for each of these, a column for each data set."""
+    rows = [[name, *(by_rival.get(name, "-") for by_rival in tests.values())] for name in rivals]
+    note = note or "On the same questions; p by Wilcoxon's test, corrected by Holm."
+    return Table(title, ["", *tests], rows, note)
 
 
 def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> tuple[Table, ...]:
@@ -195,7 +214,7 @@ class Figure:
 def dots(
     results: Measurements, name: str, caption: str, measures: Sequence[str], *,
     rows: str = "method", paper: PaperFigure | None = None, log: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None, **where: Any,
+    options: Mapping[str, Any] | None = None, **selection: Any,
 ) -> Figure:  # fmt: skip
     """A line of panels for each measure, a panel for each data set: dots with their intervals.
 
@@ -205,7 +224,7 @@ def dots(
     lines: dict[str, Any] = {"share": measures} if rows == "measure" else {m: m for m in measures}
 
     def bands(measure: str | Sequence[str], title: str) -> dict[str, Any]:
-        selected = {"measure": measure, "data": title, **where}
+        selected = {"measure": measure, "data": title, **selection}
         estimates = {label: results.estimate(**{**selected, rows: label}, **(options or {}))
                      for label in results.names(rows, **selected)}  # fmt: skip
         return {label: estimate.band for label, estimate in estimates.items() if estimate.seeds}
@@ -213,7 +232,10 @@ def dots(
     def draw() -> Any:
         from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
-        panels = {line: {t: bands(m, t) for t in results.names("data", measure=m, **where)}
+        datasets = results.names("dataset", measure=[*measures], **selection)
+        same_data = f"{data_title(datasets[0])}, " if len(datasets) == 1 else ""
+        panels = {line: {t.removeprefix(same_data): bands(m, t)
+                         for t in results.names("data", measure=m, **selection)}
                   for line, m in lines.items()}  # fmt: skip
         first = next(iter(lines))
         pairs = [(title, row) for title, labels in panels[first].items() for row in labels]
@@ -255,17 +277,30 @@ class Page:
             QUICK if facts.get("quick") else "",
             f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
             "for each measurement. In square brackets: 95 % interval over seeds.",
-            markdown_table(CLAIM_COLUMNS, [claim.cells() for claim in self.claims]),
+            self._claims_table(),
             text(self.figure) if self.figure else "",
         ]
         for title, section in self.sections.items():
             parts += _folded(title, map(text, section))
-        parts += [f"**{name} is missing:** {why}" for name, why in facts.get("missing", {}).items()]
-        failures = [f"- {what}: {why}" for what, why in sorted(facts.get("failures", {}).items())]
+        parts += [
+            f"**{name} is missing:** {reason}" for name, reason in facts.get("missing", {}).items()
+        ]
+        failures = [
+            f"- {question}: {reason}"
+            for question, reason in sorted(facts.get("failures", {}).items())
+        ]
         if failures:
             parts += ["**Failures.** These could not be made and do not count:", *failures]
         parts += _folded("How it was made", ["\n".join(_made(results))])
         return "\n\n".join(filter(None, parts)) + "\n"
+
+    def _claims_table(self) -> str:
+        """A screen of claims: one row for each statement if they are many."""
+        many, has_paper = len(self.claims) > SCREEN, any(claim.paper for claim in self.claims)
+        rows = summary_rows(self.claims) if many else [claim.cells() for claim in self.claims]
+        shown = [CLAIM_COLUMNS, *rows]
+        head, *body = shown if has_paper else [(row[0], *row[2:]) for row in shown]
+        return markdown_table(head, body)
 
     def write(self, results: Measurements, folder: Path) -> list[Path]:
         """Write `<study>.md` and its pictures.

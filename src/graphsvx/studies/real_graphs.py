@@ -10,47 +10,28 @@ import numpy as np
 import torch
 from scipy import stats
 
-from graphsvx import metrics
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.methods import GNNExplainer, IntegratedGradients, PGMExplainer, Random, Saliency
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.greedy import one_less
 from graphsvx.metrics.faithful import question
 from graphsvx.metrics.select import top_positions
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Figure, Page, Table, is_positive, pivots
-from graphsvx.studies.setting import Setting
+from graphsvx.studies.motifs import BOTH, MINUS, PLUS
+from graphsvx.studies.page import Claim, Figure, Page, is_positive, paired_table, pivots
+from graphsvx.studies.setting import USUAL, Setting
 from graphsvx.studies.study import Answer, Grid, Study
 
 OURS, RANDOM = "GraphSVX", "Random"
 SETS = ("cora", "citeseer", "amazon-photo")
+NODES = 6
+"""Explained nodes, a seed."""
 SHARES = (0.05, 0.1, 0.2, 0.4)
 """Shares of the nodes of the receptive field that make up the explanation."""
-PLUS, MINUS, BOTH = "fidelity+, top ", "fidelity-, top ", "characterization"
 AGREES, TOP = "rank correlation with leave-one-out", 10
 SAME_TOP = f"top {TOP} shared with leave-one-out"
-METHODS = {
-    OURS: Setting(GraphSVX(players="nodes")),
-    "GNNExplainer": Setting(GNNExplainer(lr=0.1, features=False), edge_rule="mean"),
-    "PGM-Explainer": Setting(PGMExplainer()), "Saliency": Setting(Saliency()),
-    "Integrated gradients": Setting(IntegratedGradients()),
-    RANDOM: Setting(Random(players="nodes")),
-}  # fmt: skip
+METHODS = {OURS: Setting(GraphSVX(players="nodes")), **USUAL}
 RIVALS = tuple(name for name in METHODS if name != OURS)
-
-
-def fidelity_curves(answer: Answer) -> dict[str, float]:
-    """fidelity+ and fidelity- at every share, and the mean of their characterizations."""
-    data, model = answer.trained.dataset, answer.trained.model
-    values, scores = dict[str, float](), list[float]()
-    for share in SHARES:
-        plus, minus = metrics.fidelity(
-            answer.explanation, model, data.graph, top=share, by=answer.setting.by, level="nodes"
-        )
-        values |= {f"{PLUS}{share:.0%}": plus, f"{MINUS}{share:.0%}": minus}
-        scores.append(metrics.characterization(plus, minus))
-    return {**values, BOTH: float(np.mean(scores))}
 
 
 def agreement(answer: Answer) -> dict[str, float]:
@@ -80,19 +61,20 @@ def leave_one_out(answer: Answer) -> torch.Tensor:
 
 
 GRID = Grid(
-    SETS, lambda _: METHODS, motifs.test_nodes(6), measures=(fidelity_curves, agreement),
-    case_measures=(motifs.model_accuracy,),
+    SETS, lambda _: METHODS, motifs.test_nodes(NODES),
+    measures=(motifs.fidelity_curves(SHARES), agreement), case_measures=(motifs.model_accuracy,),
 )  # fmt: skip
 
 
 def page(results: Measurements) -> Page:
     """Whether ours is first by characterization and agreement, and the curves."""
     sets = results.names("data", measure=BOTH)
-    tests = {(m, s): results.tests(m, OURS, RIVALS, data=s) for m in (BOTH, AGREES) for s in sets}
-    claims = [Claim.first(f"GraphSVX is first by {measure} on {s}", "", tests[measure, s])
-              for measure in (BOTH, AGREES) for s in sets]  # fmt: skip
-    claims += [Claim.of(f"GraphSVX's {AGREES} is above 0 on {s}", "",
-                        results.estimate(AGREES, method=OURS, data=s), is_positive)
+    tests = {measure: {s: results.tests(measure, OURS, RIVALS, data=s) for s in sets}
+             for measure in (BOTH, AGREES)}  # fmt: skip
+    claims = [Claim.first(f"GraphSVX is first by {measure}", "", by_rival, s)
+              for measure, by_set in tests.items() for s, by_rival in by_set.items()]  # fmt: skip
+    claims += [Claim.of(f"GraphSVX's {AGREES} is above 0", "",
+                        results.estimate(AGREES, method=OURS, data=s), is_positive, on=s)
                for s in sets]  # fmt: skip
 
     def draw() -> object:
@@ -106,10 +88,8 @@ def page(results: Measurements) -> Page:
         }  # fmt: skip
         return study.curves(lines, "share of nodes")
 
-    paired = [Table(f"GraphSVX minus another, {measure}", ["", *sets],
-                    [[name, *(tests[measure, s].get(name, "-") for s in sets)] for name in RIVALS],
-                    "The same nodes; p by Wilcoxon's test, corrected by Holm.")
-              for measure in (BOTH, AGREES)]  # fmt: skip
+    paired = [paired_table(f"GraphSVX minus another, {measure}", tests[measure], RIVALS)
+              for measure in tests]  # fmt: skip
     tables = pivots(results, {
         "Characterization, mean over the shares": BOTH, AGREES.capitalize(): AGREES,
         SAME_TOP.capitalize(): SAME_TOP,
@@ -121,9 +101,9 @@ def page(results: Measurements) -> Page:
         claims,
         Figure("curves", "fidelity+ (more is better) and fidelity- (less is better).", draw),
         {"Details": (*tables[:3], *paired, *tables[3:])},
-        "Two-layer GCNs; test nodes that have a neighbour, drawn at random, and their predicted "
-        "class. Removed nodes lose their edges. GraphSVX has its default budget, which grows with "
-        "the game: up to thousands of nodes play on Amazon-Photo.",
+        f"Two-layer GCNs; {NODES} test nodes a seed that have a neighbour, drawn at random, and "
+        "their predicted class. Removed nodes lose their edges. GraphSVX has its default budget, "
+        "which grows with the game: up to thousands of nodes play on Amazon-Photo.",
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, WithPaper, dots, from_paper, is_close, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import Case, Grid, Study, Value
-from graphsvx.studies.titles import NODE_SETS
+from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.utils.threads import single_thread
 
 OURS, PAPERS, GNN, FLOOR = "ours", "paper's method", "GNNExplainer", "Random explainer"
@@ -55,7 +55,7 @@ def take_turns(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[s
             start = time.process_time()
             run()
             seconds[name].append(time.process_time() - start)
-    return {name: median(each) for name, each in seconds.items()}
+    return {name: median(times) for name, times in seconds.items()}
 
 
 def seconds(case: Case) -> Iterator[Value]:
@@ -70,8 +70,10 @@ def seconds(case: Case) -> Iterator[Value]:
         ask = partial(explain, trained.model, trained.dataset.graph, node=node)
         ask()  # indexes the graph, before the clock runs
         with single_thread():
-            taken = take_turns({k: partial(ask, method=m) for k, m in timed.items()}, repeats)
-        yield from ((name, node, "seconds", value) for name, value in taken.items())
+            median_times = take_turns(
+                {k: partial(ask, method=m) for k, m in timed.items()}, repeats
+            )
+        yield from ((name, node, "seconds", value) for name, value in median_times.items())
 
 
 GRID = Grid(NODE_SETS, methods, motifs.scoring(10, 10), measures=(motifs.accuracy,),
@@ -89,7 +91,7 @@ def page(results: Measurements) -> Page:
         return WithPaper(ours, (PAPER(GNN, title) or 0.0) / theirs if theirs else "-")
 
     claims = []
-    for s in sets:
+    for s in NODE_TITLES:
         for hops in HOPS:
             times = ratio(f"{PAPERS}, {hops} hops", s)
             statement = f"GNNExplainer takes so many times as long, {hops} hops"
@@ -98,7 +100,7 @@ def page(results: Measurements) -> Page:
             )
         pair = (f"{PAPERS}, 2 hops", "paper"), (f"{PAPERS}, 3 hops", "paper")
         claims.append(Claim.of("2 hops keep the accuracy of 3, within 0.05", 0.0,
-                               results.paired(*pair, data=s), is_close, where=s))  # fmt: skip
+                               results.paired(*pair, data=s), is_close, on=s))  # fmt: skip
     ratios = Table(
         "GNNExplainer's time over that of GraphSVX", ["", *sets],
         [[name, *(ratio(name, s) for s in sets)]

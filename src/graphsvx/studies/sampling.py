@@ -25,7 +25,7 @@ from graphsvx.studies.page import Claim, Figure, Page, dots, from_paper, is_clos
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import Answer, Grid, Measure, Study
-from graphsvx.studies.titles import NODE_SETS, data_title
+from graphsvx.studies.titles import NODE_SETS, NODE_TITLES, data_title
 
 REFERENCE = 20
 """A reference may make this many times the model calls."""
@@ -72,16 +72,16 @@ def reference(method: GraphSVX, separate: bool = True) -> Setting:
     )
 
 
-def relative_error(explanation: Explanation, known: Explanation) -> float:
+def relative_error(explanation: Explanation, exact: Explanation) -> float:
     """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere."""
     ids = [(e.feature_ids.tolist(), e.node_ids.tolist(), e.edge_ids.tolist())
-           for e in (explanation, known)]  # fmt: skip
+           for e in (explanation, exact)]  # fmt: skip
     if ids[0] != ids[1]:
         raise InputError(
             f"an error needs the same players on both sides, got {explanation.title} with "
-            f"{explanation.method} and {known.title} with {known.method}"
+            f"{explanation.method} and {exact.title} with {exact.method}"
         )
-    return _relative(_credit(explanation) - _credit(known), known)
+    return _relative(_credit(explanation) - _credit(exact), exact)
 
 
 def error_against(reference_of: Callable[[str], str | None]) -> Measure:
@@ -101,8 +101,8 @@ def _credit(e: Explanation) -> Tensor:
     return torch.cat([e.feature_values, e.node_values, e.edge_values])
 
 
-def _relative(distance: Tensor, known: Explanation) -> float:
-    size = float((_credit(known) ** 2).sum())
+def _relative(distance: Tensor, exact: Explanation) -> float:
+    size = float((_credit(exact) ** 2).sum())
     return float((distance**2).sum()) / size if size > 0 else nan
 
 
@@ -141,15 +141,15 @@ MASK_GRID = Grid(
 def masks_page(results: Measurements) -> Page:
     """Accuracy beside the paper's, and the error of each mask as an estimator."""
     claims = []
-    for s in results.names("data"):
+    for s in NODE_TITLES:
         score = {m: results.estimate("paper", method=m, data=s) for m in (SMARTER, ALL)}
         claims += [
             Claim.of("SmarterSeparate's accuracy", PAPER(SMARTER, s) or 0.0,
-                     score[SMARTER], reaches, where=s),
+                     score[SMARTER], reaches, on=s),
             Claim.first("SmarterSeparate is ahead of the paper's other masks", "first",
                         results.tests("strict", SMARTER, [*MASKS, ALL], data=s), s),
             Claim.of("Accuracy of all coalitions, within 0.05",
-                     PAPER(ALL, s) or 0.0, score[ALL], is_close, where=s),
+                     PAPER(ALL, s) or 0.0, score[ALL], is_close, on=s),
         ]  # fmt: skip
     tables = pivots(results, {
         "Accuracy, protocol `paper` (the paper's in brackets)": {
@@ -216,9 +216,9 @@ def budgets(dataset: str) -> dict[str, Setting]:
 
 def in_the_papers_game(dataset: str) -> dict[str, Setting]:
     """The paper's numbers of samples in its own game."""
-    wanted = [*(label(SMARTER, count) for count in BY_SAMPLES), ALL]
+    names = [*(label(SMARTER, count) for count in BY_SAMPLES), ALL]
     settings = varied(GraphSVX.paper(dataset))
-    return {f"{INDIRECT}{name}": settings[name] for name in wanted}
+    return {f"{INDIRECT}{name}": settings[name] for name in names}
 
 
 def budget_reference(method: str) -> str | None:
@@ -254,17 +254,17 @@ def budget_page(results: Measurements) -> Page:
     claims = [
         *(Claim.of(f"SmarterSeparate's accuracy in the paper's game on {cycles}, within 0.05",
                    figure, results.estimate("paper", method=INDIRECT + label(SMARTER, n)),
-                   is_close, where=f"{n:,} samples")
+                   is_close, on=f"{n:,} samples")
           for n, figure in BY_SAMPLES.items()),
         Claim.of(f"Accuracy falls from 1,500 to 3,000 samples on {cycles}: by", 0.95 - 0.88,
                  gain(label(SMARTER, 3000), few, cycles), page.is_positive),
         *(Claim.of("1,500 samples score more than all coalitions, by",
                    0.95 - 0.87 if s == cycles else "more", gain(ALL, few, s), page.is_positive,
-                   where=s)
-          for s in sets),
+                   on=s)
+          for s in NODE_TITLES),
         *(Claim.of("S = 4 in place of 1 raises accuracy, by", "raises",
-                   gain(label(ORDER, 1), label(ORDER, 4), s), page.is_positive, where=s)
-          for s in sets if s.startswith("Tree")),
+                   gain(label(ORDER, 1), label(ORDER, 4), s), page.is_positive, on=s)
+          for s in NODE_TITLES if s.startswith("Tree")),
     ]  # fmt: skip
     tables = pivots(results, {
         "Accuracy, protocol `paper`": "paper",

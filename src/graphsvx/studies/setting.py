@@ -11,7 +11,16 @@ import torch
 from graphsvx.core.model import Scale
 from graphsvx.datasets.base import generator
 from graphsvx.estimators.direct import edges_to_nodes
-from graphsvx.methods import LIME, SHAP, GNNExplainer, PGExplainer, PGMExplainer, Random
+from graphsvx.methods import (
+    LIME,
+    SHAP,
+    GNNExplainer,
+    IntegratedGradients,
+    PGExplainer,
+    PGMExplainer,
+    Random,
+    Saliency,
+)
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Edges
@@ -115,6 +124,20 @@ def without_credit(explanation: Explanation) -> Explanation:
 
 CHANCE = Setting(Random(players="nodes"), change=without_credit)
 """The exact average over all random rankings of nodes."""
+SPARSE = GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1)
+"""GNNExplainer with long training and strong penalties, which is best on several sets."""
+USUAL = {
+    "GNNExplainer": Setting(GNNExplainer(lr=0.1, features=False), edge_rule="mean"),
+    "PGM-Explainer": Setting(PGMExplainer()), "Saliency": Setting(Saliency()),
+    "Integrated gradients": Setting(IntegratedGradients()),
+    "Random": Setting(Random(players="nodes")),
+}  # fmt: skip
+"""Other explainers where nothing is known that settings could be chosen by."""
+USUAL_WITHOUT_FEATURES = {
+    **USUAL, "PGM-Explainer": Setting(PGMExplainer(by="zero")),
+    "Integrated gradients": Setting(IntegratedGradients(baseline="zero")),
+}  # fmt: skip
+"""Where all nodes have the same features, their mean is no change at all."""
 
 
 def both_directions(explanation: Explanation) -> Explanation:
@@ -174,7 +197,9 @@ def fitted(
 def training_questions(trained: Trained, scored: Collection[int], count: int) -> list[int]:
     """Nodes or graphs with a motif, of the training part, none of them scored."""
     data = trained.dataset
-    known = data.node_truth.nodes().tolist() if data.task == "node" else data.graph_truth.graphs()
-    usable = sorted(set(known) & set(data.split.train.tolist()) - set(scored))
+    with_truth = (
+        data.node_truth.nodes().tolist() if data.task == "node" else data.graph_truth.graphs()
+    )
+    usable = sorted(set(with_truth) & set(data.split.train.tolist()) - set(scored))
     order = torch.randperm(len(usable), generator=generator(data.seed, "pgexplainer", data.name))
     return [usable[i] for i in order[:count].tolist()]

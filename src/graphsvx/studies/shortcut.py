@@ -16,7 +16,6 @@ from graphsvx import metrics, zoo
 from graphsvx.datasets.base import DataSet, generator
 from graphsvx.datasets.truth import from_masks
 from graphsvx.methods import (
-    GNNExplainer,
     Greedy,
     IntegratedGradients,
     PGExplainer,
@@ -28,8 +27,8 @@ from graphsvx.metrics.select import expected_hits, scores, strength
 from graphsvx.studies import motifs
 from graphsvx.studies.changed_data import model_of, part_of
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Page, dots, pivots, reaches
-from graphsvx.studies.setting import CHANCE, Setting
+from graphsvx.studies.page import Claim, Page, dots, pivots
+from graphsvx.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, of_model
 from graphsvx.zoo import Trained
 
@@ -39,14 +38,12 @@ BASE = 20
 SHORTCUT, CONTROL = "mark decides", "mark says nothing"
 FIRST, RELIANCE = "mark first", "predictions that change without the mark"
 EXPOSED, CONTROLLED = 0.9, 0.1
-"""An explainer exposes the shortcut if it puts the mark first on this share of graphs; at most so
-many predictions of the control change without it."""
+"""An explainer exposes the shortcut if it puts the mark first on this share of graphs, and on at
+most so many of the control; at most so many predictions of the control change without the mark."""
 GRAPHS, TRAINED_ON, MARK = 12, 400, 3.0
 METHODS = {
     OURS: Setting(GraphSVX(samples=1000, erase=True)),
-    "GNNExplainer": Setting(
-        GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1), edge_rule="mean"
-    ),
+    "GNNExplainer": Setting(SPARSE, edge_rule="mean"),
     "PGExplainer": Setting(PGExplainer(), edge_rule="mean"),
     "PGM-Explainer": Setting(PGMExplainer()),
     "Integrated gradients": Setting(IntegratedGradients()), "Saliency": Setting(Saliency()),
@@ -123,17 +120,19 @@ GRID = Grid(
 
 def page(results: Measurements) -> Page:
     """Who puts the mark first where it decides, and who does not where it says nothing."""
-    explainers = [name for name in METHODS if name != RANDOM]
     claims = [
-        Claim.of("The model decides by the mark: predictions that change without it", EXPOSED,
-                 results.estimate(RELIANCE, model=SHORTCUT), reaches),
-        Claim.of("The control does not", CONTROLLED,
-                 results.estimate(RELIANCE, model=CONTROL), lambda e, most: e.mean <= most),
-    ] + [
-        Claim.of(f"{name} puts the mark first", EXPOSED,
-                 results.estimate(FIRST, method=name, model=SHORTCUT), reaches)
-        for name in explainers
+        Claim.of("The model decides by the mark: predictions that change without it", "",
+                 results.estimate(RELIANCE, model=SHORTCUT), lambda e, _: e.mean >= EXPOSED),
+        Claim.of("The control does not", "",
+                 results.estimate(RELIANCE, model=CONTROL), lambda e, _: e.mean <= CONTROLLED),
     ]  # fmt: skip
+    for name in METHODS:
+        decides, control = (results.estimate(FIRST, method=name, model=model) for model in MODELS)
+        claim = Claim.of("The mark is first where it decides, and not on the control", "",
+                         decides, lambda e, _: e.mean >= EXPOSED, on=name)  # fmt: skip
+        silent = claim.holds and control.mean <= CONTROLLED
+        ours = f"{decides.text()}; control {control.text()}"
+        claims += [replace(claim, ours=ours, interval=None, holds=silent)] if name != RANDOM else []
     tables = pivots(results, {
         "Share of graphs whose marked node is first": {"measure": FIRST, "columns": "model"},
         "AUROC of the marked node": {"measure": "AUROC of the mark", "columns": "model"},
@@ -142,14 +141,16 @@ def page(results: Measurements) -> Page:
     })  # fmt: skip
     return Page(
         "A planted shortcut: does the explanation expose it?",
-        [replace(claim, paper="") for claim in claims],
+        claims,
         dots(results, "first", "Share of graphs whose marked node is ranked first.", (FIRST,)),
         {"Details": tables},
         "BA-2motifs with a mark (a feature of one random node of the base graph). In one set "
         "exactly the graphs of class 1 are marked and the model decides by it; in the control "
         "marks are drawn by coin and the model has to use the motif. An explainer "
         f"exposes the shortcut if the marked node is first on at least {EXPOSED:.0%} of the test "
-        f"graphs ({GRAPHS} a seed); on the control it should not be.",
+        f"graphs ({GRAPHS} a seed, fewer where the model is wrong), and on at most "
+        f"{CONTROLLED:.0%} of those of the control. The control became part of this rule after a "
+        f"first look at the figures; without it PGM-Explainer and integrated gradients pass too.",
     )  # fmt: skip
 
 

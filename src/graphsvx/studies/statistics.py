@@ -11,7 +11,8 @@ from scipy import stats
 
 MIN_SEEDS = 4
 """With fewer seeds an estimate shows their values and has no interval."""
-SIGNIFICANT = 0.05
+SIGNIFICANT, ROUNDING = 0.05, 1e-12
+"""Level of the tests; half widths below are rounding errors of equal figures."""
 Statistic = Callable[[Sequence[float]], float]
 
 
@@ -55,12 +56,12 @@ class Estimate:
             return ", ".join(number(value, digits) for value in self.by_seed) or "-"
         half_width = (self.interval[1] - self.interval[0]) / 2
         mean = number(self.mean, digits)
-        return f"{mean} ± {number(half_width, digits)}" if half_width else mean
+        return f"{mean} ± {number(half_width, digits)}" if half_width > ROUNDING else mean
 
 
 def number(value: float, digits: int) -> str:
     """A figure with `digits` decimals, or as a power of ten if these would show only zeros."""
-    small = value != 0 and abs(value) < 0.5 * 10.0**-digits
+    small = 1e-16 < abs(value) < 0.5 * 10.0**-digits  # below: a rounding error of 0
     return f"{value:.1e}" if small else f"{value:.{digits}f}"
 
 

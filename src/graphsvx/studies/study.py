@@ -183,32 +183,43 @@ class Study:
         return self.page(results).write(results, folder)
 
     def measure(self, context: StudyContext) -> Measurements:
-        """All measurements; what was measured before a stop is read, not measured again."""
+        """All measurements, seed by seed; the table in `context.out` grows with each cell.
+
+        What was measured before a stop is read, not measured again. As long as cells are left,
+        the facts of the table name them as missing.
+        """
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
             "code": _code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
-            "settings": {}, "missing": {}, "failures": {},
+            "settings": {}, "failures": {},
         })  # fmt: skip
-        for place, declared in enumerate(self.grids):
-            grid = declared.reduced() if context.quick else declared
-            missing = {name: reason for name in grid.datasets if (reason := context.missing(name))}
-            results.facts["missing"] |= {data_title(name): why for name, why in missing.items()}
-            present = [name for name in grid.datasets if name not in missing]
-            for dataset, model, seed in product(present, grid.models, grid.seeds):
-                cell = self._cell(context, place, grid, Row(dataset, model, seed, "", 0, ""))
-                for row, value in cell.values.items():
-                    results.add(row, value)
-                _merge(results.facts, cell.facts)
+        grids = [grid.reduced() if context.quick else grid for grid in self.grids]
+        datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
+        absent = {name: reason for name in datasets if (reason := context.missing(name))}
+        no_files = {data_title(name): reason for name, reason in absent.items()}
+        results.facts["missing"] = no_files
+        cells = [(place, Row(dataset, model, seed, "", 0, "")) for place, grid in enumerate(grids)
+                 for seed, dataset, model in product(grid.seeds, grid.datasets, grid.models)
+                 if dataset not in absent]  # fmt: skip
+        for number, (place, row) in enumerate(cells, start=1):
+            cell = self._cell(context, place, grids[place], row)
+            for measured, value in cell.values.items():
+                results.add(measured, value)
+            _merge(results.facts, cell.facts)
+            left = _seeds_left(row for _, row in cells[number:])
+            advice = f"not measured yet; `{context.command}` goes on there"
+            results.facts["missing"] = no_files | dict.fromkeys(left, advice)
+            results.write(context.out / f"{self.name}.parquet")
         return results
 
     def _cell(self, context: StudyContext, place: int, grid: Grid, row: Row) -> Measurements:
         """One data set, model and seed of a grid, kept in a file of its own once it is whole."""
         trained = grid.models[row.model](context, row.dataset, row.seed)
         methods = grid.methods(row.dataset)
-        # Functions are named by their code, and what they call is covered by the hash of all code.
-        declared = (methods, grid.questions(trained), grid.measures, grid.case_measures)
+        measures = [_named(measure) for measure in (*grid.measures, *grid.case_measures)]
+        declared = (methods, grid.questions(trained), measures)
         key = (self.name, place, row.model, context.quick, _code(), digest(declared))
         path = context.folder(trained, self.name, *key).with_suffix(".parquet")
         if path.exists():
@@ -225,8 +236,30 @@ class Study:
         return cell
 
 
-def _merge(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
-    for name, value in more.items():
+def _named(function: Any) -> Any:
+    """A measure as part of a key: one of this package by its name and what it closes over.
+
+    The hash of all code covers what it does, and other globals that it uses, such as caches,
+    change while it works.
+    """
+    name, module = (getattr(function, f"__{k}__", None) or "" for k in ("qualname", "module"))
+    if not name or not module.startswith(f"{__package__}."):
+        return function
+    cells = getattr(function, "__closure__", None) or ()
+    return f"{module}.{name}", [_named(cell.cell_contents) for cell in cells]
+
+
+def _seeds_left(rows: Iterable[Row]) -> list[str]:
+    """Data sets and models with the seeds that are to come: `Cora, GAT (seeds 3, 4)`."""
+    seeds: dict[str, list[int]] = {}
+    for row in rows:
+        seeds.setdefault(data_title(row.dataset, row.model), []).append(row.seed)
+    return [f"{title} (seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))})"
+            for title, numbers in seeds.items()]  # fmt: skip
+
+
+def _merge(facts: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in other.items():
         if isinstance(value, dict):
             _merge(facts.setdefault(name, {}), value)
         else:
@@ -249,13 +282,19 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         DataError: the file cannot be written.
 
     """
-    rows, verdicts, pages = list[list[str]](), list[bool | None](), list[str]()
+    verdicts, pages = list[bool | None](), list[str]()
+    rows: dict[bool, list[list[str]]] = {True: [], False: []}
     for study in studies:
         link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"
-        if (folder / f"{study.name}.parquet").exists():
-            claims = [claim for claim in study.page(study.read(folder)).claims if claim.paper]
-            rows += [[link, *cells] for cells in summary_rows(claims)]
-            verdicts += [claim.holds for claim in claims]
+        measured = (folder / f"{study.name}.parquet").exists()
+        results = study.read(folder) if measured else Measurements(study.name)
+        claims = study.page(results).claims
+        verdicts += [claim.holds for claim in claims if claim.paper]
+        for in_paper, table in rows.items():
+            cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
+            table += [[link if measured else study.name, *row] for row in cells
+                      if measured or in_paper]  # fmt: skip
+        if measured:
             pages.append(f"- {link}: {study.about}")
         else:
             older = f"; an older page is {link}" if (folder / f"{study.name}.md").exists() else ""
@@ -264,10 +303,17 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
     tested = len(verdicts) - verdicts.count(None)
     text = [
         "# Results: what of the paper holds, and by how much",
-        "Made by `graphsvx study --all` from the measurements beside each page. In square "
+        "Made by `graphsvx study --all` from the measurements beside each page. ± and square "
         "brackets: 95 % interval over seeds. Settings were chosen on validation seeds.",
-        f"Of {tested} claims of the paper that were tested, {verdicts.count(True)} hold.",
-        markdown_table(("study", *CLAIM_COLUMNS), rows) if rows else "",
+        f"The paper makes {len(verdicts)} claims here, counted by data set: {tested} were tested, "
+        f"{verdicts.count(True)} hold.",
+        markdown_table(("study", *CLAIM_COLUMNS), rows[True]) if rows[True] else "",
+        "## Beyond the paper" if rows[False] else "",
+        markdown_table(
+            ("study", "claim", *CLAIM_COLUMNS[2:]), [[*row[:2], *row[3:]] for row in rows[False]]
+        )
+        if rows[False]
+        else "",
         "## Pages",
         "\n".join([*pages, *(f"- [{title}]({file})" for file, title in others.items())]),
     ]

@@ -11,7 +11,9 @@ TRUTH_TITLES = {
 """Data sets with a known explanation, in the paper's order."""
 TRUTH_SETS = tuple(TRUTH_TITLES)
 NODE_SETS, GRAPH_SETS = TRUTH_SETS[:4], TRUTH_SETS[4:]
-_TITLES = {**TRUTH_TITLES, "cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
+NODE_TITLES = tuple(TRUTH_TITLES[name] for name in NODE_SETS)
+_TITLES = {**TRUTH_TITLES, "cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed",
+           "amazon-photo": "Amazon-Photo"}  # fmt: skip
 
 
 def data_title(dataset: str, model: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def dots(
     for (measure, name), (ax, panel) in axes.items():
         least = SMALLEST if measure in log else -np.inf
         for y, row in enumerate(reversed(rows)):
-            colour = INKS[(len(rows) - 1 - y) % 6]
+            colour = INKS[(len(rows) - 1 - y) % 7]
             if row in panel:
                 middle, *ends = np.maximum(panel[row], least)
                 ax.plot(ends, [y, y], color=colour, lw=1.6)
@@ -249,7 +250,7 @@ def _panels(
             ax.set_visible(False)
         for ax, name in zip(row, names, strict=False):
             if names != titles:
-                canvas.heading(ax, name)
+                canvas.heading(ax, fill(name, int(10 * width)))
             panels[measure, name] = ax, lines[measure][name]
         titles = names
     return figure, panels
