@@ -107,3 +107,13 @@ def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) ->
     np.testing.assert_allclose(
         kernel.gram_once(MIXTURES[name])[upper], kernel.gram(MIXTURES[name])[upper], atol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_covariance_with_another_white_part_is_not_that_of_the_first(name: str):
+    kernel = Kernel(Coalitions.of(pairs(5), direct(5)), relevance(5))
+    for white in (0.4, 0.0, 2.0):
+        mixture = replace(MIXTURES[name], white=white)
+        upper = np.triu_indices(len(kernel.coalitions))
+        expected = kernel.gram(mixture)[upper]
+        np.testing.assert_allclose(kernel.gram_once(mixture)[upper], expected, rtol=1e-12)

@@ -46,7 +46,7 @@ def test_the_credit_has_the_shape_of_the_mask_and_orders_it(model) -> None:
 @pytest.mark.parametrize(
     ("credit", "expected"),
     [
-        ([0.2, -0.5, 0.0, 0.1], [1.0, 0.0, 0.0, 0.95]),
+        ([0.2, -0.5, 0.0, 0.1], [1.0, 0.0, 0.0, 0.995]),
         ([-0.2, -0.5], [0.0, 0.0]),
         ([], []),
     ],

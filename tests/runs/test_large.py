@@ -1,4 +1,7 @@
-"""A graph of a million nodes is explained in the memory and the time of its fields."""
+"""A large graph is explained in the memory and the time of its fields.
+
+Here 300,000 nodes; a million, which takes a minute, by `python -m benchmarks.runs large`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,18 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc")
 @pytest.mark.timeout(600)
-def test_a_million_nodes_and_ten_million_edges(tmp_path) -> None:
+def test_many_nodes_and_ten_times_as_many_edges(tmp_path) -> None:
     # A process of its own: memory that other tests left would count.
     words = [
         "-m",
         "benchmarks.runs",
         "large",
+        "--nodes",
+        "300000",
+        "--edges",
+        "3000000",
+        "--explained",
+        "60",
         "--by-hand",
         "16",
         "--json",
@@ -32,7 +41,7 @@ def test_a_million_nodes_and_ten_million_edges(tmp_path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     measured = json.loads((tmp_path / "found.json").read_text())["large"]
-    assert (measured["nodes"], measured["edges"]) == (10**6, 10**7)
-    assert (measured["explained"], measured["failed"]) == (200, 0)
-    assert measured["above the graph, GiB"] <= 1.0
+    assert (measured["nodes"], measured["edges"]) == (300_000, 3_000_000)
+    assert (measured["explained"], measured["failed"]) == (60, 0)
+    assert measured["peak, GiB"] - measured["before, GiB"] <= 0.4  # 0.15, the graph itself 0.06
     assert measured["in the large graph / cut out by hand"] <= 1.5  # 1.1; 10 and more if cost grew

@@ -315,6 +315,24 @@ def signature_of(model: Callable[..., Any]) -> Parameters:
     return _parameters(model.forward if isinstance(model, nn.Module) else model)
 
 
+def embedding_method(
+    model: Callable[..., Any], links: bool = False
+) -> tuple[Literal["forward", "encode"], Parameters]:
+    """The method that gives the outputs of nodes, and its parameters.
+
+    `encode` where the model has no forward of its own, or only one that passes its arguments on
+    (GAE), and for links if there is also `decode` and forward takes no pairs.
+    """
+    parameters = signature_of(model)
+    if not isinstance(model, nn.Module) or not callable(getattr(model, "encode", None)):
+        return "forward", parameters
+    passes_on = all(parameter.kind in _VARIADIC for parameter in parameters.values())
+    decodes = links and callable(getattr(model, "decode", None)) and _PAIRS not in parameters
+    if passes_on or decodes:
+        return "encode", _parameters(_encoder(model))
+    return "forward", parameters
+
+
 def _parameters(function: Callable[..., Any]) -> Parameters:
     """Parameters of a function; cached for methods."""
     code = function.__func__ if isinstance(function, MethodType) else None

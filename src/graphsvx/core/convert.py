@@ -5,7 +5,7 @@ Also collections of graphs: lists, data sets, batches and loaders.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from numbers import Number
 from typing import Any
 
@@ -16,9 +16,15 @@ from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Batch, Data
 
 from graphsvx.errors import InputError
+from graphsvx.utils.constraints import shown
 
 _LABELS = ("y", "label")
 """Attributes of nodes that are no features: what the model predicts."""
+_PARTS_OF_A_GRAPH = (
+    "ClusterLoader", "GraphSAINTEdgeSampler", "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler", "GraphSAINTSampler", "ShaDowKHopSampler",
+)  # fmt: skip
+"""PyG's loaders whose batches are subgraphs of a single graph."""
 
 
 def as_data(data: Any) -> Any:
@@ -27,6 +33,8 @@ def as_data(data: Any) -> Any:
         return data
     if isinstance(data, Dataset) and hasattr(data, "__len__") and len(data) == 1:
         return as_data(data[0])
+    if isinstance(data, DataLoader) and hasattr(data, "data"):
+        return as_data(data.data)  # a loader that samples from one graph
     if is_networkx(data):
         return from_networkx(data)
     if isinstance(data, Mapping):
@@ -35,8 +43,24 @@ def as_data(data: Any) -> Any:
                 f"a graph given as a dictionary must have an edge_index, got the keys "
                 f"{sorted(map(str, data))[:10]}"
             )
-        return Data(**{str(name): value for name, value in data.items()})
+        return Data(**{str(name): _as_tensor(value) for name, value in data.items()})
     return data
+
+
+def _as_tensor(value: Any) -> Any:
+    """Arrays and nested lists of numbers as tensors; anything else, such as names, as it is."""
+    if not isinstance(value, (np.ndarray, list, tuple)):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return value
+    if array.dtype.kind not in "biuf":
+        return value
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    # A list has no precision of its own.
+    is_list = not isinstance(value, np.ndarray)
+    return tensor.to(torch.get_default_dtype()) if is_list and array.dtype.kind == "f" else tensor
 
 
 def is_networkx(data: Any) -> bool:
@@ -51,8 +75,8 @@ def as_collection(data: Any) -> list[Any] | None:
     if isinstance(data, Batch):
         return list(data.to_data_list())
     if isinstance(data, DataLoader):
-        return [graph for batch in data for graph in _graphs(batch)]
-    if isinstance(data, (list, tuple)):
+        return _loaded(data)
+    if isinstance(data, (list, tuple, Iterator)):
         return [*data]
     if isinstance(data, Dataset) and hasattr(data, "__len__"):
         return [data[i] for i in range(len(data))]
@@ -60,6 +84,17 @@ def as_collection(data: Any) -> list[Any] | None:
     if values and all(is_networkx(v) or isinstance(v, (Data, Mapping)) for v in values):
         return values
     return None
+
+
+def _loaded(loader: Any) -> list[Any]:
+    """All graphs of a loader of whole graphs."""
+    kind = type(loader).__name__
+    if kind in _PARTS_OF_A_GRAPH:
+        raise InputError(
+            f"a {kind} yields parts of one graph, in which nodes lack neighbours; explain nodes of "
+            f"the graph itself: explain_many(model, data, nodes)"
+        )
+    return [graph for batch in loader for graph in _graphs(batch)]
 
 
 def _graphs(batch: Any) -> Iterable[Any]:
@@ -89,7 +124,7 @@ def from_networkx(graph: Any) -> Data:
             about.append(attributes)
     data = Data(edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous())
     data.num_nodes = len(nodes)
-    table = _columns([graph.nodes[node] for node in nodes], "x", _LABELS, "node")
+    table = _columns([graph.nodes[node] for node in nodes], nodes, "x", _LABELS, "node")
     if table is not None:
         data.x, data.feature_names = table
     for name in _LABELS:
@@ -100,7 +135,7 @@ def from_networkx(graph: Any) -> Data:
     weights = [attributes.get("weight") for attributes in about]
     if weights and all(isinstance(weight, Number) for weight in weights):
         data.edge_weight = torch.tensor(weights, dtype=torch.get_default_dtype())
-    table = _columns(about, "edge_attr", ("weight",), "edge")
+    table = _columns(about, ends, "edge_attr", ("weight",), "edge")
     if table is not None:
         data.edge_attr, data.edge_feature_names = table
     if nodes != list(range(len(nodes))):
@@ -116,7 +151,11 @@ def node_positions(data: Any) -> dict[Hashable, int] | None:
 
 
 def _columns(
-    rows: list[Mapping[str, Any]], combined: str, left_out: tuple[str, ...], item: str
+    rows: list[Mapping[str, Any]],
+    keys: list[Any],
+    combined: str,
+    left_out: tuple[str, ...],
+    item: str,
 ) -> tuple[Tensor, list[str]] | None:
     """Numeric attributes side by side, and the names of the columns."""
     if not rows:
@@ -131,11 +170,13 @@ def _columns(
     columns = []
     for name, width in widths.items():
         values = [np.asarray(row.get(name, ())) for row in rows]
-        if any(value.size != width or value.dtype.kind not in "biuf" for value in values):
-            raise InputError(
-                f"the attribute {name!r} must be {'a number' if width == 1 else f'{width} numbers'}"
-                f" at every {item} of the networkx graph, got something else at some"
-            )
+        for i, value in enumerate(values):
+            if value.size != width or value.dtype.kind not in "biuf":
+                numbers = "a number" if width == 1 else f"{width} numbers"
+                raise InputError(
+                    f"the attribute {name!r} must be {numbers} at every {item} of the networkx "
+                    f"graph, got {shown(rows[i].get(name))} at {shown(keys[i])}"
+                )
         columns.append(np.stack([value.reshape(-1) for value in values]))
     names = [
         name if width == 1 else f"{name} {i}"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data import Dataset
 
@@ -137,10 +138,15 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     Index and statistics are cached as long as the tensors live and hold the same content.
     `adjacency`: the sparse matrix to read edges from though there is an edge_index too.
     """
-    if isinstance(data, (list, tuple, Dataset)):
+    if isinstance(data, (list, tuple)) and any(isinstance(part, Tensor) for part in data):
         raise InputError(
-            f"data must be one graph, got {len(data)} in a {type(data).__name__}; many graphs are "
-            f"explained by explain_many(model, graphs)"
+            f"data must be one graph, got a {type(data).__name__} of tensors; use "
+            f"torch_geometric.data.Data(x=x, edge_index=edge_index)"
+        )
+    if isinstance(data, (list, tuple, Dataset, DataLoader)):
+        raise InputError(
+            f"data must be one graph, got a {type(data).__name__} of length {len(data)}; many "
+            f"graphs are explained by explain_many(model, graphs)"
         )
     edge_index, weight, attr, layout = _edges(data, adjacency)
     x, form = _features(data, edge_index)

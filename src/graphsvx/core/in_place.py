@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,10 +24,10 @@ def call_without_writing(
     if writes is False:
         return run(inputs)
     copies = {name: _copied(value) for name, value in inputs.items()}
-    versions = {name: value._version for name, value in copies.items() if _is_plain(value)}
+    versions = [(value, value._version) for value in _tensors(copies) if _is_plain(value)]
     out = run(copies)
     if writes is None:
-        changed = any(copies[name]._version != version for name, version in versions.items())
+        changed = any(value._version != version for value, version in versions)
         with suppress(TypeError):
             _WRITES[model] = changed
     return out
@@ -37,5 +37,13 @@ def _is_plain(value: Any) -> bool:
     return type(value) is Tensor and not value.is_inference()
 
 
+def _tensors(inputs: Mapping[Any, Any]) -> Iterator[Any]:
+    """All values; of dictionaries by node or edge type, theirs."""
+    for value in inputs.values():
+        yield from value.values() if isinstance(value, Mapping) else (value,)
+
+
 def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(part) for name, part in value.items()}
     return value.clone() if _is_plain(value) else value

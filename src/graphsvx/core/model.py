@@ -81,7 +81,7 @@ class Model:
         except Exception as error:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form)}"
+                f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form, error)}"
                 + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
@@ -269,6 +269,9 @@ def _no_tensor(out: Any, picked: bool) -> str:
         keys = list(out)
         example = f"out[{keys[0]!r}]" if keys else "out[...]"
         got = f"a dictionary with {', '.join(map(repr, keys))}"
+    elif type(out).__name__ != "tuple" and (fields := _tensor_fields(out)):
+        example = f"out.{'logits' if 'logits' in fields else fields[0]}"
+        got = f"{type(out).__name__} with {', '.join(fields)}"
     else:
         got = type(out).__name__
         got += f" of {len(out)}" if isinstance(out, (tuple, list)) else ""
@@ -278,8 +281,19 @@ def _no_tensor(out: Any, picked: bool) -> str:
     )
 
 
-def _hint(x: Tensor, form: DataForm) -> str:
+def _tensor_fields(out: Any) -> list[str]:
+    """Attributes of a dataclass, named tuple or object that are tensors."""
+    names = getattr(out, "_fields", None) or list(getattr(out, "__dict__", ()))
+    return [name for name in names if isinstance(getattr(out, name, None), Tensor)]
+
+
+def _hint(x: Tensor, form: DataForm, error: Exception) -> str:
     """Advice for the usual reasons of a model's failure."""
+    if "Expected more than 1" in str(error):
+        return (
+            "; a graph in which players are switched off has few nodes or edges, over which this "
+            "layer cannot normalise: use batch_norm or track_running_stats=True"
+        )
     if not form.has_x:
         return "; data has no x, so the model was given None"
     if not x.is_floating_point():

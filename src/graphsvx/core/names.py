@@ -49,7 +49,7 @@ class Names:
             if names is not None and len(names) not in counts:
                 item = name.removesuffix("_names")
                 raise InputError(
-                    f"{name} must name each of the {max(counts)} {item}s, got {len(names)} names"
+                    f"{name} must name each of the {min(counts)} {item}s, got {len(names)} names"
                 )
 
     def node(self, node: Any) -> Any:
@@ -89,6 +89,11 @@ class Names:
             raise TargetError(
                 f"there is no output {target!r}; {did_you_mean(target, self.classes)}"
                 f"class_names are {', '.join(self.classes[:10])}"
+            )
+        if self.classes.count(target) > 1:
+            raise TargetError(
+                f"an output can be asked for by its name only if all names differ, got {target!r} "
+                f"twice; give its number"
             )
         return self.classes.index(target)
 

@@ -119,6 +119,8 @@ def build_query(
         data, feature_names=feature_names, node_names=node_names, class_names=class_names,
         positions=node_positions(given_data),
     )  # fmt: skip
+    if edge is not None and class_names is None:
+        names = replace(names, classes=None)  # those of the data are of its nodes
     names.check(about.num_nodes, about.num_features, about.form.row_shape)
     plan = plan_call(
         model, data, arguments=arguments, whole_graphs=graph,

@@ -43,8 +43,8 @@ def adopt_statistics(x: Tensor, statistics: Statistics) -> None:
 
 def _make_statistics(x: Tensor) -> Statistics:
     # Columns in blocks: a float64 copy of all of a large x would double its memory.
-    if x.shape[1] == 0:
-        return Statistics(x.new_zeros(0).double(), x.new_zeros(0).double())
+    if x.numel() == 0:
+        return Statistics(x.new_zeros(x.shape[1]).double(), x.new_zeros(x.shape[1]).double())
     if not x.is_floating_point():
         modes = x.long().mode(0).values.double()
         return Statistics(modes, torch.zeros_like(modes))

@@ -7,7 +7,7 @@ stay in the user's tensors, one for each type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data import Data, HeteroData, TemporalData
 
 from graphsvx.core.arrays import Ids
-from graphsvx.core.calling import signature_of
+from graphsvx.core.calling import embedding_method
 from graphsvx.core.edge_index import check_edge_index, index_by_end
 from graphsvx.core.graph import Graph
 from graphsvx.core.stamps import Stamp, stamp
@@ -27,6 +27,7 @@ from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.utils.constraints import as_int, shown
 from graphsvx.utils.exclusive import exclusive
+from graphsvx.utils.short_names import short_names
 
 EdgeType = tuple[str, str, str]
 """(node type of the source, relation, node type of the target)."""
@@ -114,6 +115,11 @@ class TypedGraph(Graph):
             return self.names[node_type][at]
         return f"{node_type} {at}"
 
+    @cached_property
+    def relation_labels(self) -> tuple[str, ...]:
+        """The relation of each edge type in words, shortened where it is a path."""
+        return relation_labels(self.edge_types)
+
     def edge_type_id(self, name: Any) -> int:
         """Position of an edge type: a triple, or its relation where only one type has it."""
         key = tuple(name) if isinstance(name, (tuple, list)) else name
@@ -157,6 +163,13 @@ class TypedGraph(Graph):
         return np.minimum(relation, np.arange(len(relation)))
 
 
+def relation_labels(edge_types: Sequence[EdgeType]) -> tuple[str, ...]:
+    """The relation of each edge type, shortened where it is a path (`/film/film/genre`)."""
+    distinct = tuple(dict.fromkeys(relation for _, relation, _ in edge_types))
+    short = dict(zip(distinct, short_names(distinct), strict=True))
+    return tuple(short[relation] for _, relation, _ in edge_types)
+
+
 # By the first edge_index: data objects cannot be keys.
 _CHECKED: Any = WeakTensorKeyDictionary()
 
@@ -172,7 +185,7 @@ def is_typed(model: Callable[..., Any], data: Any) -> bool:
     if isinstance(data, HeteroData):
         return True
     typed_edges = isinstance(getattr(data, "edge_type", None), Tensor)
-    return typed_edges and callable(model) and "edge_type" in signature_of(model)
+    return typed_edges and callable(model) and "edge_type" in embedding_method(model)[1]
 
 
 def check_typed_graph(data: Any) -> TypedGraph:
@@ -401,3 +414,14 @@ def node_number(graph: TypedGraph, node: Any, label: str = "node") -> int:
             f"got {shown(node)}"
         )
     return graph.number(node[0], as_int(node[1], label))
+
+
+def typed_nodes(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
+    """Nodes as pairs of a type and an id, from numbers one type after the other."""
+    ends = np.cumsum([int(data[name].num_nodes or 0) for name in data.node_types])
+    nodes = []
+    for number in numbers:
+        at = int(np.searchsorted(ends, number, side="right"))
+        first = int(ends[at - 1]) if at else 0
+        nodes.append((data.node_types[at], number - first))
+    return nodes

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch_geometric.data import HeteroData
 
-from graphsvx.core.calling import signature_of
+from graphsvx.core.calling import embedding_method
+from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, read_outputs
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.errors import InputError, ModelError
@@ -50,6 +52,10 @@ class TypedModel(Model):
 
     takes_ids: bool = False
     """Whether it gets integers of the nodes without features, such as `node_id_dict`."""
+    method: Literal["forward", "encode"] = "forward"
+    """The method that is called."""
+    as_data: bool = False
+    """The model takes one `HeteroData`."""
 
     @property
     def takes(self) -> frozenset[str]:
@@ -64,17 +70,23 @@ class TypedModel(Model):
         """
         gather = _flat_values if self.flat else _dictionaries
         values = gather(graph, inputs, self.takes)
-        try:
+
+        def run(values: dict[str, Any]) -> Any:
+            if self.as_data:
+                values = {"data": _hetero_data(values)}
             positional = tuple(values[name] for name in self.arguments)
-            named = {name: values[name] for name in self.takes}
-            if rows_of_tables and isinstance(self.call, nn.Module):
-                tensors = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
-                cut = {
-                    name: tensors[name][inputs.node_rows[at]] for name, at in self.tables.items()
-                }
-                out = functional_call(self.call, cut, positional, named)
-            else:
-                out = self.call(*positional, **named)
+            named = {} if self.as_data else {name: values[name] for name in self.takes}
+            if not rows_of_tables or not isinstance(self.call, nn.Module):
+                return _called(self.call, self.method)(*positional, **named)
+            tensors = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
+            cut = {
+                f"model.{name}": tensors[name][inputs.node_rows[at]]
+                for name, at in self.tables.items()
+            }
+            return functional_call(_Method(self.call, self.method), cut, positional, named)
+
+        try:
+            out = call_without_writing(self.call, run, values)
             return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
@@ -83,6 +95,22 @@ class TypedModel(Model):
             raise ModelError(
                 f"the model failed on a graph with {counts} nodes: {type(error).__name__}: {error}"
             ) from error
+
+
+class _Method(nn.Module):
+    """A method of a model as a module, for `functional_call`."""
+
+    def __init__(self, model: nn.Module, method: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return _called(self.model, self.method)(*args, **kwargs)
+
+
+def _called(model: Callable[..., Any], method: str) -> Callable[..., Any]:
+    call: Callable[..., Any] = model if method == "forward" else getattr(model, method)
+    return call
 
 
 def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
@@ -122,7 +150,7 @@ def check_typed_model(
     """Validate the model, and read from its signature which parts of the graph it takes."""
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    parameters = signature_of(model)
+    method, parameters = embedding_method(model, links)
     available = _available(graph, whole_graphs, links, relation)
     first = [
         name
@@ -134,6 +162,14 @@ def check_typed_model(
     positional: tuple[str, ...] = usual[:2]
     if graph.flat and first and first[0] in ("edge_index", "edge_type"):
         positional = ()
+    required = [name for name in first if parameters[name].default is parameters[name].empty]
+    if not graph.flat and len(required) == 1 and not links:
+        # What it reads of its data is not known before it is called.
+        return TypedModel(
+            model, whole_graphs=whole_graphs, argument_names=frozenset(available),
+            arguments=("data",), tables=_tables(model, graph), method=method, as_data=True,
+            takes_ids=_takes_ids(graph, frozenset(available)), **read_outputs(output, scale),
+        )  # fmt: skip
     rest = first[len(positional) :] + [
         name for name, parameter in parameters.items() if parameter.kind == parameter.KEYWORD_ONLY
     ]
@@ -152,7 +188,7 @@ def check_typed_model(
     return TypedModel(
         model, whole_graphs=whole_graphs, argument_names=takes, flat=graph.flat,
         arguments=tuple(positional), tables=_tables(model, graph),
-        takes_ids=_takes_ids(graph, takes), **read_outputs(output, scale),
+        takes_ids=_takes_ids(graph, takes), method=method, **read_outputs(output, scale),
     )  # fmt: skip
 
 
@@ -221,6 +257,16 @@ def _dictionaries(graph: TypedGraph, inputs: TypedInput, names: frozenset[str]) 
     if inputs.pairs is not None:
         values["edge_label_index"] = inputs.pairs
     return values
+
+
+def _hetero_data(values: Mapping[str, Any]) -> HeteroData:
+    """Dictionaries by type as the data object that a model takes."""
+    data = HeteroData()
+    for name, by_type in values.items():
+        for kind, value in by_type.items() if isinstance(by_type, Mapping) else ():
+            if name != "num_nodes_dict" or kind not in values["x_dict"]:
+                data[kind][name.removesuffix("_dict")] = value
+    return data
 
 
 def _flat_values(graph: TypedGraph, inputs: TypedInput, names: frozenset[str]) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def edge_label(graph: TypedGraph, position: int, apart: bool = False) -> str:
     first = kind if apart else int(graph.relation_of[kind])
     if first != kind:
         source, target = target, source
-    relation = graph.edge_types[first][1]
+    relation = graph.relation_labels[first]
     return f"{graph.label(source)} –{relation}→ {graph.label(target)}"
 
 
@@ -287,7 +287,7 @@ def relation_label(graph: TypedGraph, position: int, directions: Directions) -> 
     at = int(graph.edge_type[position])
     if directions == "together":
         at = int(graph.relation_of[at])
-    source, relation, target = graph.edge_types[at]
+    (source, _, target), relation = graph.edge_types[at], graph.relation_labels[at]
     return relation if graph.flat else f"{source} –{relation}→ {target}"
 
 

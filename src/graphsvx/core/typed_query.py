@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
-from torch import Tensor, full
+from torch import Tensor
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.model import Output, Pick, Scale
@@ -21,6 +21,7 @@ from graphsvx.core.query import (
     node_list,
     question_kind,
 )
+from graphsvx.core.typed_decoder import model_decoder, with_relation
 from graphsvx.core.typed_graph import (
     FLAT,
     TypedGraph,
@@ -88,6 +89,8 @@ def build_typed_query(
     names = find_names(
         data, feature_names=feature_names, node_names=node_names, class_names=class_names
     )
+    if edge is not None and class_names is None:
+        names = replace(names, classes=None)  # those of the data are of its nodes
     if about.flat:
         names.check(about.num_nodes, about.num_features, None)
         node, nodes = names.node(node), names.node_group(nodes)
@@ -98,16 +101,19 @@ def build_typed_query(
         model, about, output, scale, whole_graphs=kind == "graph",
         links=kind == "edge" and decoder is None, relation=relation is not None,
     )  # fmt: skip
-    score: Decoder | None = decoder
-    if kind == "edge" and decoder is None and not called.scores_pairs:
-        if relation is not None:
+    centres = _centres(about, node, nodes, edge)
+    score: Decoder | None = None
+    if decoder is not None:
+        score = with_relation(decoder, number)
+    elif kind == "edge" and not called.scores_pairs:
+        u, v = (about.node_types[at] for at in about.node_type[centres])
+        score = model_decoder(model, None if about.flat else (u, v), number)
+        if score is None and relation is not None:
             raise InputError(
-                "relation= needs a decoder of (source, target, relation), or a model that takes "
-                "edge_label_index and edge_label_type"
+                "relation= needs a decoder of (source, target, relation), a model with one as "
+                "`decoder` or `decode`, or one that takes edge_label_index and edge_label_type"
             )
-        score = inner_product
-    elif decoder is not None and number is not None:
-        score = _with_relation(decoder, number)
+        score = score or inner_product
     if names.classes is None and score is not None and called.scale != "value":
         names = replace(names, classes=("no link", "link"))
     target = names.target(target)
@@ -115,7 +121,7 @@ def build_typed_query(
         model=called,
         graph=about,
         kind=kind,
-        centres=_centres(about, node, nodes, edge),
+        centres=centres,
         target=None if target is None else as_int(target, "target"),
         all_outputs=checked(targets, Literal["all"] | None, "targets") == "all",
         class_names=names.classes,
@@ -168,13 +174,6 @@ def _relation(graph: TypedGraph, relation: Any) -> int:
     if not 0 <= number < len(graph.edge_types):
         raise InputError(f"relation must be from 0 to {len(graph.edge_types) - 1}, got {number}")
     return number
-
-
-def _with_relation(decoder: Callable[..., Tensor], relation: int) -> Decoder:
-    def score(source: Tensor, target: Tensor) -> Tensor:
-        return decoder(source, target, full((len(source),), relation, device=source.device))
-
-    return score
 
 
 def _centres(graph: TypedGraph, node: Any, nodes: Any, edge: Any) -> Ids:

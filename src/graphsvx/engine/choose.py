@@ -126,6 +126,8 @@ def _depth_changed(query: Query, profile: ModelProfile) -> bool:
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
+    if isinstance(query, TypedQuery):
+        return next(typed.evaluators(query, hops, seed))
     cached = cached_evaluator(query)
     if cached is not None:
         if _gives_expected_output(query, cached):

@@ -97,5 +97,11 @@ def reads_degrees(model: Model) -> bool:
     return not kernels or any(kernel is None or kernel.reads_degrees for kernel in kernels)
 
 
+def is_known_to_read_degrees(model: Model) -> bool:
+    """Whether messages of a known layer depend on degrees."""
+    kernels = [kernel_of(layer) for layer in _message_layers(model)]
+    return any(kernel is not None and kernel.reads_degrees for kernel in kernels)
+
+
 def _message_layers(model: Model) -> list[Any]:
     return [part for part in model.submodules if isinstance(part, MessagePassing)]

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.nn import HeteroConv
 
 from graphsvx.core import field as fields
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import HopCounts, Perturbations
 from graphsvx.core.typed_graph import TypedGraph
-from graphsvx.core.typed_model import TypedModel
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
 from graphsvx.engine.rounding import allclose, nudged, tolerances
-from graphsvx.engine.trust import reads_degrees
+from graphsvx.engine.trust import is_known_to_read_degrees, reads_degrees
 from graphsvx.engine.typed_batches import (
     Batching,
     TypedBatches,
@@ -74,7 +75,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
     passed: dict[str, Batching] = profile.shortcuts or {}
     profile.shortcuts = passed
     if query.kind in passed:
-        full = _full(field)
+        full = unperturbed(field)
         yield replace(
             checked,
             evaluate=TypedBatches(query, passed[query.kind]),
@@ -84,7 +85,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         passed.clear()
     probes = _probes(field, np.random.default_rng(seed))
     alone = evaluate_plainly(query, field, probes)
-    for at, batching in enumerate(_batchings(query, depth, reach)):
+    for at, batching in enumerate(_batchings(query, depth if local else None)):
         batches = TypedBatches(query, batching)
         try:
             batch = batches(field, probes, checked.hop_counts(field, probes))
@@ -110,23 +111,24 @@ def _require_deterministic(
         )
 
 
-def _batchings(query: TypedQuery, depth: int | None, reach: int | None) -> list[Batching]:
+def _batchings(query: TypedQuery, depth: int | None) -> list[Batching]:
     """Combinations of shortcuts, the fastest first."""
     model = query.typed_model
-    rounds = None
-    # Layers that read degrees need the edges of nodes that no longer matter.
-    if reach is not None and reach == depth and _has_rounds(model):
-        rounds = depth
     cuts = [False]
     if model.tables:
         # A model that gets ids of nodes looks its tables up by them.
         cuts = [False, True] if model.takes_ids else [True, False]
-    batchings = [Batching(True, cut, rounds) for cut in cuts if rounds]
-    return batchings + [Batching(shared, cut) for cut in cuts for shared in (True, False)]
-
-
-def _has_rounds(model: TypedModel) -> bool:
-    return any(isinstance(part, ROUNDS) for part in model.submodules)
+    batchings = [Batching(shared, cut) for cut in cuts for shared in (True, False)]
+    # Layers that read degrees need the edges of nodes that no longer matter.
+    if depth is None or is_known_to_read_degrees(model):
+        return batchings
+    trims: list[Literal["outputs", "inputs"]] = []
+    if any(isinstance(part, ROUNDS) for part in model.submodules):
+        trims = ["inputs"]
+    if any(isinstance(part, HeteroConv) for part in model.submodules):
+        trims = ["outputs", "inputs"]
+    trimmed = [Batching(True, cut, depth, trim) for trim in trims for cut in cuts]
+    return [*trimmed, *(replace(batching, depth=depth) for batching in batchings), *batchings]
 
 
 def _plain_evaluator(query: TypedQuery) -> Evaluator:
@@ -140,7 +142,9 @@ def _plain_evaluator(query: TypedQuery) -> Evaluator:
     def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
         return evaluate_plainly(query, field, perturbations)
 
-    _require_deterministic(query, field, _full(field), evaluate_plainly(query, field, _full(field)))
+    _require_deterministic(
+        query, field, unperturbed(field), evaluate_plainly(query, field, unperturbed(field))
+    )
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
     return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
 
@@ -158,8 +162,8 @@ def _replays(graph: TypedGraph, explained: int = 1) -> int:
     return most if often or most == _REPLAYS[1] else _REPLAYS_LATER
 
 
-def _full(field: Field) -> Perturbations:
-    """The unperturbed graph."""
+def unperturbed(field: Field) -> Perturbations:
+    """The unperturbed graph, for `evaluate_plainly`."""
     return Perturbations(np.ones((1, field.size), dtype=bool), None, torch.zeros(field.size, 0))
 
 
@@ -168,7 +172,7 @@ def _probes(field: Field, rng: np.random.Generator) -> Perturbations:
     on = np.ones((2, field.size), dtype=bool)
     others = rng.permutation(np.arange(field.centres, field.size))
     on[1, others[: -(-len(others) * 4 // 10)]] = False
-    return replace(_full(field), active=on)
+    return replace(unperturbed(field), active=on)
 
 
 def _agrees(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from graphsvx.errors import ModelError
 
 # Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
 _BATCH_ITEMS = 1 << 18
+# Rounds that compute few nodes only sum rows up; features are projected once a batch.
+_TRIMMED_BATCH_ITEMS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,11 @@ class Batching:
     """Store equal feature rows once."""
     rows_of_tables: bool
     """Cut parameters with a row for each node of a type to the nodes of the batch."""
-    rounds: int | None = None
-    """Rounds of HeteroConv or HGTConv, each trimmed to the nodes that still matter; None: all."""
+    depth: int | None = None
+    """Rounds of the model: edges into nodes as many hops away are left out; None: no edges are."""
+    trim: Literal["nothing", "inputs", "outputs"] = "nothing"
+    """What each round of HeteroConv or HGTConv gets (HeteroConv also computes) of the nodes: all,
+    or those that still matter."""
 
 
 def evaluate_plainly(query: TypedQuery, field: Field, perturbations: Perturbations) -> Tensor:
@@ -77,7 +83,8 @@ class TypedBatches:
     def __call__(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
         """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
         width = 16 + max((self._width(name) for name in self.query.typed_graph.features), default=0)
-        limit = max(1, min(_BATCH_ITEMS, self.query.memory // (16 * width)))
+        items = _TRIMMED_BATCH_ITEMS if self.batching.trim == "outputs" else _BATCH_ITEMS
+        limit = max(1, min(items, self.query.memory // (16 * width)))
         step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
         parts = [
             self._chunk(field, perturbations.take(part), hops[part])
@@ -87,10 +94,10 @@ class TypedBatches:
         return torch.cat(parts)
 
     def _edges_at_most(self, field: Field) -> int:
-        """Edges of a copy, those that a trimmed batch leaves out not counted."""
-        if self.batching.rounds is None:
+        """Edges of a copy, those that are left out not counted."""
+        if self.batching.depth is None:
             return len(field.edges)
-        return int((field.hops[field.target] < self.batching.rounds).sum())
+        return int((field.hops[field.target] < self.batching.depth).sum())
 
     def _width(self, node_type: str) -> int:
         x = self.query.typed_graph.features[node_type]
@@ -98,11 +105,11 @@ class TypedBatches:
 
     def _chunk(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
         count, size = len(perturbations), field.size
-        live = hops < UNREACHABLE
+        depth = self.batching.depth
+        live = hops < UNREACHABLE if depth is None else hops <= depth
         position = np.cumsum(live.reshape(-1)) - 1
         flat = np.flatnonzero(live)
-        rounds = self.batching.rounds
-        ends_at = live if rounds is None else hops < rounds
+        ends_at = live if depth is None else hops < depth
         edges_on = _influential_edges(field, perturbations, live, ends_at)
         copy, edge = np.nonzero(edges_on)
         source, target = field.source[edge], field.target[edge]
@@ -113,7 +120,7 @@ class TypedBatches:
             position[copy * size + target],
         ])  # fmt: skip
         node = flat % size
-        boundary = field.ids[size:] if rounds is None else field.ids[:0]
+        boundary = field.ids[size:] if depth is None else field.ids[:0]
         ids = np.concatenate([field.ids[node], boundary])
         replaced = np.zeros((2, 0), dtype=np.int64)
         if perturbations.feature_row is not None:
@@ -123,7 +130,8 @@ class TypedBatches:
         rows = TypedRows(
             self.query.typed_graph, ids, ends, field.edges[edge], replaced,
             plain(perturbations.feature_table), size, flat // size, count,
-            None if rounds is None else hops.reshape(-1)[flat],
+            None if self.batching.trim == "nothing" else hops.reshape(-1)[flat],
+            np.concatenate([node, size + np.arange(len(boundary))]),
         )  # fmt: skip
         centres = position.reshape(live.shape)[:, : field.centres]
         return _call(self.query, rows, centres, self.batching)
@@ -159,6 +167,8 @@ class TypedRows:
     copies: int = 1
     hops: HopCounts | None = None
     """Trimmed batches: hops from each node to a centre."""
+    position: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Batches: position of each node in the receptive field."""
 
 
 def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) -> Tensor:
@@ -177,7 +187,7 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
         local = rows.ids[mine] - graph.node_starts[at]
         node_rows[name] = as_tensor(local, device)
         if name in graph.features:
-            x[name] = _features(rows, name, at, local, within, kinds, batching.shared_rows)
+            x[name] = _features(rows, name, at, mine, within, kinds, batching.shared_rows)
     edge_index, edge_rows = edges_by_type(rows, within)
     batch = None
     if query.kind == "graph":
@@ -190,15 +200,15 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
     inputs = TypedInput(
         x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation
     )
-    rounds = batching.rounds
     counts = {name: len(ids) for name, ids in node_rows.items()}
-    if rounds is None or rows.hops is None:
+    if batching.depth is None or rows.hops is None:
         out = model.run(graph, inputs, batching.rows_of_tables)
     else:
-        levels = _levels(rows, kinds, rounds)
-        with trimmed_rounds(model, levels, rounds):
+        levels = _levels(rows, kinds, batching.depth)
+        with trimmed_rounds(model, levels, batching.depth, batching.trim == "outputs"):
             out = model.run(graph, inputs, batching.rows_of_tables)
-        counts = {name: int(levels[name][1]) for name in node_rows}
+        last = 0 if batching.trim == "outputs" else 1
+        counts = {name: int(levels[name][last]) for name in node_rows}
     if query.kind == "graph" or model.scores_pairs:
         return plain(rows_of(out, "graph", rows.copies))[:, None]
     columns = []
@@ -215,10 +225,11 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
 
 
 def _features(
-    rows: TypedRows, name: str, at: int, local: Ids, within: Ids, kinds: Ids, shared: bool
+    rows: TypedRows, name: str, at: int, mine: Ids, within: Ids, kinds: Ids, shared: bool
 ) -> Tensor:
-    """x of the rows of one node type."""
+    """x of the rows of one node type, which are `mine` among all."""
     graph = rows.graph
+    local = rows.ids[mine] - graph.node_starts[at]
     x = graph.features[name]
     replaced = np.flatnonzero(kinds[rows.replaced[0]] == at)
     block = graph.blocks[name]
@@ -232,9 +243,8 @@ def _features(
             as_tensor(rows.replaced[1][replaced], rows.table.device), block
         ].to(x)
         return x
-    distinct, index = np.unique(local, return_inverse=True)
+    distinct, index = _distinct(local, rows.position[mine])
     base = x.index_select(0, as_tensor(distinct, x.device))
-    index = index.reshape(-1)
     if len(replaced) and has_columns:
         table_rows, inverse = np.unique(rows.replaced[1][replaced], return_inverse=True)
         new_rows = rows.table[as_tensor(table_rows, rows.table.device), block].to(x)
@@ -244,6 +254,16 @@ def _features(
     if shared and x.is_floating_point() and x.dim() == 2:
         return SharedRows(base, at_rows)
     return base.index_select(0, at_rows)
+
+
+def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
+    """Distinct ids and the index of each among them; equal ids have equal small positions."""
+    first = np.full(int(position.max(initial=-1)) + 1, -1)
+    first[position] = np.arange(len(position))
+    present = np.flatnonzero(first >= 0)
+    index = np.empty(len(first), dtype=np.int64)
+    index[present] = np.arange(len(present))
+    return ids[first[present]], index[position]
 
 
 def edges_by_type(
@@ -259,7 +279,7 @@ def edges_by_type(
     order = (
         np.argsort(kinds, kind="stable")
         if rows.hops is None
-        else np.lexsort((rows.hops[rows.ends[1]], kinds))
+        else np.lexsort((ends[1], kinds))  # nodes are in the order of their hops
     )
     starts = np.searchsorted(kinds[order], np.arange(len(graph.edge_types) + 1))
     index, positions = {}, {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,11 +23,13 @@ hops of a centre; these come first among those of their type."""
 
 
 @contextmanager
-def trimmed_rounds(model: TypedModel, levels: Levels, rounds: int) -> Iterator[None]:
+def trimmed_rounds(
+    model: TypedModel, levels: Levels, rounds: int, trim_outputs: bool
+) -> Iterator[None]:
     """Context manager: round k of a call gets the nodes within `rounds` - k + 1 hops only.
 
     The nodes that a round computes matter to the centres only if they are near enough for the
-    rounds that follow.
+    rounds that follow: with `trim_outputs`, HeteroConv computes the nodes within `rounds` - k hops.
     """
     done = 0
 
@@ -54,6 +56,22 @@ def trimmed_rounds(model: TypedModel, levels: Levels, rounds: int) -> Iterator[N
 
         return tuple(map(trim, args)), {name: trim(value) for name, value in kwargs.items()}
 
+    def trim_target(target: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Hooks of a convolution of an edge type: features of the targets, and the output."""
+
+        def ends(value: Any) -> Any:
+            if not isinstance(value, tuple) or len(value) != 2:
+                return value
+            return value[0], cut(target, value[1], rounds - done)
+
+        def features(_: Any, args: Any, kwargs: Any) -> Any:
+            return tuple(map(ends, args)), {name: ends(value) for name, value in kwargs.items()}
+
+        def output(_: Any, __: Any, out: Any) -> Any:
+            return cut(target, out, rounds - done)
+
+        return features, output
+
     hooks: list[Any] = []
 
     def remove() -> None:
@@ -61,11 +79,16 @@ def trimmed_rounds(model: TypedModel, levels: Levels, rounds: int) -> Iterator[N
             hook.remove()
 
     with taking_back(remove):
-        hooks += [
-            part.register_forward_pre_hook(before, with_kwargs=True)
-            for part in model.submodules
-            if isinstance(part, ROUNDS)
-        ]
+        for part in model.submodules:
+            if isinstance(part, ROUNDS):
+                hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
+            if trim_outputs and isinstance(part, HeteroConv):
+                if len({id(layer) for layer in part.convs.values()}) < len(part.convs):
+                    raise ModelError("a convolution of several edge types")
+                for (_, _, target), layer in part.convs.items():
+                    features, output = trim_target(target)
+                    hooks.append(layer.register_forward_pre_hook(features, with_kwargs=True))
+                    hooks.append(layer.register_forward_hook(output))
         yield
     if done != rounds:
         raise ModelError(f"the model has {done} rounds for all node types, not {rounds}")

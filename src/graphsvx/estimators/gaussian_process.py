@@ -44,8 +44,9 @@ _JUDGES = 256  # held-out pairs that choose a mixture,
 _CLEARLY = 0.9  # if it misses them by less than this times what the likeliest one misses
 _WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # tried with all pairs,
 _WHITE_PAIRS = 512  # or so many of them
+_FLATTER = 0.25  # power of likelihoods as weights of processes, where pairs are few
 _LIKELY = 0.1  # of those that are at least so likely, compared with the best
-_BLOCK = 128  # rows of a kernel matrix that stay in the cache
+_BLOCK = 512  # pairs that g is evaluated at together
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
 # squares, which sees players in blocks.
 _MOST_ENTRIES = 1 << 21
@@ -238,16 +239,21 @@ def _average(
         if len(splits) == 1 and len(held_out):
             mixture = _best_predicted(coalitions, odd, fitted, held_out, lengthscales)
             mixtures = [_likeliest_white(kernel, mixture, odd[order])]
+        elif len(held_out):
+            relearnt = [_likeliest_white(kernel, mixture, odd[order]) for mixture in mixtures]
+            mixtures = list(dict.fromkeys([*mixtures, *relearnt]))
         same = [
             _Process.of(kernel, mixture, odd[order], len(fitted), pair_weights[order])
             for mixture in mixtures
         ]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
-        weights.append(softmax(likelihood) / len(splits))
+        # Few pairs are learnt on by halves: their likelihoods say less than they seem to.
+        weights.append(softmax(likelihood if len(splits) == 1 else _FLATTER * likelihood))
+
         missed += (same[int(likelihood.argmax())].one_step_errors() ** 2).sum(0)
         size += (odd[held_out] ** 2).sum(0)
-    weight = np.concatenate(weights)
+    weight = np.concatenate(weights) / len(splits)
     credits = np.array([process.credit for process in processes])
     credit = np.einsum("p,pmo->mo", weight, credits)
     variances = [process.left[:, None] * process.scale for process in processes]
@@ -265,7 +271,9 @@ def _likeliest_white(kernel: Kernel, mixture: Mixture, odd: Floats) -> Mixture:
     """
     count = len(odd)
     pair_ids = np.unique(np.linspace(0, count - 1, min(count, _WHITE_PAIRS)).astype(np.int64))
-    part = Kernel(kernel.coalitions.take(pair_ids), kernel.relevance)
+    part = kernel
+    if len(pair_ids) < count:
+        part = Kernel(kernel.coalitions.take(pair_ids), kernel.relevance)
     gram = part.gram_once(replace(mixture, white=0.0))
 
     def likelihood(white: float) -> float:

@@ -197,6 +197,7 @@ class Kernel:
         self.effect: Floats = relevance**2 / (relevance**2).mean()
         """Variances of linear effects, [M]."""
         self._products: dict[float, Floats] = {}
+        self._last: tuple[Mixture, Floats] | None = None
 
     @cached_property
     def likeness(self) -> Floats:
@@ -244,7 +245,17 @@ class Kernel:
         return self.with_white(gram, mixture.white)
 
     def gram_once(self, mixture: Mixture) -> Floats:
-        """The same on and above the diagonal, for one mixture: faster, and nothing is kept."""
+        """The same on and above the diagonal, for one mixture: faster.
+
+        Only the last one is kept, for the same mixture with another white part.
+        """
+        without_white = replace(mixture, white=0.0)
+        if self._last is None or self._last[0] != without_white:
+            self._last = without_white, self._upper(without_white)
+        return self.with_white(self._last[1].copy(), mixture.white)
+
+    def _upper(self, mixture: Mixture) -> Floats:
+        """On and above the diagonal, all parts but the white one."""
         coalitions = self.coalitions
         count = len(coalitions)
         gram = np.zeros((count, count))
@@ -256,7 +267,7 @@ class Kernel:
             np.matmul(regressors[rows], regressors[first:].T, out=block)
             if mixture.theta:
                 block += _product(weighted[rows] @ coalitions.signs[first:].T, mixture.theta)
-        return self.with_white(gram, mixture.white)
+        return gram
 
     def with_white(self, gram: Floats, white: float) -> Floats:
         """The white part added to a covariance without one, in place."""

@@ -21,6 +21,7 @@ from graphsvx.integrations.pyg_hetero import (
     CreditedHeteroExplanation,
     explained_type,
     hetero_data,
+    linked_types,
     set_edge_credit,
     set_node_credit,
 )
@@ -35,8 +36,12 @@ from graphsvx.results.typed import types_of
 
 MOST_CELLS = 20
 """Nodes with cells of their own in `node_mask_type="attributes"`, those with the most credit."""
-LEAST = 0.9
-"""Smallest value of a mask where the credit is positive; the largest is 1."""
+LEAST = 0.99
+"""Smallest value of a mask where the credit is positive; the largest is 1.
+
+A player with positive credit is on, as in the game: 1. What a mask is below 1 only carries the
+order of the credit, for `threshold_config=("topk", k)`.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +84,8 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         explanation.node_credit   # signed credit, in the shape of the mask
         explanation.graphsvx      # the full record, with errors and certificate
 
-    Masks are 0 where the credit is not positive and from 0.9 to 1 where it is, in the order of the
-    credit: players with positive credit stay nearly as they are, everything else is masked, and
+    Masks are the coalition of the players with positive credit: 0 where credit is not positive, 1
+    up to a hundredth where it is. The hundredth carries the order of the credit, so that
     `threshold_config=("topk", k)` keeps the k largest. The explained nodes, which take no part in
     the game of nodes, have mask 1 in `node_mask_type="object"`.
 
@@ -96,11 +101,15 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     Dictionaries by type (`explainer(data.x_dict, data.edge_index_dict)`) give a
     `HeteroExplanation` with masks and credit by type; `node_type` says which type the model's
-    outputs are about, where their number does not tell.
+    outputs are about, where their number does not tell. Of links (`edge_label_index=`) it is the
+    pair of types that they join: `GraphSVXAlgorithm(node_type=("user", "item"))`.
     """
 
     def __init__(
-        self, method: Method | None = None, seed: int = 0, node_type: str | None = None
+        self,
+        method: Method | None = None,
+        seed: int = 0,
+        node_type: str | tuple[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.node_type = node_type
@@ -128,7 +137,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     ) -> PyGExplanation | HeteroExplanation:
         """Explain the outputs at `index` (all if None) for their target classes."""
         if isinstance(x, dict) and isinstance(edge_index, dict):
-            return self._hetero(model, hetero_data(x, edge_index, kwargs), target, index)
+            data, pairs = hetero_data(x, edge_index, kwargs), kwargs.get("edge_label_index")
+            arguments = self._hetero_questions(data, target, index, pairs)
+            return self._hetero(model, data, arguments, fix_centres=index is not None)
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
             raise UnsupportedError(
                 "GraphSVXAlgorithm needs x and edge_index as tensors, or both as dictionaries"
@@ -163,33 +174,48 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
-    def _hetero(
-        self, model: torch.nn.Module, data: HeteroData, target: Tensor, index: int | Tensor | None
-    ) -> HeteroExplanation:
-        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
+    def _hetero_questions(
+        self, data: HeteroData, target: Tensor, index: int | Tensor | None, pairs: Tensor | None
+    ) -> list[dict[str, Any]]:
+        """The arguments of `explain` for each output that is to be explained."""
         level = self.model_config.task_level
+        if level == ModelTaskLevel.graph:
+            return [{"graph": True, "target": self._target(target, 0)}]
         if level == ModelTaskLevel.edge:
-            raise UnsupportedError(
-                "links of typed graphs are explained by graphsvx.explain(model, data, edge=(u, v))"
-            )
-        arguments: list[dict[str, Any]] = [{"graph": True, "target": self._target(target, 0)}]
-        if level == ModelTaskLevel.node:
-            node_type = self.node_type or explained_type(data, len(target))
-            arguments = [
-                {"node": (node_type, i), "target": self._target(target, i)}
-                for i in _positions(index, len(target))
-            ]
+            if not isinstance(pairs, Tensor):
+                raise UnsupportedError(
+                    "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
+                )
+            u, v = linked_types(data, self.node_type)
+            return [
+                {"edge": ((u, int(pairs[0, i])), (v, int(pairs[1, i]))),
+                 "target": self._target(target, i)}
+                for i in _positions(index, pairs.shape[1])
+            ]  # fmt: skip
+        node_type = self.node_type or explained_type(data, len(target))
+        return [
+            {"node": (node_type, i), "target": self._target(target, i)}
+            for i in _positions(index, len(target))
+        ]
+
+    def _hetero(
+        self, model: torch.nn.Module, data: HeteroData, arguments: list[dict[str, Any]],
+        *, fix_centres: bool,
+    ) -> HeteroExplanation:  # fmt: skip
+        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
         everything = torch.zeros(0, dtype=torch.long)  # the graph is explained as a whole
         questions = [_Question(data, keywords, everything, everything) for keywords in arguments]
         converted = CreditedHeteroExplanation()
         records: list[Explanation] = []
         if nodes is not None:
-            method = self._node_method()
+            # Typed graphs have no cells: the credit of a node is spread over its columns.
+            cells = nodes == MaskType.attributes
+            method = self.method if cells else self._node_method()
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
             set_node_credit(converted, explained, nodes)
             _set_masks(converted, "node")
-            if nodes == MaskType.object and index is not None:
+            if nodes == MaskType.object and fix_centres:
                 for explanation in explained:
                     for kind, i in map(types_of(explanation).node, explanation.centres):
                         converted[kind].node_mask[i] = 1.0
@@ -323,7 +349,7 @@ def _set_masks(converted: HeteroExplanation, side: str) -> None:
 
 
 def mask(credit: Tensor) -> Tensor:
-    """Signed credit as a mask: 0 where it is not positive, else from 0.9 to 1 in its order."""
+    """Signed credit as a mask: 0 where it is not positive, else from 0.99 to 1 in its order."""
     largest = float(credit.max()) if credit.numel() else 0.0
     if largest <= 0:
         return torch.zeros_like(credit)

@@ -38,8 +38,12 @@ def hetero_data(
         data[name].x = x
     for name, edge_index in edge_index_dict.items():
         data[name].edge_index = edge_index
+        for end, kind in enumerate((name[0], name[2])):
+            if kind not in x_dict:  # no features: at least the nodes that edges name
+                count = int(edge_index[end].max()) + 1 if edge_index.numel() else 0
+                data[kind].num_nodes = max(count, data[kind].get("num_nodes", 0))
     for name, values in keywords.items():
-        if name == "batch_dict" or values is None:
+        if name in ("batch_dict", "edge_label_index") or values is None:
             continue
         if not name.endswith("_dict") or not isinstance(values, Mapping):
             raise UnsupportedError(
@@ -60,6 +64,19 @@ def explained_type(data: HeteroData, rows: int) -> str:
             "say which with GraphSVXAlgorithm(node_type=...)"
         )
     return str(matching[0])
+
+
+def linked_types(data: HeteroData, node_type: str | tuple[str, str] | None) -> tuple[str, str]:
+    """Node types of the two ends of the explained links."""
+    if isinstance(node_type, tuple) and len(node_type) == 2:
+        return node_type
+    if len(data.node_types) == 1:
+        return data.node_types[0], data.node_types[0]
+    raise UnsupportedError(
+        "GraphSVXAlgorithm must know which node types the links join; give both as "
+        f"GraphSVXAlgorithm(node_type=({data.node_types[0]!r}, {data.node_types[1]!r})), "
+        f"got {node_type!r}"
+    )
 
 
 def set_node_credit(

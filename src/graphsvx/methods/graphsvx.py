@@ -62,6 +62,7 @@ from graphsvx.methods.rounds import (
     RelativeErrorBelow,
     Rounds,
     calls_needed,
+    default_first_calls,
 )
 from graphsvx.methods.settings import (
     MISPLACED,
@@ -343,9 +344,9 @@ class GraphSVX(Checked):
     ) -> tuple[GameSetup, list[PlayedGame]]:
         setup, games = self._setup_games(query, evaluator, kind, seed)
         budget = self.budget
-        return setup, play_all(
-            games, self.mask, self.estimator, self._first_calls(), budget.feature_share, seed
-        )
+        by_default = isinstance(self._goal(), RelativeErrorBelow) and self._most_calls() is None
+        calls = default_first_calls(games) if by_default else self._first_calls()
+        return setup, play_all(games, self.mask, self.estimator, calls, budget.feature_share, seed)
 
     def _setup_games(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int

@@ -13,6 +13,7 @@ from graphsvx.core import players as choosing
 from graphsvx.core.arrays import Bools
 from graphsvx.core.players import FeatureChoice, Hops
 from graphsvx.core.query import Query
+from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
@@ -22,6 +23,8 @@ from graphsvx.generators import GameSetup, Isolate
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.local_graph import build_explanation, game_report, refuse_unless
 from graphsvx.methods.replay import coalitions_agree
+from graphsvx.methods.typed_baselines import baseline_setup
+from graphsvx.methods.typed_record import with_types
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range
 
@@ -32,6 +35,10 @@ def one_less(on: Bools) -> tuple[Bools, np.ndarray]:
     coalitions = np.tile(on, (len(players_on), 1))
     coalitions[np.arange(len(players_on)), players_on] = False
     return coalitions, players_on
+
+
+def _numbered(kind: str, ids: Tensor) -> list[str]:
+    return [f"{kind} {i}" for i in ids.tolist()]
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class Greedy(Checked):
     rounds: Annotated[int | None, Range(1)] = None
     """Maximum number of removals; None: until the prediction changes."""
 
+    explains_typed_graphs: ClassVar[bool] = True
     blocks: ClassVar[Blocks] = Blocks(
         title="Greedy",
         mask=Block("M_N, M_F with one more player off in each round", one_less),
@@ -78,10 +86,8 @@ class Greedy(Checked):
         self, query: Query, evaluator: Evaluator, seed: int
     ) -> tuple[Explanation, GraphGame, Bools]:
         """The explanation, its game, and the coalitions after each removal."""
-        players = choosing.find_players(
-            query.graph, evaluator.field, self.hops, self.features, self.players
-        )
-        setup = GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
+        setup = self._setup(query, evaluator)
+        players = setup.players
         game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
         ends = game.end_states()
         game.record_output_of(int(ends[1]))
@@ -94,10 +100,6 @@ class Greedy(Checked):
             bases.append(base)
             removed.append(order)
         b = players.features
-        names = [
-            *(f"feature {i}" for i in players.feature_members.tolist()),
-            *(f"node {i}" for i in evaluator.field.ids[players.node_members].tolist()),
-        ]
         explanation = build_explanation(
             query,
             evaluator,
@@ -120,6 +122,12 @@ class Greedy(Checked):
             ),
             games=(game_report("joint", game.players, game.calls, "one_less"),),
         )
+        if isinstance(query, TypedQuery):
+            explanation = with_types(explanation, query, evaluator.field, players, apart=False)
+        names = [
+            *(explanation.feature_credit.names or _numbered("feature", explanation.feature_ids)),
+            *(explanation.node_credit.names or _numbered("node", explanation.node_ids)),
+        ]
         everyone = np.arange(game.players)
         left = np.stack([
             np.isin(everyone, order[:count], invert=True)
@@ -128,6 +136,14 @@ class Greedy(Checked):
         ])  # fmt: skip
         named = tuple(tuple(names[i] for i in order) for order in removed)
         return replace(explanation, removed=named), game, left
+
+    def _setup(self, query: Query, evaluator: Evaluator) -> GameSetup:
+        if isinstance(query, TypedQuery):
+            return baseline_setup(query, evaluator, self.players, self.features, self.hops)
+        players = choosing.find_players(
+            query.graph, evaluator.field, self.hops, self.features, self.players
+        )
+        return GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
 
     def _remove(
         self, query: Query, game: GraphGame, full: Tensor, empty: Tensor, output: int

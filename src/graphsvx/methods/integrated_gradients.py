@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.query import Query
+from graphsvx.core.typed_query import TypedQuery
+from graphsvx.methods import typed_baselines
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.gradients import attributions_to_credit, score_function
 from graphsvx.methods.local_graph import (
@@ -40,6 +42,7 @@ class IntegratedGradients(Checked):
     steps: Count = 50
     baseline: Literal["mean", "zero"] = "mean"
 
+    explains_typed_graphs: ClassVar[bool] = True
     blocks: ClassVar[Blocks] = Blocks(
         title="Integrated gradients",
         mask=Block(
@@ -58,6 +61,8 @@ class IntegratedGradients(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """`steps` backward passes per output."""
+        if isinstance(query, TypedQuery):
+            return self._on_typed_graph(query, seed)
         refuse_unless(query, self, "node", "nodes", "graph")
         require_extra("captum.attr")
         local_graph = local_graph_of(query, seed)
@@ -83,13 +88,33 @@ class IntegratedGradients(Checked):
             bases=bases,
             features=features,
             nodes=nodes,
-            meaning=(
-                "share of the way from the score of the baseline graph (all features at "
-                f"their {self.baseline}) to the prediction, along a straight line"
-            ),
+            meaning=self._meaning(),
             games=(
                 game_report(
                     "path", len(local_graph.ids), self.steps * len(outputs), "along_the_line"
                 ),
             ),
         )
+
+    def _meaning(self) -> str:
+        return (
+            "share of the way from the score of the baseline graph (all features at "
+            f"their {self.baseline}) to the prediction, along a straight line"
+        )
+
+    def _on_typed_graph(self, query: TypedQuery, seed: int) -> Explanation:
+        graph = query.typed_graph
+        start = {
+            name: torch.zeros_like(x) for name, x in typed_baselines.float_features(graph).items()
+        }
+        if self.baseline == "mean":
+            mean = graph.statistics.mean
+            start = {name: x + mean[graph.blocks[name]].to(x) for name, x in start.items()}
+        return typed_baselines.explain_by_gradients(
+            query, self, seed, typed_baselines.integrated_gradient(start, self.steps),
+            lambda players, outputs: game_report(
+                "path", players, self.steps * outputs, "along_the_line"
+            ),
+            self._meaning(),
+            bases=lambda field: typed_baselines.typed_scores(query, field, start),
+        )  # fmt: skip

@@ -11,7 +11,9 @@ import torch
 from graphsvx.core import players as choosing
 from graphsvx.core.players import FeatureChoice, Sides
 from graphsvx.core.query import Query
+from graphsvx.core.typed_query import TypedQuery
 from graphsvx.estimators.direct import mask_as_credit
+from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import Unchanged
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.local_graph import (
@@ -20,6 +22,7 @@ from graphsvx.methods.local_graph import (
     local_graph_of,
     refuse_unless,
 )
+from graphsvx.methods.typed_baselines import baseline_setup, explain_players
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked
 
@@ -48,6 +51,7 @@ class Random(Checked):
     players: Sides = "both"
     features: FeatureChoice = 0.25
 
+    explains_typed_graphs: ClassVar[bool] = True
     blocks: ClassVar[Blocks] = Blocks(
         title="Random",
         mask=Block("M_N, M_F (or M_E) uniform in [0, 1]", uniform),
@@ -60,6 +64,8 @@ class Random(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Draw a random value for every player and output."""
+        if isinstance(query, TypedQuery):
+            return self._on_typed_graph(query, seed)
         refuse_unless(query, self, "node", "nodes", "graph")
         local_graph = local_graph_of(query, seed)
         predictions = local_graph.scores()
@@ -83,4 +89,20 @@ class Random(Checked):
             edges=mask_as_credit(edge_ids, scores[2]),
             meaning="a random number in [0, 1], which means nothing",
             games=(game_report("random", sum(len(rows[0]) for rows in scores), 1, "uniform"),),
+        )  # fmt: skip
+
+    def _on_typed_graph(self, query: TypedQuery, seed: int) -> Explanation:
+        rng = _derive_rng(query, seed)
+
+        def draw(setup: GameSetup, outputs: tuple[int, ...]) -> torch.Tensor:
+            players = setup.players
+            count = players.features + players.nodes + players.edges
+            return torch.stack([uniform(count, rng) for _ in outputs])
+
+        return explain_players(
+            query, self, seed,
+            lambda evaluator: baseline_setup(query, evaluator, self.players, self.features),
+            draw,
+            lambda players, _: game_report("random", players, 1, "uniform"),
+            "a random number in [0, 1], which means nothing",
         )  # fmt: skip

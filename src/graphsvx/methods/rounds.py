@@ -28,7 +28,9 @@ _WORK = 1.2e8  # about half a second of known layers
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
 _MARGIN = 1.3  # more calls than errors that fall as 1 / sqrt(calls) would need
-_WORTH = 1.2  # a round with fewer calls than this times those made is not worth its fit
+_WORTH = 1.5  # by default, a round with fewer calls than this times those made is not worth its fit
+_WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
+_ONE_ROUND = 2.0  # times the calls of a first round: so many are made at once
 _SHARE_OF_TIME = 0.8
 
 
@@ -41,6 +43,13 @@ def default_calls(game: PlayableGame) -> int:
     size = game.setup.field
     work = _NODE_WORK * size.size + _EDGE_WORK * len(size.inner_edges)
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / max(work, 1))))
+
+
+def default_first_calls(games: Sequence[PlayableGame]) -> int:
+    """Calls of the first round by default: all, where games allow few more than the usual ones."""
+    allowed = [default_calls(game) for game in games if isinstance(game, GraphGame)]
+    most = min(allowed, default=FIRST_CALLS)
+    return most if most <= _ONE_ROUND * FIRST_CALLS else FIRST_CALLS
 
 
 class Goal(Protocol):
@@ -123,7 +132,8 @@ class Rounds:
             if i is None or i in closed or needed[i] <= 1:
                 return games, fits
             budget = self._next_budget(games, i, needed[i])
-            if games[i].masks.exact or budget < _WORTH * games[i].budget:
+            worth = _WORTH if self.most is None else _WORTH_WHERE_ASKED
+            if games[i].masks.exact or budget < worth * games[i].budget:
                 closed.add(i)
                 continue
             try:

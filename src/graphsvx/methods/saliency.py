@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphsvx.core.query import Query
+from graphsvx.core.typed_query import TypedQuery
 from graphsvx.generators.replace import Unchanged
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.gradients import attributions_to_credit, score_function
@@ -16,15 +17,22 @@ from graphsvx.methods.local_graph import (
     model_restored,
     refuse_unless,
 )
+from graphsvx.methods.typed_baselines import absolute_gradient, explain_by_gradients
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked
 from graphsvx.utils.extras import require_extra
+
+MEANING = (
+    "absolute gradient: how much the score would move if the number moved by 1, to first order; "
+    "summed over the features of a node"
+)
 
 
 @dataclass(frozen=True)
 class Saliency(Checked):
     """|df / dX|: the absolute gradient of the score in the features."""
 
+    explains_typed_graphs: ClassVar[bool] = True
     blocks: ClassVar[Blocks] = Blocks(
         title="Saliency",
         mask=Block("none", Unchanged),
@@ -40,6 +48,12 @@ class Saliency(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """One backward pass per output."""
+        if isinstance(query, TypedQuery):
+            return explain_by_gradients(
+                query, self, seed, absolute_gradient,
+                lambda players, outputs: game_report("gradient", players, outputs, "none"),
+                MEANING,
+            )  # fmt: skip
         refuse_unless(query, self, "node", "nodes", "graph")
         attr = require_extra("captum.attr")
         local_graph = local_graph_of(query, seed)
@@ -60,9 +74,6 @@ class Saliency(Checked):
             predictions=predictions,
             features=features,
             nodes=nodes,
-            meaning=(
-                "absolute gradient: how much the score would move if the number moved by 1, to "
-                "first order; summed over the features of a node"
-            ),
+            meaning=MEANING,
             games=(game_report("gradient", len(local_graph.ids), len(outputs), "none"),),
         )  # fmt: skip

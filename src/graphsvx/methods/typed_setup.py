@@ -26,6 +26,8 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup, Generator, Indirect
 from graphsvx.methods.player_kinds import (
+    Cells,
+    EdgeFeatures,
     Edges,
     MetaPaths,
     Nodes,
@@ -47,7 +49,18 @@ class TypedSetup(GameSetup):
 
 
 def check_typed_players(kind: PlayerKind, generator: Generator | None, graph: TypedGraph) -> None:
-    """Raise InputError if a group, type or path names what does not exist."""
+    """Raise InputError if a group, type or path names what does not exist.
+
+    Raises:
+        UnsupportedError: players or a generator that typed graphs do not have.
+
+    """
+    if isinstance(kind, (Cells, EdgeFeatures)):
+        raise UnsupportedError(
+            f"{type(kind).__name__} are players of graphs without types only; typed graphs have "
+            "nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
+            'GraphSVX(players="relations")'
+        )
     if isinstance(generator, Indirect) and generator.inner == "target" and not graph.flat:
         raise UnsupportedError(
             'indirect="target" gives nodes the features of the explained one, but node types have '

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
+from torch_geometric.data import HeteroData
 
 from graphsvx.api import Failure, explain
 from graphsvx.core import graph as graphs
-from graphsvx.core.typed_graph import check_typed_graph, is_typed
+from graphsvx.core.typed_graph import check_typed_graph, is_typed, typed_nodes
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema
@@ -35,7 +36,8 @@ class Job:
     kind: QueryKind
     options: dict[str, Any]
     members: tuple[tuple[int, ...], ...] = ()
-    """Links and groups: the nodes of each query, by its position."""
+    """Links and groups: the nodes of each query, by its position; of HeteroData they are numbered
+    one type after the other."""
     node_type: str | None = None
     """HeteroData: the type of the nodes."""
     sufficient: float | None = None
@@ -69,9 +71,14 @@ class Job:
             case "graph":
                 return {"graph": True}
             case "edge":
-                return {"edge": self.members[query]}
+                return {"edge": tuple(self._nodes(query))}
             case "nodes":
-                return {"nodes": list(self.members[query])}
+                return {"nodes": self._nodes(query)}
+
+    def _nodes(self, query: int) -> list[Any]:
+        """The nodes of a link or group; of HeteroData as pairs of a type and an id."""
+        numbers = list(self.members[query])
+        return typed_nodes(self.data, numbers) if isinstance(self.data, HeteroData) else numbers
 
     def __call__(self, chunk: Chunk) -> Answer:
         """Explain the queries of a chunk; fewer of them if the worker was asked to stop."""

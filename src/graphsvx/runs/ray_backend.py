@@ -6,18 +6,19 @@ import logging
 import socket
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.edge_index import Index
 from graphsvx.core.statistics import Statistics
+from graphsvx.core.typed_graph import is_typed
 from graphsvx.errors import DataError
 from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
 from graphsvx.utils.constraints import Checked, Workers
@@ -115,7 +116,8 @@ class _Packed:
     """A job with its graphs as numpy arrays, which processes on one machine share in memory."""
 
     job: Job
-    graphs: list[dict[str, np.ndarray]]
+    graphs: list[dict[Any, Any]]
+    """Attributes by name; of HeteroData by type, then by name."""
     index: tuple[Index, Index] | None = None
     """In-edge and out-edge index of a single graph, computed once because of their size."""
     statistics: tuple[np.ndarray, np.ndarray] | None = None
@@ -124,6 +126,8 @@ class _Packed:
 
 def _packed(job: Job) -> _Packed:
     graph_list = job.data if job.kind == "graph" else [job.data]
+    if is_typed(job.model, graph_list[0]):
+        return _Packed(replace(job, data=None), [_as_arrays(g.to_dict()) for g in graph_list])
     arrays = [
         {name: value.detach().cpu().numpy() for name in _GRAPH
          if isinstance(value := getattr(graph, name, None), Tensor)}
@@ -137,14 +141,31 @@ def _packed(job: Job) -> _Packed:
     return _Packed(without_data, arrays, (graph.index, graphs.out_edges(graph)), statistics)
 
 
+def _as_arrays(values: Any) -> Any:
+    """Tensors of a dictionary, and of those in it, as arrays."""
+    if isinstance(values, Mapping):
+        return {name: _as_arrays(value) for name, value in values.items()}
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+
+
+def _as_tensors(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {name: _as_tensors(value) for name, value in values.items()}
+    return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+
+
+def _as_graph(arrays: dict[Any, Any]) -> Data | HeteroData:
+    tensors = _as_tensors(arrays)
+    by_type = any(isinstance(value, Mapping) for value in tensors.values())
+    graph: Data | HeteroData = (HeteroData if by_type else Data).from_dict(tensors)
+    return graph
+
+
 def _unpacked(packed: _Packed) -> Job:
     with warnings.catch_warnings():
         # Arrays of Ray's object store are read-only; graphs are never modified.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        graph_list = [
-            Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
-            for arrays in packed.graphs
-        ]
+        graph_list = [_as_graph(arrays) for arrays in packed.graphs]
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
             graphs.adopt(graph_list[0], *packed.index, Statistics(mean, std))

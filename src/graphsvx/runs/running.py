@@ -24,10 +24,11 @@ from torch_geometric.data import Dataset
 from graphsvx.api import Failure
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
+from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list
-from graphsvx.core.typed_graph import is_typed
+from graphsvx.core.typed_graph import check_typed_graph, is_typed, node_number
 from graphsvx.core.typed_query import build_any_query, nodes_of_one_type
-from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, see
+from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.runs import arrow_schema, identity
@@ -40,7 +41,7 @@ from graphsvx.utils.files import as_path
 from graphsvx.utils.progress_bar import progress_bar
 
 _OPTIONS = frozenset(
-    {"target", "targets", "output", "scale", "class_names", "feature_names", "memory"}
+    {"target", "targets", "output", "scale", "class_names", "feature_names", "memory", "relation"}
 )
 
 
@@ -51,8 +52,8 @@ def start(
     *,
     out: str | Path,
     graphs: Sequence[int] | Tensor | None = None,
-    edges: Sequence[tuple[int, int]] | Tensor | None = None,
-    groups: Sequence[Sequence[int]] | None = None,
+    edges: Sequence[tuple[Any, Any]] | Tensor | None = None,
+    groups: Sequence[Sequence[Any]] | None = None,
     method: Method | None = None,
     backend: Backend | None = None,
     seed: int = 0,
@@ -76,7 +77,8 @@ def start(
         nodes: the nodes to explain; all by default.
         out: the folder.
         graphs: with a list of graphs, the positions of those to explain; all by default.
-        edges: the links (u, v) to explain instead of nodes; `run[i]` is the i-th.
+        edges: the links (u, v) to explain instead of nodes; `run[i]` is the i-th. Ends are given as
+            for `explain`.
         groups: the groups of nodes to explain, each for its mean score; `run[i]` is the i-th.
         method: the explainer, `GraphSVX()` by default.
         backend: `Local(workers=2)` or `Ray(address=...)`; `Local()` by default.
@@ -89,21 +91,18 @@ def start(
             for each query; kept in `explanation.answers`.
         flip: also find the smallest set whose removal changes the class.
         options: further arguments of `explain` (target, targets, output, scale, class_names,
-            feature_names, memory).
+            feature_names, memory, relation).
 
     Raises:
         InputError: arguments do not go together.
         DataError: the folder holds another run.
-        UnsupportedError: edges or groups of a typed graph.
 
     """
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InputError(f"start() does not take {unknown[0]!r}, only {sorted(_OPTIONS)}")
     node_type: str | None = None
-    if (edges is not None or groups is not None) and is_typed(model, data):
-        raise UnsupportedError("runs on typed graphs explain nodes; leave out edges= and groups=")
-    members = _members(data, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
+    members = _members(model, data, nodes=nodes, graphs=graphs, edges=edges, groups=groups)
     if members:
         kind: QueryKind = "edge" if edges is not None else "nodes"
         queries = np.arange(len(members), dtype=np.int64)
@@ -145,7 +144,7 @@ def start(
     return open_run(folder.path)
 
 
-def _members(data: Any, **selectors: Any) -> tuple[tuple[int, ...], ...]:
+def _members(model: Callable[..., Any], data: Any, **selectors: Any) -> tuple[tuple[int, ...], ...]:
     """Nodes of each link or group; empty if nodes or whole graphs are asked for."""
     named = [name for name, value in selectors.items() if value is not None]
     if len(named) > 1:
@@ -155,12 +154,19 @@ def _members(data: Any, **selectors: Any) -> tuple[tuple[int, ...], ...]:
     argument = named[0]
     if isinstance(data, (list, tuple, Dataset)):
         raise InputError(f"a list of graphs is explained as whole graphs; leave out {argument}=")
-    count = graphs.check_graph(data).num_nodes
+    typed = check_typed_graph(data) if is_typed(model, data) else None
+    count = (typed or graphs.check_graph(data)).num_nodes
     listed = selectors[argument]
     if isinstance(listed, (Tensor, np.ndarray)):
         listed = listed.tolist()
     if not isinstance(listed, (list, tuple)) or not listed:
         raise InputError(f"{argument} must be a list of lists of nodes, got {shown(listed)}")
+    if typed is not None and not typed.flat:
+        listed = [[node_number(typed, node, f"each of {argument}") for node in nodes]
+                  for nodes in listed]  # fmt: skip
+    elif typed is not None:
+        names = find_names(data)
+        listed = [names.node_group(nodes) for nodes in listed]
     members = tuple(tuple(node_list(nodes, count, f"each of {argument}")) for nodes in listed)
     for nodes in members:
         if not nodes or not 0 <= min(nodes) <= max(nodes) < count:

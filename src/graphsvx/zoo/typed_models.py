@@ -94,7 +94,7 @@ class DiagonalRGCNConv(MessagePassing):
 
     def message(self, x_j: Tensor, edge_type: Tensor) -> Tensor:
         """x_j * w_r."""
-        return x_j * self.weight[edge_type]
+        return x_j * self.weight.index_select(0, edge_type)
 
 
 class RelationalEncoder(nn.Module):

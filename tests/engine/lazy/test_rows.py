@@ -229,3 +229,17 @@ def test_lazy_rows_read_as_the_rows_they_stand_for() -> None:
     assert torch.equal(lazy.plain(prefix + torch.ones(5, 3))[:2], base[:2] + 1)
     with pytest.raises(IndexError):
         lazy.plain(prefix.index_select(0, torch.tensor([3])))
+
+
+@pytest.mark.parametrize("sort", [True, False])
+def test_sums_of_many_rows_are_those_of_a_matrix(sort: bool) -> None:
+    rng = torch.Generator().manual_seed(0)
+    row = torch.randint(5, (200,), generator=rng)
+    row[row == 3] = 4  # a sum of nothing
+    row = row.sort().values if sort else row
+    column = torch.randint(7, (200,), generator=rng)
+    weight = torch.rand(200, generator=rng, dtype=torch.float64)
+    base = torch.randn(7, 3, generator=rng, dtype=torch.float64)
+    matrix = torch.zeros(5, 7, dtype=torch.float64)
+    matrix.index_put_((row, column), weight, accumulate=True)
+    torch.testing.assert_close(MixedRows(5, row, column, weight, base).plain(), matrix @ base)

@@ -65,6 +65,14 @@ class MixedRows(Lazy):
 
     def times(self, base: Tensor) -> Tensor:
         """M @ base for any base with as many rows."""
+        entries, rows = len(self.row), self.shape[0]
+        if entries > _MANY_ENTRIES * rows and bool((self.row[1:] >= self.row[:-1]).all()):
+            # Adds the rows of each sum where they are, without a copy of all of them.
+            starts = torch.searchsorted(self.row, torch.arange(rows, device=self.row.device))
+            weight = self.weight.to(base.dtype)
+            return functional.embedding_bag(
+                self.column, base, starts, mode="sum", per_sample_weights=weight
+            )
         picked = base.index_select(0, self.column) * self.weight[:, None]
         # scatter_add_ with an expanded index has a fast path that index_add_ lacks on CPUs.
         into = base.new_zeros(self.shape[0], base.shape[1])
@@ -75,6 +83,8 @@ class MixedRows(Lazy):
 KINDS.extend([MixedRows, SharedRows])
 
 _func: Any
+_MANY_ENTRIES = 8
+"""Entries a row from which on sorted ones are summed by `embedding_bag`."""
 _WIDE = 64  # columns from which on copies of rows cost more than keeping weights in mind
 
 

@@ -1,0 +1,88 @@
+"""Evaluation of typed graphs: shortcuts of a model, and its inputs, which stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import SAGEConv
+
+import graphsvx
+from graphsvx.core.typed_query import build_typed_query
+from graphsvx.engine.typed import evaluators
+from graphsvx.engine.typed_batches import TypedBatches
+from graphsvx.methods import GraphSVX
+from tests import typed_worlds as worlds
+from tests.typed_worlds import WIDTHS, Stack, shapley, typed_graph, without
+
+
+class Residual(Stack):
+    """Adds the hidden states of all nodes to the output of the second round."""
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Tensor:
+        hidden = {k: v.tanh() for k, v in self.first(x_dict, edge_index_dict).items()}
+        return self.head(hidden["paper"] + self.second(hidden, edge_index_dict)["paper"])
+
+
+class Shared(Stack):
+    """One convolution for all edge types of the second round."""
+
+    def __init__(self, conv: Any) -> None:
+        super().__init__(conv)
+        layer = conv("paper", "paper", 6)
+        for edge_type in self.second.convs:
+            self.second.convs[edge_type] = layer
+
+
+class Writes(Stack):
+    """Scales the features of papers in place."""
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Tensor:
+        x_dict["paper"].mul_(2.0)
+        return super().forward(x_dict, edge_index_dict)
+
+
+def sage(source: str, target: str, width: int | None) -> SAGEConv:
+    return SAGEConv((width or WIDTHS[source], width or WIDTHS[target]), 6)
+
+
+@pytest.mark.parametrize(
+    ("network", "trim"), [(Stack, "outputs"), (Residual, "nothing"), (Shared, "inputs")]
+)
+def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(network, trim) -> None:
+    torch.manual_seed(0)
+    data = typed_graph(2, counts=(3, 2, 2))
+    model = network(sage).double().eval()
+    query = build_typed_query(model, data, node=("paper", 0), target=0)
+    with torch.no_grad():
+        evaluator = next(evaluators(query, None, 0))
+    assert isinstance(evaluator.evaluate, TypedBatches)
+    assert evaluator.evaluate.batching.trim == trim
+    assert evaluator.evaluate.batching.depth == 2
+    explanation = graphsvx.explain(
+        model, data, node=("paper", 0), target=0, method=GraphSVX(players="nodes")
+    )
+    others = [(k, i) for k in data.node_types for i in range(data[k].num_nodes)][1:]
+
+    def value(on: frozenset[Any]) -> Tensor:
+        return worlds.probability(worlds.call(model, without(data, set(others) - on))[0])
+
+    credit, _ = shapley(others, value)
+    for kind, by_id in explanation.nodes.items():
+        for i, got in by_id.by_id().items():
+            assert got == pytest.approx(float(credit[(kind, i)][0]), abs=1e-9)
+
+
+def test_a_model_that_writes_to_its_inputs_leaves_the_users_data_as_they_are() -> None:
+    torch.manual_seed(0)
+    data = typed_graph(2, counts=(3, 2, 2))
+    before = data["paper"].x.clone()
+    model = Writes(sage).double().eval()
+    explanation = graphsvx.explain(model, data, node=("paper", 0), target=0)
+    assert torch.equal(data["paper"].x, before)
+    with torch.no_grad():
+        copies = {name: x.clone() for name, x in data.x_dict.items()}
+        expected = worlds.probability(model(copies, data.edge_index_dict)[0])
+    assert explanation.prediction == pytest.approx(float(expected[0]), abs=1e-9)
