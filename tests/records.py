@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import torch
 
+from graphsvx.results.cells import CellCredit
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
@@ -91,6 +92,18 @@ def house() -> Explanation:
         meaning=MEANING,
         class_names=("base", "house roof", "house middle", "house floor"),
     )
+
+
+def with_cells() -> Explanation:
+    """The house with features of two of its nodes (`players="cells"`)."""
+    cells = CellCredit(
+        nodes=(400, 400, 400, 401, 401),
+        features=(-1, 4, -2, -1, 0),
+        values=((0.3, -0.1, 0.04, 0.02, 0.1),),
+        errors=((0.0, 0.0, 0.0, 0.0, 0.0),),
+        names=("presence", "bias", "other features", "presence", "degree"),
+    )
+    return replace(house(), cells=cells)
 
 
 def house_all() -> Explanation:

@@ -66,7 +66,7 @@ def _vague_names(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "package", sorted({path.name for path in PACKAGE.iterdir()} - {"__pycache__", "studies"})
+    "package", sorted({path.name for path in PACKAGE.iterdir()} - {"__pycache__"})
 )
 def test_local_names_say_what_they_hold(package: str) -> None:
     path = PACKAGE / package

@@ -12,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 
@@ -19,7 +20,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import graphsvx
-from graphsvx import errors, zoo
+from graphsvx import datasets, errors, zoo
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
@@ -138,6 +139,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRAPHSVX_MODELS", str(tmp_path_factory.mktemp("models")))
         patch.setattr(zoo.checkpoints, "settings_for", quick)
+        patch.setattr(datasets, "load", cache(datasets.load))
         yield
 
 

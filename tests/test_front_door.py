@@ -21,8 +21,17 @@ from matplotlib.text import Text
 from rich.console import Console
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.loader import DataLoader, NodeLoader
-from torch_geometric.nn import GAE, GCN, GATConv, GCNConv, GraphConv, RGCNConv, global_mean_pool
+from torch_geometric.loader import DataLoader, LinkLoader, NodeLoader, RandomNodeLoader
+from torch_geometric.nn import (
+    GAE,
+    GCN,
+    EdgeCNN,
+    GATConv,
+    GCNConv,
+    GraphConv,
+    RGCNConv,
+    global_mean_pool,
+)
 from torch_geometric.sampler import BaseSampler
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csr_tensor
 
@@ -435,6 +444,23 @@ def tuple_of_outputs() -> Case:
     )  # fmt: skip
 
 
+def record_of_outputs() -> Case:
+    @dataclass
+    class Outputs:
+        hidden: Tensor
+        logits: Tensor
+
+    class Several(Net):
+        def forward(self, x, edge_index):
+            out = self.nodes(x, edge_index)
+            return Outputs(out.tanh(), out)
+
+    return Case(
+        Several(), graph_of(), lambda model, d: called(model, d).logits,
+        options={"output": lambda out: out.logits},
+    )  # fmt: skip
+
+
 # --- graphs and links ----------------------------------------------------------------------
 
 
@@ -527,7 +553,7 @@ CASES: dict[str, Callable[[], Case]] = {
         logits_that_happen_to_be_between_0_and_1, multilabel_seen_by_its_labels, softmax_seen,
         regression, regression_seen_by_its_labels,
         one_output_without_a_word, one_output_with_a_scale, one_output_with_binary_labels,
-        dictionary_of_outputs, tuple_of_outputs, graph_model_without_batch,
+        dictionary_of_outputs, tuple_of_outputs, record_of_outputs, graph_model_without_batch,
         graph_model_of_one_row, graph_model_that_takes_data,
         graph_model_that_takes_data_alone, graph_model_with_positions, encoder_and_decoder,
         autoencoder,
@@ -656,12 +682,26 @@ def test_a_model_of_nodes_asked_about_a_graph() -> None:
 @pytest.mark.parametrize(
     ("case", "message"),
     [(dictionary_of_outputs, "output=lambda out: out\\['logits'\\]"),
-     (tuple_of_outputs, "output=lambda out: out\\[0\\]")],
+     (tuple_of_outputs, "output=lambda out: out\\[0\\]"),
+     (record_of_outputs, "output=lambda out: out.logits")],
 )  # fmt: skip
 def test_outputs_that_are_no_tensor(case: Callable[[], Case], message: str) -> None:
     made = case()
     with pytest.raises(ModelError, match=message):
         explain(made.model, made.data, node=NODE)
+
+
+def test_a_model_that_cannot_normalise_a_single_edge() -> None:
+    data = Data(x=draws(3, 3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    torch.manual_seed(0)
+    model = EdgeCNN(3, 4, 2, 3, norm="instance_norm").double().eval()
+    with pytest.raises(ModelError, match=r"players are switched off.*track_running_stats=True"):
+        explain(model, data, node=2)
+    tracking = EdgeCNN(
+        3, 4, 2, 3, norm="instance_norm", norm_kwargs={"track_running_stats": True}
+    ).double().eval()  # fmt: skip
+    e = explain(tracking, data, node=2)
+    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
 
 
 def test_arguments_are_checked() -> None:
@@ -710,6 +750,7 @@ COLLECTIONS: dict[str, Callable[[list[Data]], Any]] = {
     "dataset": InMemory,
     "dictionary": lambda graphs: {f"graph {i}": graph for i, graph in enumerate(graphs)},
     "dictionaries": lambda graphs: [graph.to_dict() for graph in graphs],
+    "generator": iter,
 }
 
 
@@ -728,6 +769,36 @@ def test_a_neighbour_loader_stands_for_its_graph_and_nodes() -> None:
     loader = NodeLoaderOf(case.data, [2, 5])
     many = list(explain_many(case.model, loader))
     assert [e.centres for e in many] == [(2,), (5,)]
+
+
+def test_a_loader_of_links_stands_for_its_graph_and_links() -> None:
+    case = encoder_and_decoder()
+
+    class Sampler(BaseSampler):
+        def sample_from_nodes(self, index, **_):
+            raise NotImplementedError
+
+        sample_from_edges = sample_from_nodes
+
+    loader = LinkLoader(case.data, Sampler(), edge_label_index=torch.tensor([[1, 0], [4, 2]]))
+    assert [e.centres for e in explain_many(case.model, loader)] == [(1, 4), (0, 2)]
+
+
+def test_a_loader_of_random_parts_stands_for_its_graph() -> None:
+    case = takes_data()
+    loader = RandomNodeLoader(case.data, num_parts=2)
+    assert len(list(explain_many(case.model, loader))) == 8
+    assert explain(case.model, loader, node=NODE).nodes == explain(
+        case.model, case.data, node=NODE
+    ).nodes  # fmt: skip
+
+
+def test_loaders_of_graphs_and_of_parts_are_told_what_to_do() -> None:
+    with pytest.raises(InputError, match="explain_many"):
+        explain(Pooled(), DataLoader([graph_of()]), graph=True)
+    parts = type("ClusterLoader", (torch.utils.data.DataLoader,), {})
+    with pytest.raises(InputError, match="explain nodes of the graph itself"):
+        explain_many(Plain(), parts([graph_of()]))
 
 
 def NodeLoaderOf(data: Data, nodes: list[int]) -> Any:  # noqa: N802  (a loader without a sampler)
@@ -777,6 +848,9 @@ def test_networkx_graphs_by_their_own_names() -> None:
         == ["eve", "ann"]  # fmt: skip
     with pytest.raises(InputError, match="no node 'zoe'"):
         explain(model, graph, node="zoe")
+    del graph.nodes["dot"]["age"]
+    with pytest.raises(InputError, match=r"'age' must be a number.*at 'dot'"):
+        explain(model, graph, node="cid")
 
 
 LABELS = {"ann": 50, "bob": 10, "cid": 0, "dot": 3, "eve": 2}
@@ -792,8 +866,16 @@ def test_networkx_numbers_are_labels_and_not_positions() -> None:
 def test_a_dictionary_is_a_graph() -> None:
     data, model = graph_of(), Plain()
     assert explain(model, data.to_dict(), node=NODE).nodes == explain(model, data, node=NODE).nodes
+    arrays = {"x": data.x.numpy(), "edge_index": data.edge_index.numpy()}
+    assert explain(model, arrays, node=NODE).nodes == explain(model, data, node=NODE).nodes
+    lists = {"x": data.x.tolist(), "edge_index": data.edge_index.tolist()}
+    assert explain(Plain().float(), lists, node=NODE).nodes == pytest.approx(
+        explain(model, data, node=NODE).nodes, abs=1e-5
+    )
     with pytest.raises(InputError, match="edge_index"):
         explain(model, {"x": data.x}, node=NODE)
+    with pytest.raises(InputError, match=r"Data\(x=x, edge_index=edge_index\)"):
+        explain(model, (data.x, data.edge_index), node=NODE)
 
 
 # --- names ---------------------------------------------------------------------------------
@@ -839,6 +921,17 @@ def test_names_are_drawn(named: Explanation) -> None:
     assert any("paper" in text for text in texts)
 
 
+def test_names_are_in_networkx_graphs(named: Explanation) -> None:
+    graph = named.to_networkx()
+    assert graph.nodes[1]["name"] == "paper b"
+
+
+def test_feature_names_of_a_time_series_are_counted_by_its_last_dimension() -> None:
+    case = time_series()
+    with pytest.raises(InputError, match="each of the 2 features, got 3"):
+        explain(case.model, case.data, node=NODE, feature_names=["a", "b", "c"])
+
+
 def test_names_are_in_tables_of_runs(named: Explanation) -> None:
     table = arrow_schema.to_table([0], [named])
     assert "paper a" in table.column("node_names")[0].as_py()
@@ -849,6 +942,21 @@ def test_names_come_from_the_data() -> None:
     data = graph_of(node_names=NODE_NAMES, feature_names=FEATURE_NAMES, class_names=CLASS_NAMES)
     e = explain(Plain(), data, node="paper b", target="dog")
     assert e.title == "paper b: dog"
+
+
+def test_names_are_not_capitalised() -> None:
+    e = explain(
+        Plain(), graph_of(), node=NODE, node_names=[f"n{i}" for i in range(8)],
+        method=GraphSVX(players="nodes", samples=200),
+    )  # fmt: skip
+    assert not any(f"N{i}" in e.describe() for i in range(8))
+
+
+def test_class_names_of_nodes_are_not_those_of_links() -> None:
+    case = encoder_and_decoder()
+    case.data.class_names = CLASS_NAMES
+    e = explain(case.model, case.data, edge=LINK)
+    assert e.class_names == ("no link", "link")
 
 
 def test_edges_have_the_names_of_their_ends() -> None:
@@ -864,6 +972,7 @@ def test_edges_have_the_names_of_their_ends() -> None:
         ({"node": "paper b"}, "node_names="),
         ({"node": 1, "target": "dgo", "class_names": CLASS_NAMES}, "did you mean 'dog'"),
         ({"node": 1, "target": "dog"}, "class_names="),
+        ({"node": 1, "target": "dog", "class_names": ["dog", "dog", "owl"]}, "twice"),
         ({"node": 1, "node_names": ["a"]}, "each of the 8 nodes"),
         ({"node": 1, "feature_names": ["a"]}, "each of the 3 features"),
         ({"node": "a", "node_names": ["a"] * 8}, "twice"),
@@ -928,6 +1037,30 @@ def test_edge_attr_must_be_there_to_play() -> None:
         method = GraphSVX(players="edge_attr", **settings)
         with pytest.raises(InputError):
             explain(Attentive(), data, node=NODE, method=method)
+
+
+def test_cells_are_in_every_view(tmp_path: Path) -> None:
+    method = GraphSVX(players="cells", features="all", samples=200)
+    e = explain(
+        Plain(), graph_of(), node=NODE, node_names=NODE_NAMES, feature_names=FEATURE_NAMES,
+        method=method,
+    )  # fmt: skip
+    strongest = e.top_cells(1, by="absolute")[0]
+    name = (
+        f"{FEATURE_NAMES[strongest.feature]} of " if strongest.feature in (0, 1, 2) else "presence"
+    )
+    assert name in str(e)
+    assert name in e.describe()
+    table = pytest.importorskip("pandas") and e.to_pandas(players="cells")
+    for node, row in table.groupby("node"):
+        assert row.credit.sum() == pytest.approx(e.nodes[node], abs=1e-9)
+    assert {*FEATURE_NAMES, "presence"} <= {name.split(" of ")[0] for name in table.name}
+    columns = {text.get_text() for text in e.plot().findobj(Text)}
+    assert {"presence", *FEATURE_NAMES} <= columns
+    page = tmp_path / "page.html"
+    e.to_html(page)
+    assert '"columns":["presence",' in page.read_text()
+    assert Explanation.from_dict(json.loads(json.dumps(e.to_dict()))).cells == e.cells
 
 
 # --- edges as players, and PyG's metrics ---------------------------------------------------

@@ -66,7 +66,7 @@ def test_every_argument_of_explain(name: str) -> None:
         ({"seed": 2**64}, "seed must be an integer of at least 0 and at most"),
         ({"method": Auto()}, "method must be an explainer"),
         ({"method": lambda: None}, "method must be an explainer"),
-        ({"data": [random_graph(1)]}, "data must be one graph, got 1 in a list"),
+        ({"data": [random_graph(1)]}, "data must be one graph, got a list of length 1"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused(options, message) -> None:

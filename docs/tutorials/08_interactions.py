@@ -7,16 +7,19 @@ Which atoms of a molecule act together, and which of them are enough? The same f
 
 # %%
 # A molecule and a trained model. ``order=2`` asks for interactions of pairs as well: k-SII, which
-# together with the atoms' own values adds up to the prediction.
+# together with the atoms' own values adds up to the prediction. An atom that is off has no bonds
+# and no features (``erase=True``).
 
 import graphsvx
 from graphsvx import GraphSVX, zoo
 
-trained = zoo.ensure("mutag")
+trained = zoo.ensure("alkane-carbonyl")
 names = trained.dataset.class_names
-molecule = next(graph for graph in trained.dataset.graphs if graph.num_nodes == 15)
+molecule = next(
+    graph for graph in trained.dataset.graphs if graph.num_nodes == 15 and int(graph.y) == 1
+)
 explanation = graphsvx.explain(
-    trained.model, molecule, graph=True, class_names=names, method=GraphSVX(order=2)
+    trained.model, molecule, graph=True, class_names=names, method=GraphSVX(order=2, erase=True)
 )
 for pair in explanation.together(3):
     print(" and ".join(pair.players), f"together {pair.value:+.3f}")
@@ -31,9 +34,9 @@ print(explanation.certificate.games[0].coalitions, "coalitions")
 # %%
 # Curves join the atoms that act together: red adds to the prediction, blue takes away.
 
-from graphsvx.datasets.real import ATOMS
+from graphsvx.datasets.molecules import ATOMS
 
-symbols = [ATOMS[i] for i in molecule.x.argmax(1).tolist()]
+symbols = [ATOMS[i] for i in molecule.x[:, : len(ATOMS)].argmax(1).tolist()]
 explanation.plot(kind="graph", atoms=symbols)
 
 # %%

@@ -12,7 +12,7 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch_geometric.data import Batch
-from torch_geometric.loader import NodeLoader
+from torch_geometric.loader import LinkLoader, NodeLoader, RandomNodeLoader
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.calling import unwrapped
@@ -76,14 +76,17 @@ def explain(
             name (edge_weight, edge_attr, edge_type, pos, ...; `batch` for whole graphs), or one
             `Data`; `encode` and `decode` serve for links.
         data: a PyG `Data`, or anything with `x` and `edge_index` (or a sparse `adj_t`); a
-            networkx graph with attributes, or a dictionary.
-        node: the node whose prediction is explained, by number or by its name in `node_names`.
+            networkx graph with attributes, or a dictionary. A `HeteroData` for models of
+            (x_dict, edge_index_dict), `Data` with `edge_type` for relational models.
+        node: the node whose prediction is explained, by number or by its name in `node_names`; of
+            `HeteroData` its type and id, as everywhere: ("paper", 42).
         nodes: a group of nodes whose average score is explained.
         graph: explain the prediction for the whole graph.
         edge: explain the score of a link (u, v), which need not be in the graph. The model
             returns embeddings of nodes, or takes `edge_label_index` and returns a row a pair.
-        relation: of a relational model: the relation of the link, which the decoder gets as a
-            third argument (or the model as `edge_label_type`).
+        relation: of a relational model: the relation of the link by number or name, which the
+            decoder (or the model's own `decoder` or `decode`) gets as a third argument, or the
+            model as `edge_label_type`.
         decoder: a function (or module) of the embeddings of u and of v, [pairs, width] each,
             that returns the link's score; their inner product, a logit, by default.
         method: the explainer, `GraphSVX()` by default.
@@ -130,7 +133,8 @@ def explain(
         if arguments is None and is_typed(unwrapped(model), as_data(data)):
             if not getattr(method, "explains_typed_graphs", False):
                 raise UnsupportedError(
-                    f"{type(method).__name__} explains graphs without types only; use GraphSVX()"
+                    f"{type(method).__name__} explains graphs without types only; use GraphSVX(), "
+                    "Greedy(), IntegratedGradients(), Saliency() or Random()"
                 )
             query = build_typed_query(unwrapped(model), as_data(data), relation=relation, **options)
         elif relation is not None:
@@ -215,8 +219,9 @@ def explain_many(
     Args:
         model: as for `explain`.
         data: one graph with `nodes`, or a list, data set, batch or loader of graphs (each is
-            explained as a whole; its position is `explanation.graph_index`). A `NeighborLoader`
-            stands for its graph and its input nodes.
+            explained as a whole; its position is `explanation.graph_index`). A loader that samples
+            from one graph stands for that graph and its input nodes (`NeighborLoader`), its links
+            (`LinkNeighborLoader`) or all nodes (`RandomNodeLoader`); it is not sampled from.
         nodes: the nodes to explain; all of them if left out. Of HeteroData one node type, with
             ids or all: ("paper", [1, 2]) or "paper".
         edges: the links to explain instead, as pairs of nodes.
@@ -243,7 +248,7 @@ def explain_many(
         edges = edges.tolist()
     if edges is not None and not isinstance(edges, (list, tuple)):
         raise InputError(f"edges must be a list of pairs of nodes, got {shown(edges)}")
-    nodes, data = _nodes_of_loader(nodes, data)
+    nodes, edges, data = _in_loader(nodes, edges, data)
     # A batch is one graph where some of its nodes or links are asked for.
     one_graph = isinstance(data, Batch) and (nodes is not None or edges is not None)
     collection = None if one_graph else as_collection(data)
@@ -273,11 +278,17 @@ def explain_many(
     )
 
 
-def _nodes_of_loader(nodes: Any, data: Any) -> tuple[Any, Any]:
-    """The nodes and the graph of a loader that samples around nodes (`NeighborLoader`)."""
-    if isinstance(data, NodeLoader) and nodes is None:
-        return data.input_data.node, data.data
-    return nodes, data
+def _in_loader(nodes: Any, edges: Any, data: Any) -> tuple[Any, Any, Any]:
+    """The nodes, the links and the graph of a loader that samples from one graph."""
+    if nodes is None and edges is None:
+        if isinstance(data, NodeLoader):
+            nodes = data.input_data.node
+        elif isinstance(data, LinkLoader):
+            edges = list(
+                zip(data.input_data.row.tolist(), data.input_data.col.tolist(), strict=True)
+            )
+    sampled = isinstance(data, (NodeLoader, LinkLoader, RandomNodeLoader))
+    return nodes, edges, data.data if sampled else data
 
 
 def _questions_about(

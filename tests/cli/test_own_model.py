@@ -101,6 +101,22 @@ def test_own_model_is_explained_as_in_python(own: Net, run: Run, place: str, wei
     assert json.loads(ran.out) == json.loads(json.dumps(expected))
 
 
+def test_the_target_is_asked_by_name(own: Net, run: Run, tmp_path: Path) -> None:
+    named = own.data.clone()
+    named.class_names = ["cat", "dog", "eel"]
+    torch.save(named, tmp_path / "named.pt")
+    words = ["explain", "named.pt", "--model", f"{own.module}:build", "--node", "1"]
+    assert "node 1: dog" in run(*words, "--target", "dog").out
+    assert "node 1: eel" in run(*words, "--target", "2").out
+    assert "did you mean 'dog'" in run(*words, "--target", "dgo").err
+
+
+def test_a_run_says_why_a_question_failed(own: Net, run: Run) -> None:
+    words = ["run", "graph.pt", "--model", f"{own.module}:build", "--workers", "1"]
+    ran = run(*words, "--nodes", "1", "--target", "7", "--out", "failed")
+    assert "1 failed: TargetError: target must be from 0 to 2, got 7" in ran.out
+
+
 def test_own_model_of_whole_graphs(own: Net, run: Run) -> None:
     words = ["--model", f"{own.module}:Pooled", "--weights", "w.pt", "--json", "-"]
     pooled = Pooled().eval()
@@ -123,8 +139,8 @@ def test_own_model_of_whole_graphs(own: Net, run: Run) -> None:
         ("missing/file.py:build", [], "no such file"),
         ("{}:a b", [], "my_module:build"),
         ("{}:build", ["--weights", "none.pt"], "no such file"),
-        ("{}:build", ["--weights", "graph.pt"], "cannot be read as weights"),
-        ("{}:build", ["--weights", "evil.pt"], "cannot be read as weights"),
+        ("{}:build", ["--weights", "graph.pt"], "does not hold weights only"),
+        ("{}:build", ["--weights", "evil.pt"], "does not hold weights only"),
         ("{}:build", ["--weights", "other.pt"], "missing: conv.bias"),
         ("{}:build", ["--weights", "shapes.pt"], "does not fit Net"),
         ("{}:build", ["--checkpoint", "w.safetensors"], "--weights FILE"),

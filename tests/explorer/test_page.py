@@ -116,8 +116,10 @@ def test_the_why_view_shows_the_explanation_and_the_model_s_classes(page, graph,
         models["gcn"], graph, node=4, method=GraphSVX(samples=300), targets="all"
     )
     shown = {
-        int(row.get_attribute("data-key")): row.find_element("css selector", "[class*=-text]").text
-        for row in page.browser.all('[data-table="node"] tbody tr')
+        int(row.get_attribute("data-key")): row.find_element(
+            "css selector", "[class*=-text]"
+        ).get_attribute("textContent")
+        for row in page.browser.all('[data-table="node"] tbody tr[data-key]')
     }
     assert shown == {
         node: f"{value:+.4f}".replace("-", "−") for node, value in explanation.nodes.items()
@@ -310,7 +312,9 @@ def test_the_overview_of_a_run_leads_to_its_explanations(window, graph, models, 
         page.shows("tr.link-row").click()
         page.is_explained()
         node = int(parameters(page)["node"])
-        credit = page.browser.all('[data-table="node"] tbody tr [class*=-text]')
-        strongest = max(run[node].nodes.values(), key=abs)
-        assert credit[0].text == f"{strongest:+.4f}".replace("-", "−")
+        credit = run[node].nodes
+        strongest = max(credit, key=lambda player: abs(credit[player]))
+        row = page.browser.one(f'[data-table="node"] tbody tr[data-key="{strongest}"]')
+        shown = f"{credit[strongest]:+.4f}".replace("-", "−")
+        assert shown in row.get_attribute("textContent")
         assert page.browser.complaints() == []

@@ -52,7 +52,27 @@ def test_an_estimate_that_could_be_chance_is_called_that():
     wide = replace(
         explanation.feature_credit, errors=torch.full_like(explanation.feature_credit.errors, 0.2)
     )
-    assert "feature 3 may be chance" in replace(explanation, feature_credit=wide).describe()
+    words = replace(explanation, feature_credit=wide).describe()
+    assert "no player can be told from chance" in words
+    assert "feature 3 " not in words
+    errors = torch.zeros_like(explanation.feature_credit.errors)
+    errors[0, 0] = 10.0
+    one_wide = replace(explanation.feature_credit, errors=errors)
+    estimated = replace(explanation, feature_credit=one_wide)
+    assert f"feature {int(explanation.feature_ids[0])} " not in estimated.describe()
+    assert f"{int(explanation.feature_ids[0])}: " not in repr(estimated).partition("features")[2]
+    account = next(
+        line for line in estimated.describe("expert").splitlines() if line.startswith("Features")
+    )
+    assert f"feature {int(explanation.feature_ids[0])} " not in account
+
+
+def test_many_players_are_described_by_group():
+    explanation = records.crowd()
+    rings = explanation.by_hop()
+    words = explanation.describe()
+    assert f"the {len(rings[0].members)} nodes 1 hop away add" in words
+    assert "players may be chance" not in words or "of 299 players" in words
 
 
 def test_only_negative_credit_is_described_as_against():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 import torch
 from rich.console import Console
+from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explainer
 
@@ -16,7 +18,7 @@ import graphsvx
 from graphsvx import Explanation
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.integrations.pyg import GraphSVXAlgorithm
-from graphsvx.methods import GraphSVX, Random
+from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.results import serialize
 from graphsvx.runs import arrow_schema
 from graphsvx.views import html
@@ -121,6 +123,76 @@ def test_inside_pygs_explainer(mask: str, model: torch.nn.Module, data: HeteroDa
     assert total == pytest.approx(record.total, abs=1e-5)
 
 
+class Scores(nn.Module):
+    """Links between authors and papers, as in PyG's examples."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x_dict: Any, edge_index_dict: Any, edge_label_index: Tensor) -> Tensor:
+        out = self.encoder(x_dict, edge_index_dict)
+        u, v = edge_label_index
+        return (out["author"][u] * out["paper"][v]).sum(-1)
+
+
+@pytest.mark.parametrize("mask", ["node_mask_type", "edge_mask_type"])
+def test_links_inside_pygs_explainer(mask: str, data: HeteroData) -> None:
+    model = Scores(worlds.hetero_model("encoder", data, 1)).eval()
+    pairs = torch.tensor([[0, 1], [1, 2]])
+
+    def explain(algorithm: GraphSVXAlgorithm) -> Any:
+        explainer = Explainer(
+            model, algorithm=algorithm, explanation_type="model", **{mask: "object"},
+            model_config={"mode": "binary_classification", "task_level": "edge",
+                          "return_type": "raw"},
+        )  # fmt: skip
+        return explainer(data.x_dict, data.edge_index_dict, edge_label_index=pairs, index=1)
+
+    result = explain(GraphSVXAlgorithm(GraphSVX(samples=60), node_type=("author", "paper")))
+    assert result.validate()
+    assert result.graphsvx.title.startswith("link author 1 → paper 2")
+    with pytest.raises(UnsupportedError, match="which node types the links join"):
+        explain(GraphSVXAlgorithm())
+
+
+def test_players_that_typed_graphs_do_not_have_are_refused(model, data) -> None:
+    for players in ("cells", "edge_attr"):
+        with pytest.raises(UnsupportedError, match="graphs without types"):
+            graphsvx.explain(model, data, node=("paper", 1), method=GraphSVX(players=players))
+
+
+def test_ids_in_a_data_frame_have_types(nodes: Explanation) -> None:
+    frame = nodes.to_pandas()
+    ids = frame[frame.kind == "node"].id.tolist()
+    assert set(ids) == {(name, i) for name, part in nodes.nodes.items() for i in part.by_id()}
+    assert set(frame[frame.kind == "feature"].id) <= {("paper", i) for i in range(4)}
+
+
+def test_a_model_that_takes_hetero_data(model: nn.Module, data: HeteroData) -> None:
+    class OfData(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, data: HeteroData) -> Tensor:
+            return self.inner(data.x_dict, data.edge_index_dict)
+
+    question = {"node": ("paper", 1), "method": GraphSVX(samples=60)}
+    expected = graphsvx.explain(model, data, **question)
+    explanation = graphsvx.explain(OfData().eval(), data, **question)
+    torch.testing.assert_close(explanation.node_values, expected.node_values)
+
+
+def test_a_node_type_may_be_empty(model: nn.Module) -> None:
+    data = typed_graph(1)
+    expected = graphsvx.explain(model, data, node=("paper", 1), method=GraphSVX(samples=60))
+    data["venue"].x = torch.zeros(0, 3, dtype=torch.float64)
+    data["venue", "of", "paper"].edge_index = torch.zeros(2, 0, dtype=torch.long)
+    explanation = graphsvx.explain(model, data, node=("paper", 1), method=GraphSVX(samples=60))
+    torch.testing.assert_close(explanation.node_values, expected.node_values)
+
+
 def test_an_ambiguous_type_is_asked_for(model: torch.nn.Module, data: HeteroData) -> None:
     twin = typed_graph(2, counts=(4, 4, 2))
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
@@ -167,5 +239,5 @@ def test_invalid_queries_are_refused(model: torch.nn.Module, data: HeteroData) -
     method = GraphSVX(players="edges", groups={"a": [("a", "b", "c")]})
     with pytest.raises(InputError, match="edge types are"):
         graphsvx.explain(model, data, node=("paper", 0), method=method)
-    with pytest.raises(UnsupportedError, match="Random explains graphs without types"):
-        graphsvx.explain(model, data, node=("paper", 0), method=Random())
+    with pytest.raises(UnsupportedError, match="GNNExplainer explains graphs without types"):
+        graphsvx.explain(model, data, node=("paper", 0), method=GNNExplainer())

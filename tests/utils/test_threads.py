@@ -92,10 +92,10 @@ class Watched(GCN):
 torch.manual_seed(0)
 model, data, counts = Watched(300, 16, 2, 5).eval(), make_graph(nodes=60), set()
 before, method = (torch.get_num_threads(), blas_threads()), GraphSVX(samples=300)
-in_main = [explain(model, data, node=node, method=method) for node in range(4)]
+in_main = [explain(model, data, node=node, method=method) for node in range(2)]
 with ThreadPoolExecutor(1) as pool:
     in_thread = list(
-        pool.map(lambda node: explain(model, data, node=node, method=method), range(4))
+        pool.map(lambda node: explain(model, data, node=node, method=method), range(2))
     )
 assert counts == {1}, counts
 assert (torch.get_num_threads(), blas_threads()) == before

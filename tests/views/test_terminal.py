@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.console import Console
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Credit
 from graphsvx.results.field_record import FieldRecord
+from graphsvx.views import plot
 from graphsvx.views.terminal import CreditBar, table
 from tests import records
 
@@ -74,11 +76,56 @@ def test_errors_are_shown_when_there_are_any():
 
 
 def test_the_rest_is_summed_up():
+    e = records.house()
+    text = printed(table(e, top=3))
+    ranked = sorted([*e.top_nodes(), *e.top_features()], key=lambda player: -abs(player.value))
+    rest = sum(player.value for player in ranked[3:])
+    line = next(line for line in text.splitlines() if "6 more together" in line)
+    assert f"{rest:+.4f}".replace("-", "−") in line
+
+
+def test_many_players_are_shown_by_group():
     e = records.crowd()
-    text = printed(table(e, top=5))
-    rest = sum(player.value for player in e.top_nodes(by="absolute")[5:])
-    line = next(line for line in text.splitlines() if "294 more together" in line)
-    assert f"{rest:+.4f}" in line
+    lines = printed(table(e, top=5)).splitlines()
+    rings = e.by_hop()
+    for ring in rings:
+        hops = int(ring.name.removeprefix("hop "))
+        name = f"{len(ring.members)} nodes {hops} hop{'s' * (hops != 1)} away"
+        line = next(line for line in lines if line.strip().startswith(name))
+        assert f"{ring.value:+.4f}".replace("-", "−") in line
+    for player in e.top_nodes(5, by="absolute"):
+        assert any(line.startswith(f"   node {player.id} ") for line in lines)
+    first = next(line for line in lines if "more together" in line)
+    inside = [player for player in e.top_nodes() if player.id in rings[0].members]
+    unsure = sum(abs(player.value) < 2 * player.error for player in inside)
+    assert f"({unsure} of them may be 0)" in first
+
+
+def test_a_branch_of_one_node_is_one_row():
+    leaves = 40
+    star = [(0, 1), (0, 2), *((2, 3 + i) for i in range(leaves))]
+    ids = list(range(3 + leaves))
+    values = np.full(leaves + 2, 0.01)
+    values[:2] = 0.3, 0.2
+    e = records.replace(
+        records.crowd(),
+        node_credit=records.credit(ids[1:], values),
+        field=FieldRecord(
+            ids=torch.tensor(ids), hops=records.hops_from(star, ids, [0]),
+            edge_index=records.both_ways(star), classes=None, num_nodes=len(ids), num_features=1,
+        ),
+    )  # fmt: skip
+    lines = printed(table(e)).splitlines()
+    assert sum("node 1 " in line for line in lines) == 1
+    assert any(line.strip().startswith(f"node 2 and {leaves} nodes behind it") for line in lines)
+    names = [label.get_text() for label in plot.bars(e).get_yticklabels()]
+    assert names.count("node 1") == 1
+
+
+def test_the_cells_with_the_most_credit_are_in_the_table():
+    text = printed(table(records.with_cells()))
+    assert "presence of node 400" in text
+    assert "degree of node 401" in text
 
 
 def test_names_are_printed_without_markup_or_control_characters():

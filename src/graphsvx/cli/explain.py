@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsvx.cli import app, names, options
+from graphsvx.cli.node_words import parse_nodes, parse_numbers, parse_relation
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
@@ -44,6 +45,10 @@ Examples:
 
     graphsvx explain ba-community --node 400 --set reference=class:2 --set balance=0.5
 
+    graphsvx explain acm --node paper:42 --set players=relations
+
+    graphsvx explain fb15k-237 --edge 6180,2861 --relation 148 --set players=edges
+
     graphsvx explain my-data.pt --model my_module:build --weights w.safetensors --node 0
 
     graphsvx explain ba-shapes --node 400 --json - | jq .predictions
@@ -63,11 +68,11 @@ def explain(
     ] = None,
     edge: Annotated[
         str | None,
-        typer.Option(metavar="U,V", help="A link: the inner product of its ends' outputs."),
+        typer.Option(metavar="U,V", help="A link: its ends as for --node, or by name."),
     ] = None,
     relation: Annotated[
-        int | None,
-        typer.Option(help="The relation of the link, for relational models (fb15k-237)."),
+        str | None,
+        typer.Option(help="The relation of the link by number or name, for relational models."),
     ] = None,
     graph: Annotated[
         int | None, typer.Option(help="The graph to explain, in a set of many graphs.")
@@ -122,7 +127,7 @@ def explain(
         if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
             raise InputError(f"--picture draws .png, .svg or .pdf, got {str(picture)!r}")
         names.check_extra("matplotlib", "plot")
-    class_pair = None if contrast is None else _numbers(contrast, "--contrast", 2)
+    class_pair = None if contrast is None else parse_numbers(contrast, "--contrast", 2)
     if relation is not None and edge is None:
         raise InputError("--relation is that of a link; name the link with --edge U,V")
     if class_pair and target is not None:
@@ -135,14 +140,15 @@ def explain(
     loaded = loading.load(dataset, model_choice, as_graphs=graph is not None)
     explainer = method_choice.build()
     data, query = _query(dataset, loaded.graphs, node=node, nodes=nodes, edge=edge, graph=graph)
+    if relation is not None:
+        query["relation"] = parse_relation(relation)
     with nullcontext() if tolerance is None else _progress():
         explanation = explain_one(
-            loaded.model, data, method=explainer, target=target, seed=seed,
+            loaded.model, data, method=explainer, target=names.target(target), seed=seed,
             output=output, scale=scale,  # type: ignore[arg-type]  # checked there
             class_names=loaded.class_names if edge is None else None,  # names of node classes
             feature_names=loaded.feature_names,
-            targets="all" if class_pair else None, relation=relation,
-            decoder=None if relation is None else getattr(loaded.model, "decoder", None), **query,
+            targets="all" if class_pair else None, **query,
         )  # fmt: skip
     answers = [] if sufficient is None else [explanation.sufficient(sufficient)]
     answers += [explanation.flip()] if flip else []
@@ -199,24 +205,10 @@ def _query(
     if len(selectors) > 1:
         raise InputError(f"one question at a time, got {' and '.join(selectors)}")
     if nodes is not None:
-        return graphs, {"nodes": _numbers(nodes, "--nodes")}
+        return graphs, {"nodes": parse_nodes(graphs, nodes, "--nodes")}
     if edge is not None:
-        return graphs, {"edge": tuple(_numbers(edge, "--edge", 2))}
-    kind, colon, number = (node or "").rpartition(":")
-    (position,) = _numbers(number, "--node", 1)
-    return graphs, {"node": (kind, position) if colon else position}
-
-
-def _numbers(text: str, option: str, count: int | None = None) -> list[int]:
-    """Parse integers separated by commas, `count` of them if it is given."""
-    try:
-        numbers = [int(word) for word in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or (count is not None and len(numbers) != count):
-        expected = "numbers" if count is None else f"{count} numbers"
-        raise InputError(f"{option} takes {expected} separated by commas, got {text!r}")
-    return numbers
+        return graphs, {"edge": tuple(parse_nodes(graphs, edge, "--edge", 2))}
+    return graphs, {"node": parse_nodes(graphs, node or "", "--node", 1)[0]}
 
 
 def _print(explanation: Explanation, top: int, describe: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pickle
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +15,24 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-from torch_geometric.data.storage import GlobalStorage
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
 from graphsvx import datasets, zoo
 from graphsvx.cli.options import ModelChoice
 from graphsvx.core.graph import check_graph
+from graphsvx.core.typed_graph import check_typed_graph
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.zoo.progress import training_bar
 
 Names: TypeAlias = tuple[str, ...] | None
 Graphs: TypeAlias = Data | tuple[Data, ...]
+_SAVED = [
+    Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, HeteroData, BaseStorage, NodeStorage,
+    EdgeStorage,
+]  # fmt: skip
+"""Classes that a file may name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +54,7 @@ def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loade
     choice.check(dataset)
     if choice.is_own:
         graphs, *names = _graphs(dataset, choice.seed)
-        if as_graphs and isinstance(graphs, Data):
+        if as_graphs and not isinstance(graphs, tuple):
             graphs = (graphs,)
         return Loaded(own_model(str(choice.model), choice.weights), graphs, *names)
     if dataset in datasets.names():
@@ -55,7 +62,7 @@ def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loade
         return Loaded(trained.model, *_of_dataset(trained.dataset))
     net, card = zoo.read(Path(str(choice.checkpoint)))
     graphs, *_ = _graphs(dataset, choice.seed)
-    if card.task == "graph" and isinstance(graphs, Data):
+    if card.task == "graph" and not isinstance(graphs, tuple):
         graphs = (graphs,)
     return Loaded(net, graphs)
 
@@ -75,7 +82,7 @@ def _trained(dataset: str, choice: ModelChoice) -> zoo.Trained:
 
 
 def _of_dataset(source: datasets.DataSet) -> tuple[Graphs, Names, Names]:
-    graphs = source.graph if source.task == "node" else source.graphs
+    graphs = source.graphs if source.task == "graph" else source.graph
     return graphs, source.class_names, source.feature_names
 
 
@@ -89,7 +96,7 @@ def _graphs(dataset: str, seed: int) -> tuple[Graphs, Names, Names]:
 def saved_graphs(path: Path) -> Graphs:
     """Read a PyG `Data` or a list of them with `weights_only`, so no code in the file is run."""
     try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+        with torch.serialization.safe_globals(_SAVED):
             loaded = torch.load(path, weights_only=True)
     except Exception as error:  # torch raises half a dozen kinds for damaged files
         raise DataError(
@@ -98,11 +105,15 @@ def saved_graphs(path: Path) -> Graphs:
         ) from error
     graphs = tuple(loaded) if isinstance(loaded, (list, tuple)) and loaded else (loaded,)
     for graph in graphs:
-        if not isinstance(graph, Data):
+        if not isinstance(graph, (Data, HeteroData)):
             raise DataError(
-                f"{path} must hold a PyG Data, or a list of them, got {type(graph).__name__}"
+                f"{path} must hold a PyG Data or HeteroData, or a list of them, "
+                f"got {type(graph).__name__}"
             )
-        check_graph(graph)
+        if isinstance(graph, HeteroData):
+            check_typed_graph(graph)
+        elif graph.x is not None or "edge_type" not in graph:
+            check_graph(graph)
     return graphs if isinstance(loaded, (list, tuple)) else graphs[0]
 
 
@@ -207,7 +218,13 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path} cannot be read: {first_line(error)}") from error
-    except Exception as error:  # torch raises half a dozen kinds, for pickled models too
+    except pickle.UnpicklingError as error:
+        raise DataError(
+            f"{path} does not hold weights only, but for instance a pickled model, which is not "
+            f"read because it could run code; write weights with torch.save(model.state_dict(), "
+            f"path) or safetensors.torch.save_file"
+        ) from error
+    except Exception as error:  # torch raises half a dozen kinds
         raise DataError(
             f"{path} cannot be read as weights: {first_line(error)}; write them with "
             f"torch.save(model.state_dict(), path) or safetensors.torch.save_file"

@@ -106,3 +106,10 @@ def check_extra(package: str, extra: str) -> None:
     """Raise if an optional package is not installed, before the work that it is needed for."""
     if find_spec(package) is None:
         raise MissingExtraError(package, extra)
+
+
+def target(text: str | None) -> int | str | None:
+    """The number of a class, or its name."""
+    if text is None:
+        return None
+    return int(text) if text.lstrip("-").isdecimal() else text

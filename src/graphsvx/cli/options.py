@@ -69,7 +69,11 @@ Setting = Annotated[
     ),
 ]
 Target = Annotated[
-    int | None, typer.Option(help="The class to explain; by default the predicted one.")
+    str | None,
+    typer.Option(
+        metavar="CLASS",
+        help="The class to explain, by number or name; by default the predicted one.",
+    ),
 ]
 ModelOutput = Annotated[str, typer.Option(help="What the model returns: raw, probs or log_probs.")]
 Scale = Annotated[

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphsvx.cli import app, names, options
+from graphsvx.cli.node_words import parse_nodes, parse_relation
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.datasets.catalogue import CATALOGUE
@@ -39,6 +40,10 @@ Examples:
 
     graphsvx run ba-shapes --edges "400,401; 402,403" --out runs/links
 
+    graphsvx run acm --nodes paper:test --out runs/papers
+
+    graphsvx run fb15k-237 --edges "6180,2861" --relation 148 --set players=edges --out runs/facts
+
     graphsvx run ba-shapes --groups houses.txt --out runs/groups
 
     graphsvx run my-data.pt --model my_module:build --weights w.safetensors --out runs/mine
@@ -65,6 +70,10 @@ def run(
             metavar="PAIRS",
             help='Links: pairs such as "3,7; 8,9", a file with a pair a line, or all.',
         ),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(help="The relation of all links by number or name, for relational models."),
     ] = None,
     groups: Annotated[
         str | None,
@@ -113,7 +122,7 @@ def run(
         with stopped_at_once():
             from graphsvx import runs
 
-        _show_status(runs.open(status).status(), status)
+        _show_status(runs.open(status), status)
         return
     if dataset is None or out is None:
         raise InputError(
@@ -134,6 +143,10 @@ def run(
     explainer = method_choice.build()
     selectors = {"nodes": nodes, "graphs": graphs, "edges": edges, "groups": groups}
     queries = _queries(dataset, model_seed, loaded.graphs, selectors)
+    if relation is not None:
+        if edges is None:
+            raise InputError("--relation is that of links; name the links with --edges")
+        queries["relation"] = parse_relation(relation)
     command = shlex.join(["graphsvx", *sys.argv[1:]])
     with stopped_by_signals():
         try:
@@ -150,7 +163,7 @@ def run(
                 flip=flip,
                 part=part,
                 command=command,
-                target=target,
+                target=names.target(target),
                 output=output,
                 scale=scale,
                 class_names=None if edges is not None else loaded.class_names,
@@ -160,7 +173,7 @@ def run(
             message(f"stopped; what is done is kept in {out}. To go on:")
             message(command)
             raise typer.Exit(130) from None
-    _show_status(done.status(), out)
+    _show_status(done, out)
 
 
 def _queries(
@@ -178,9 +191,11 @@ def _queries(
     text = selectors[kind] or "all"
     if isinstance(about, tuple) or kind == "nodes":
         return {kind: _selected_ids(text, dataset, seed, about)}
-    if kind == "edges" and text == "all":
+    if kind == "edges" and text == "all" and not hasattr(about, "node_types"):
         return {kind: [[u, v] for u, v in about.edge_index.t().tolist() if u != v]}
-    return {kind: [_numbers(line, len(about.x)) for line in _lines(text)]}
+    if hasattr(about, "node_types") or getattr(about, "edge_type", None) is not None:
+        return {kind: [parse_nodes(about, line, f"--{kind}") for line in _lines(text)]}
+    return {kind: [_numbers(line, about.num_nodes) for line in _lines(text)]}
 
 
 def _lines(text: str) -> list[str]:
@@ -278,8 +293,8 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _show_status(now: runs.Status, folder: Path) -> None:
-    console = stdout_console()
+def _show_status(run: runs.Run, folder: Path) -> None:
+    console, now = stdout_console(), run.status()
     parts = [f"{now.done} of {now.total} explained", f"{now.failed} failed", now.state]
     if now.damaged:
         parts.append(f"{now.damaged} damaged files, to be made again")
@@ -294,6 +309,10 @@ def _show_status(now: runs.Status, folder: Path) -> None:
         elif now.failed and "--retry-failed" not in now.command:
             again = f"{one_line(now.command)} --retry-failed"
             console.print(f"to try failures again: {again}", markup=False, soft_wrap=True)
+    if now.failed:
+        query, error = next(iter(run.failures().items()))
+        text = one_line(f"{query} failed: {error}")
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
@@ -331,7 +350,7 @@ def report_run(
     if not now.done:
         raise DataError(f"{folder} has no explanations yet; it has {now.failed} failures")
     overview = opened.summary(roles)
-    _show_status(now, folder)
+    _show_status(opened, folder)
     for title, lines in (
         ("Features", overview.features),
         *((f"Features, class {target}", part) for target, part in overview.classes.items()),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from graphsvx.results.credit import Ranking
 from graphsvx.utils.constraints import Range, checked
+from graphsvx.utils.printable import one_line
 
 PRESENCE = -1
 """In place of a feature: what a node earns by its edges alone."""
 OTHER_FEATURES = -2
 """In place of a feature: all features of a node that have no cell of their own, together."""
+
+
+NO_FEATURES: dict[int, str] = {PRESENCE: "presence", OTHER_FEATURES: "other features"}
 
 
 class RankedCell(NamedTuple):
@@ -26,6 +31,11 @@ class RankedCell(NamedTuple):
     value: float
     error: float
 
+    @property
+    def sure(self) -> bool:
+        """Whether the credit is exact or at least two standard errors away from 0."""
+        return not math.isfinite(self.error) or abs(self.value) >= 2 * self.error
+
 
 @dataclass(frozen=True)
 class CellCredit:
@@ -39,13 +49,22 @@ class CellCredit:
     """[outputs, cells]."""
     errors: tuple[tuple[float, ...], ...]
     """Standard errors [outputs, cells]; 0: exact."""
+    names: tuple[str, ...] | None = None
+    """Name of each cell's feature; None: their numbers."""
+
+    def feature_name(self, feature: int | str) -> str:
+        """A feature in words, by its name where there is one."""
+        if isinstance(feature, str):
+            return feature
+        if self.names is None:
+            return f"feature {feature}"
+        return one_line(self.names[self.features.index(feature)])
 
     def ranked(self, row: int, k: int | None, by: Ranking) -> list[RankedCell]:
         """The first `k` cells of one output, best first."""
         by = checked(by, Ranking, "by")
-        names: dict[int, str] = {PRESENCE: "presence", OTHER_FEATURES: "other features"}
         ranked = [
-            RankedCell(node, names.get(feature, feature), value, error)
+            RankedCell(node, NO_FEATURES.get(feature, feature), value, error)
             for node, feature, value, error in zip(
                 self.nodes, self.features, self.values[row], self.errors[row], strict=True
             )

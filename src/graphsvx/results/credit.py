@@ -87,6 +87,12 @@ class Credit:
         positions: list[int] = order[:k].tolist()
         return positions
 
+    def certain(self, row: int) -> list[int]:
+        """Positions of the players whose interval does not hold 0, by absolute credit."""
+        values, errors = self.values[row], self.errors[row]
+        unsure = values.abs() < 2 * errors  # false where the error is unknown (NaN)
+        return [i for i in self.order(row, None, "absolute") if not bool(unsure[i])]
+
     def contrasted(self, first: int, second: int) -> Credit:
         """Row `first` minus row `second`, with the sum of their errors."""
         return replace(

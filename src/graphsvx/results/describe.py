@@ -7,7 +7,17 @@ from typing import Literal
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import Entry, entries, plain, scale_of, signed
+from graphsvx.results.folding import folds
+from graphsvx.results.ranking import (
+    Entry,
+    cell_name,
+    entries,
+    leading,
+    leading_cells,
+    plain,
+    scale_of,
+    signed,
+)
 from graphsvx.utils.printable import one_line
 
 Audience = Literal["everyone", "expert"]
@@ -72,7 +82,9 @@ def _for_everyone(explanation: Explanation) -> list[str]:
         )
         return sentences
     sentences.append(_without(explanation))
+    sentences.append(_groups(explanation))
     sentences.append(_who(explanation, credited))
+    sentences.append(_cells(explanation))
     sentences += _in_sets(explanation)
     return [sentence for sentence in sentences if sentence]
 
@@ -99,7 +111,7 @@ def _in_sets(explanation: Explanation) -> list[str]:
                 f"a score of {plain(answer.score)}"
             )  # fmt: skip
             sentences.append(f"{names} alone would be enough: {share}.")
-    return [sentence[0].upper() + sentence[1:] for sentence in sentences]
+    return [_capital(sentence) for sentence in sentences]
 
 
 def _what_it_says(explanation: Explanation) -> str:
@@ -194,10 +206,27 @@ def _without(explanation: Explanation) -> str:
     return f"{condition} it would be {plain(score)}."
 
 
+def _groups(explanation: Explanation) -> str:
+    """The groups whose credit is certain, where there are many players."""
+    certain = [group for group in folds(explanation) if group.sure and len(group.entries) > 1]
+    certain.sort(key=lambda group: -abs(group.credit))
+    if not certain:
+        return ""
+    words = [
+        f"{'the ' if group.name[0].isdigit() else ''}{group.name} "
+        f"{'add' if group.credit > 0 else 'take away'} {plain(abs(group.credit))}"
+        for group in certain[:MOST_NAMED]
+    ]
+    return f"Together, {_join_names(words)}."
+
+
 def _who(explanation: Explanation, credited: list[Entry]) -> str:
     moved = math.fsum(abs(entry.credit) for entry in credited)
-    helping = [entry for entry in credited if entry.credit > 0]
-    against = [entry for entry in credited if entry.credit < 0]
+    certain = [entry for entry in credited if entry.sure]
+    if not certain:
+        return "These are estimates from so few calls that no player can be told from chance."
+    helping = [entry for entry in certain if entry.credit > 0]
+    against = [entry for entry in certain if entry.credit < 0]
     named = _most_important(helping or against)
     share = math.fsum(abs(entry.credit) for entry in named) / moved
     words = _join_names([f"{entry.name} ({signed(entry.credit)})" for entry in named])
@@ -207,10 +236,17 @@ def _who(explanation: Explanation, credited: list[Entry]) -> str:
     if helping and against and abs(against[0].credit) >= 0.1 * moved:
         text += f"; {against[0].name} speaks most against it ({signed(against[0].credit)})"
     if not explanation.certificate.exact and any(entry.error != 0 for entry in named):
-        unsure = [entry.name for entry in named if not entry.sure]
+        unsure = len(credited) - len(certain)
         text += "; these are estimates"
-        text += f", and {_join_names(unsure)} may be chance" if unsure else ""
+        text += f", and {unsure} of {len(credited)} players may be chance" if unsure else ""
     return text + "."
+
+
+def _cells(explanation: Explanation) -> str:
+    """The features of nodes that matter most, where cells play."""
+    cells = [] if explanation.cells is None else leading_cells(explanation, 2)
+    words = [f"{cell_name(explanation, cell)} ({signed(cell.value)})" for cell in cells]
+    return f"Of single features of nodes, {_join_names(words)} matter most." if words else ""
 
 
 def _most_important(credited: list[Entry]) -> list[Entry]:
@@ -253,7 +289,9 @@ def _is_are(players: list[Entry]) -> str:
 
 
 def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    """The words with a capital letter, unless they begin with a name from the data."""
+    ours = words.startswith(("node ", "feature ", "edge "))
+    return words[:1].upper() + words[1:] if ours else words
 
 
 # --- for experts -----------------------------------------------------------------------
@@ -278,6 +316,10 @@ def _for_experts(explanation: Explanation) -> list[str]:
         players = entries(explanation, kind)  # type: ignore[arg-type]  # the three names of the tuple
         if players:
             lines.append(_account(title, players))
+    lines += [
+        f"Group: {group.name} {_value_with_error(group.credit, group.error)}"
+        for group in folds(explanation)
+    ]
     lines.extend(
         f"Game {game.name}: {game.players} players, "
         f"{'exact' if game.exact else 'estimated'} by {game.mask}, {game.calls} model calls for "
@@ -291,10 +333,12 @@ def _for_experts(explanation: Explanation) -> list[str]:
 
 
 def _account(title: str, players: list[Entry], most: int = 10) -> str:
-    listed = ", ".join(f"{entry.name} {_with_error(entry)}" for entry in players[:most])
-    rest = players[most:]
+    shown, rest = leading(players, most) if any(e.sure for e in players) else ([], players)
+    listed = ", ".join(f"{entry.name} {_with_error(entry)}" for entry in shown)
     if rest:
-        listed += f", {len(rest)} more together {math.fsum(e.credit for e in rest):+.4g}"
+        others = f"{len(rest)} more" if shown else f"{len(rest)} players"
+        listed += ", " * bool(shown)
+        listed += f"{others} together {math.fsum(e.credit for e in rest):+.4g}"
     total = math.fsum(entry.credit for entry in players)
     unsure = sum(not entry.sure for entry in players)
     note = f"; {unsure} within two standard errors of 0" if unsure else ""
@@ -302,8 +346,10 @@ def _account(title: str, players: list[Entry], most: int = 10) -> str:
 
 
 def _with_error(entry: Entry) -> str:
-    if math.isnan(entry.error):
-        return f"{entry.credit:+.4g}"
-    if entry.error == 0:
-        return f"{entry.credit:+.4g} (exact)"
-    return f"{entry.credit:+.4g} ± {entry.error:.2g}"
+    return _value_with_error(entry.credit, entry.error)
+
+
+def _value_with_error(credit: float, error: float) -> str:
+    if math.isnan(error):
+        return f"{credit:+.4g}"
+    return f"{credit:+.4g} (exact)" if error == 0 else f"{credit:+.4g} ± {error:.2g}"

@@ -456,11 +456,13 @@ class Explanation:
 
         return serialize.load(path)
 
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with a row per player (needs pandas)."""
+    def to_pandas(
+        self, players: Literal["all", "nodes", "features", "edges", "cells"] = "all"
+    ) -> Any:
+        """A `pandas.DataFrame` with a row per player, or per cell with "cells" (needs pandas)."""
         from graphsvx.results.export import to_pandas  # noqa: PLC0415  (it imports this module)
 
-        return to_pandas(self)
+        return to_pandas(self, players)
 
     def to_networkx(self) -> nx.DiGraph:
         """The neighbourhood as a directed graph with credit on nodes, and on edges that play."""
@@ -546,7 +548,7 @@ class Explanation:
         nodes, features, edges = (
             ", ".join(
                 f"{credit.label(i)}: {float(credit.values[self._row, i]):+.3f}"
-                for i in credit.order(self._row, 3, "absolute")
+                for i in credit.certain(self._row)[:3]
             )
             for credit in (self.node_credit, self.feature_credit, self.edge_credit)
         )
@@ -554,9 +556,15 @@ class Explanation:
             f"Explanation({self.title}",
             f"prediction={self.prediction:.4f}",
             f"base={self.base:.4f}",
-            f"nodes({self.node_credit.players})={{{nodes}}}" if nodes else "",
-            f"features({self.feature_credit.players})={{{features}}}" if features else "",
-            f"edges({self.edge_credit.players})={{{edges}}}" if edges else "",
+            *(
+                f"{kind}({credit.players})={{{players}}}"
+                for kind, credit, players in (
+                    ("nodes", self.node_credit, nodes),
+                    ("features", self.feature_credit, features),
+                    ("edges", self.edge_credit, edges),
+                )
+                if credit.players
+            ),
             "exact" if self.certificate.exact else "estimated",
         ]
         return ", ".join(part for part in parts if part) + ")"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,19 +14,31 @@ from torch import Tensor
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.interactions import Interactions
-from graphsvx.results.ranking import Entry, Players, listed
+from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.utils.extras import require_extra
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 # --- tables ------------------------------------------------------------------------------
 
 
-def to_pandas(explanation: Explanation, players: Players = "all") -> Any:
+def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "all") -> Any:
     """A `pandas.DataFrame` with a row per player: features, then nodes, then edges.
 
-    Columns: `kind`, `id` (a node or column, (u, v) for edges), `name`, `credit`, `error` (0 is
-    exact, NaN unknown) and `hops` (distance to the explained node; NaN for features and edges).
+    Columns: `kind`, `id` (a node or column, of typed graphs with its node type; (u, v) for edges),
+    `name`, `credit`, `error` (0 is exact, NaN unknown) and `hops` (distance to the explained node;
+    NaN for features and edges).
+    `players="cells"`: a row per cell, with `node`, `feature`, `name`, `credit` and `error`.
     """
     pandas = require_extra("pandas", "data")
+    if players == "cells":
+        cells = explanation.top_cells(by="absolute")
+        rows = [
+            (cell.node, cell.feature, cell_name(explanation, cell), cell.value, cell.error)
+            for cell in cells
+        ]
+        return pandas.DataFrame(rows, columns=["node", "feature", "name", "credit", "error"])
     return pandas.DataFrame(_rows(explanation, players), columns=_COLUMNS)
 
 
@@ -40,7 +51,7 @@ def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
     return [
         {
             "kind": entry.kind,
-            "id": entry.key if entry.kind == "edge" else entry.key[0],
+            "id": _id(explanation, entry.kind, entry.key),
             "name": entry.name,
             "credit": entry.credit,
             "error": entry.error,
@@ -48,6 +59,15 @@ def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
         }
         for entry in listed(explanation, players)
     ]
+
+
+def _id(explanation: Explanation, kind: str, key: tuple[int, ...]) -> Any:
+    types = explanation.types
+    if types is None or types.flat or min(key) < 0:  # a group is -1
+        return key if kind == "edge" else key[0]
+    if kind == "feature":
+        return types.column(key[0])
+    return types.node(key[0]) if kind == "node" else tuple(types.node(end) for end in key)
 
 
 def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
@@ -85,6 +105,8 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
     The explained nodes, which do not play, have credit 0. Where the two directions of an edge are
     one player, the credit is on the direction that the player is named by.
     """
+    import networkx as nx  # noqa: PLC0415  (slow)
+
     field = explanation.field
     graph = nx.DiGraph(
         base=explanation.base, prediction=explanation.prediction, target=explanation.target
@@ -101,7 +123,9 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
             "hops": hops,
             "explained": node in explanation.centres,
         }
-        if explanation.types is not None:
+        if field.names is not None:
+            about["name"] = field.names[position]
+        elif explanation.types is not None:
             about["name"] = explanation.types.labels[position]
         if explanation.types is not None and not explanation.types.flat:
             about["type"], about["id"] = explanation.types.node(node)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from graphsvx.core.names import Names
+from graphsvx.results.cells import NO_FEATURES
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 
@@ -26,6 +27,12 @@ def with_names(explanation: Explanation, names: Names) -> Explanation:
         changed = replace(changed, feature_credit=_named(
             changed.feature_credit, "feature", lambda column: columns[column % len(columns)]
         ))  # fmt: skip
+    if features is not None and changed.cells is not None:
+        columns = features
+        changed = replace(changed, cells=replace(changed.cells, names=tuple(
+            NO_FEATURES[column] if column in NO_FEATURES else columns[column % len(columns)]
+            for column in changed.cells.features
+        )))  # fmt: skip
     if nodes is None:
         return changed
     return replace(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsvx.errors import InputError
+from graphsvx.results.cells import RankedCell
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
@@ -41,6 +42,17 @@ def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
     return sorted(ranked, key=lambda entry: -abs(entry.credit))
 
 
+def leading(ranked: list[Entry], top: int) -> tuple[list[Entry], list[Entry]]:
+    """The first `top` players whose interval does not hold 0, and all others.
+
+    Where it holds 0 for every player, the first `top` of them, to be shown as uncertain.
+    """
+    certain = [entry for entry in ranked if entry.sure]
+    shown = (certain or ranked)[:top]
+    seen = {(entry.kind, entry.key, entry.name) for entry in shown}
+    return shown, [e for e in ranked if (e.kind, e.key, e.name) not in seen]
+
+
 def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind in the order of the record: features, nodes, edges."""
     if players not in ("all", "nodes", "features", "edges"):
@@ -67,6 +79,20 @@ def _of(credit: Credit, row: int, kind: Literal["feature", "node", "edge"]) -> I
         else:
             name = f"{kind} {key}"
         yield Entry(kind, tuple(key) if kind == "edge" else (key,), name, value, error)
+
+
+def cell_name(explanation: Explanation, cell: RankedCell) -> str:
+    """A cell in words: "age of node 5", "presence of node 5"."""
+    feature = str(cell.feature) if explanation.cells is None else (
+        explanation.cells.feature_name(cell.feature)
+    )  # fmt: skip
+    return f"{feature} of {explanation.node_label(cell.node)}"
+
+
+def leading_cells(explanation: Explanation, top: int) -> list[RankedCell]:
+    """The `top` cells by absolute credit of those whose interval does not hold 0."""
+    cells = [cell for cell in explanation.top_cells(by="absolute") if cell.sure and cell.value]
+    return cells[:top]
 
 
 def scale_of(explanation: Explanation) -> str:

@@ -166,7 +166,8 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
     def credit(explanation: Explanation) -> dict[Key, tuple[str, float]]:
         named = _named(explanation.node_credit, explanation, "node")
         if by is not None:
-            named = _summed(named, _labels(explanation, by))
+            ids = explanation.node_ids.tolist()
+            named = _summed(ids, named, _labels(explanation, by))
         if not share:
             return named
         gap = explanation.prediction - explanation.base
@@ -217,17 +218,20 @@ def _named(credit: Credit, explanation: Explanation, item: str) -> dict[Key, tup
 
 
 def _summed(
-    named: dict[Key, tuple[str, float]], labels: Callable[[Key], tuple[Key, str]]
+    ids: list[int],
+    named: dict[Key, tuple[str, float]],
+    labels: Callable[[int, Key], tuple[Key, str]],
 ) -> dict[Key, tuple[str, float]]:
     sums: dict[Key, tuple[str, float]] = {}
-    for node, (_, value) in named.items():
-        key, name = labels(node)
+    for node, (key_of_node, (_, value)) in zip(ids, named.items(), strict=True):
+        key, name = labels(node, key_of_node)
         sums[key] = (name, sums.get(key, (name, 0.0))[1] + value)
     return sums
 
 
-def _labels(explanation: Explanation, by: By) -> Callable[[Key], tuple[Key, str]]:
-    field = explanation.field
+def _labels(explanation: Explanation, by: By) -> Callable[[int, Key], tuple[Key, str]]:
+    """The role of a node in words, by its id or, where `by` has names, by its name."""
+    field, types = explanation.field, explanation.types
     if isinstance(by, str):
         if by not in ("class", "hops"):
             raise InputError(f'by must be "class", "hops" or the role of each node, got {by!r}')
@@ -241,10 +245,13 @@ def _labels(explanation: Explanation, by: By) -> Callable[[Key], tuple[Key, str]
         role_of = dict(plain) if isinstance(plain, Mapping) else dict(enumerate(plain or ()))
         word = "role"
 
-    def label(node: Key) -> tuple[Key, str]:
-        if node not in role_of:
-            raise InputError(f"by must give the role of every node that plays, got none for {node}")
-        role = role_of[node]
+    def label(node: int, name: Key) -> tuple[Key, str]:
+        key = node if node in role_of else name
+        if key not in role_of:
+            raise InputError(f"by must give the role of every node that plays, got none for {name}")
+        role = role_of[key]
+        if by == "class" and types is not None and not types.flat:
+            role = types.node_types[role]
         return role, role if isinstance(role, str) else f"{word} {role}"
 
     return label

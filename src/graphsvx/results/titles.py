@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphsvx.core.typed_graph import relation_labels
 from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def link_label(explanation: Explanation) -> str:
     if types is None:
         name = str if field.names is None else field.name
         return f"edge {'–'.join(map(name, explanation.centres))}"
-    relation = "" if types.relation is None else types.edge_types[types.relation][1]
+    relation = "" if types.relation is None else relation_labels(types.edge_types)[types.relation]
     arrow = f" –{relation}→ " if relation else " → "
     return f"link {arrow.join(node_label(explanation, node) for node in explanation.centres)}"
 

@@ -33,6 +33,11 @@ class Dot:
     shape: int = 0
     """Position of the node's type in a typed graph: types have different shapes."""
 
+    @property
+    def sure(self) -> bool:
+        """Whether the credit is exact, unknown, or at least two standard errors away from 0."""
+        return not abs(self.credit) < 2 * self.error
+
 
 @dataclass(frozen=True)
 class Line:

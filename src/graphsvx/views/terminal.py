@@ -15,7 +15,17 @@ from rich.text import Text
 
 from graphsvx.results.describe import equation
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import entries, plain, scale_of, signed
+from graphsvx.results.folding import Fold, folds, unsure_note
+from graphsvx.results.ranking import (
+    Entry,
+    cell_name,
+    entries,
+    leading,
+    leading_cells,
+    plain,
+    scale_of,
+    signed,
+)
 from graphsvx.utils.constraints import Range, checked
 from graphsvx.utils.printable import one_line
 
@@ -58,55 +68,90 @@ class CreditBar:
 def table(explanation: Explanation, top: int = 10) -> Table:
     """Table of the `top` players by absolute credit, with standard errors and bars.
 
+    More than 30 players are shown by group (ring or branch of nodes, features), those of the `top`
+    below their group. Players whose credit cannot be told from 0 are summed, not listed.
     Names are printed literally: brackets in them are not interpreted as markup.
     """
     top = checked(top, Annotated[int, Range(0)], "top")
     if explanation.kind == "model":
         return _generated_graph(explanation)
     ranked = entries(explanation)
-    estimated = any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked)
-    certain = [entry for entry in ranked if entry.sure or not estimated]
-    shown = certain[:top]
-    rest = [entry for entry in ranked if entry not in shown]
+    groups = folds(explanation)
+    shown, rest = leading(ranked, top) if any(entry.sure for entry in ranked) else ([], ranked)
     field = explanation.field
-    hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
-    with_hops = explanation.kind == "node" and any(entry.kind == "node" for entry in shown)
-    out = _frame(explanation, _caption(explanation))
-    out.add_column("player", overflow="fold", max_width=36)
-    if with_hops:
-        out.add_column("hops", justify="right")
-    out.add_column("credit", justify="right", no_wrap=True)
-    if estimated:
-        out.add_column("± s.e.", justify="right", no_wrap=True)
-    out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
-    largest = max((abs(entry.credit) for entry in ranked), default=0.0)
-    for entry in shown:
-        cells: list[Text | CreditBar] = [Text(entry.name)]
-        if with_hops:
-            cells.append(Text(str(hops.get(entry.key[0], "")) if entry.kind == "node" else ""))
-        cells.append(Text(signed(entry.credit, 4), style=FOR if entry.credit > 0 else AGAINST))
-        if estimated:
-            cells.append(Text(_error(entry.error), style=QUIET))
-        out.add_row(*cells, CreditBar(entry.credit, largest))
-    if rest:
-        total = math.fsum(entry.credit for entry in rest)
-        unsure = sum(not entry.sure for entry in rest) if estimated else 0
-        note = f" ({unsure} of them may be 0)" if unsure else ""
-        total_row: list[Text | CreditBar] = [Text(f"{len(rest)} more together{note}", style=QUIET)]
-        total_row += [Text("")] * with_hops
-        total_row += [Text(signed(total, 4), style=QUIET)]
-        total_row += [Text("")] * estimated
-        out.add_row(*total_row, CreditBar(total, largest))
+    rows = _Rows(
+        _frame(explanation, _caption(explanation)),
+        hops=dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True)),
+        with_hops=explanation.kind == "node" and any(entry.kind == "node" for entry in shown),
+        estimated=any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked),
+        largest=max([abs(g.credit) for g in groups] + [abs(e.credit) for e in ranked], default=0.0),
+    )
+    rows.head(44 if groups else 36)
+    for group in groups:
+        rows.add_group(group, shown)
+    if not groups:
+        rows.add_players(shown, rest)
     if explanation.interactions is not None:
-        out.add_section()
+        rows.out.add_section()
         for pair in explanation.together(3):
-            names = f"{' and '.join(pair.players)} together"
-            line: list[Text | CreditBar] = [Text(names), *[Text("")] * with_hops]
-            line.append(Text(signed(pair.value, 4), style=FOR if pair.value > 0 else AGAINST))
-            if estimated:
-                line.append(Text(_error(pair.error), style=QUIET))
-            out.add_row(*line, CreditBar(pair.value, largest))
-    return out
+            rows.add(f"{' and '.join(pair.players)} together", pair.value, pair.error)
+    if explanation.cells is not None:
+        rows.out.add_section()
+        for cell in leading_cells(explanation, 5):
+            rows.add(cell_name(explanation, cell), cell.value, cell.error)
+    return rows.out
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a table of players, which all have the same columns."""
+
+    out: Table
+    hops: dict[int, int]
+    with_hops: bool
+    estimated: bool
+    largest: float
+
+    def head(self, width: int) -> None:
+        """Add the columns; names take up to `width` characters."""
+        self.out.add_column("player", overflow="fold", max_width=width)
+        if self.with_hops:
+            self.out.add_column("hops", justify="right")
+        self.out.add_column("credit", justify="right", no_wrap=True)
+        if self.estimated:
+            self.out.add_column("± s.e.", justify="right", no_wrap=True)
+        self.out.add_column(Text(f"{'against':>{HALF}}│for"), justify="left", no_wrap=True)
+
+    def add(
+        self, name: str, credit: float, error: float | None, style: str = "", hop: str = ""
+    ) -> None:
+        """Add a row; `error` None: it is not known, and nothing is said of it."""
+        cells: list[Text | CreditBar] = [Text(name, style=style), *[Text(hop)] * self.with_hops]
+        cells.append(Text(signed(credit, 4), style=style or (FOR if credit > 0 else AGAINST)))
+        if self.estimated:
+            cells.append(Text("" if error is None else _error(error), style=QUIET))
+        self.out.add_row(*cells, CreditBar(credit, self.largest))
+
+    def add_players(self, shown: list[Entry], rest: list[Entry], indent: str = "") -> None:
+        """Add a row for each player of `shown`, and one for all others together."""
+        for entry in shown:
+            hop = str(self.hops.get(entry.key[0], "")) if entry.kind == "node" else ""
+            self.add(indent + entry.name, entry.credit, entry.error, hop=hop)
+        if rest:
+            name = f"{indent}{len(rest)} more together{unsure_note(rest)}"
+            self.add(name, math.fsum(entry.credit for entry in rest), None, QUIET)
+
+    def add_group(self, group: Fold, shown: list[Entry]) -> None:
+        """Add a row for the group, and below it rows for those of its players that are shown."""
+        members = [entry for entry in group.entries if entry in shown]
+        if members and len(group.entries) == 1:
+            self.add_players(members, [])
+            return
+        rest = [entry for entry in group.entries if entry not in members]
+        name = group.name if members else group.name + unsure_note(rest)
+        self.add(name, group.credit, group.error, "" if group.sure else QUIET)
+        if members:
+            self.add_players(members, rest, "  ")
 
 
 def _frame(explanation: Explanation, caption: str) -> Table:

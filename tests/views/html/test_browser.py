@@ -345,6 +345,41 @@ def test_three_hundred_nodes_are_drawn_as_thirty_and_groups(browser, tmp_path):
             .filter(t => getComputedStyle(t).display !== 'none').length"""
     )
     assert 5 <= shown_labels <= 30
+    # Groups of the table unfold by click and by key, those that may be 0 in a group of their own.
+    rings = e.by_hop()
+    folds = [button for button in browser.all("button.fold") if button.is_displayed()]
+    assert len(folds) == len(rings)
+    assert not any(row.is_displayed() for row in browser.all("#tables tbody tr[data-key]")[:5])
+    folds[0].click()
+    shown = [row for row in browser.all("#tables tbody tr[data-key]") if row.is_displayed()]
+    sure = {p.id for p in e.top_nodes() if p.id in rings[0].members and not may_be_zero(p)}
+    assert {int(row.get_attribute("data-key")) for row in shown} == sure
+    unsure = next(b for b in browser.all("button.fold") if "may be 0" in b.text)
+    unsure.send_keys(Keys.ENTER)
+    shown = [row for row in browser.all("#tables tbody tr[data-key]") if row.is_displayed()]
+    assert len(shown) == len(rings[0].members)
+    # A bubble lists its nodes.
+    bubble = next(i for i, dot in enumerate(dots) if dot["count"] > 1)
+    browser.run("arguments[0].focus()", browser.one(f'.dot[data-index="{bubble}"]'))
+    browser.one(f'.dot[data-index="{bubble}"]').send_keys(Keys.ENTER)
+    assert len(browser.all("#details .members dt")) == min(60, dots[bubble]["count"])
+    assert browser.complaints() == []
+
+
+def may_be_zero(player) -> bool:
+    return abs(player.value) < 2 * player.error
+
+
+def test_cells_are_shown_as_a_matrix(browser, tmp_path):
+    browser.open(written(tmp_path, records.with_cells()))
+    rows = [
+        [cell.text for cell in row.find_elements("css selector", "th, td")]
+        for row in browser.all("#cell-table tr")
+    ]
+    assert rows[0] == ["", "presence", "degree", "bias", "other features"]
+    assert rows[2] == ["node 400", "+0.3000", "", "−0.1000", "+0.0400"]
+    browser.open(written(tmp_path, records.house()))
+    assert not browser.one("#cells").is_displayed()
 
 
 def test_a_page_of_many_explanations_has_a_search_box(browser, tmp_path):
@@ -405,7 +440,9 @@ def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
             if (!text) return [];
             const over = dot.querySelector('.credit.filled');
             const read = (element) => getComputedStyle(element);
-            return [[read(text).fill, read(dot.querySelector('.base')).fill,
+            const base = read(dot.querySelector('.base'));
+            const card = read(document.body).getPropertyValue('--card-rgb');
+            return [[read(text).fill, base.fill, Number(base.opacity), card,
                      over ? read(over).fill : null, over ? Number(read(over).opacity) : 0]];
         })"""
     )
@@ -414,8 +451,8 @@ def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
     def parts(colour):
         return [float(part) for part in re.findall(r"[\d.]+", colour)[:3]]
 
-    for ink, base, over, share in colours:
-        under = parts(base)
+    for ink, base, opacity, card, over, share in colours:
+        under = [c + (b - c) * opacity for b, c in zip(parts(base), parts(card), strict=True)]
         if over is not None:
             under = [b + (o - b) * share for b, o in zip(under, parts(over), strict=True)]
         levels = sorted(

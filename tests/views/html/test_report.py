@@ -47,6 +47,18 @@ def test_every_class_of_three_hundred_nodes_stays_below_500_kib():
     assert len(html.render(many).encode()) < 500 * 1024
 
 
+def test_groups_hold_every_node_with_the_credit_of_rings():
+    e = records.crowd()
+    (table,) = embedded(html.render(e))["explanations"][0]["tables"]
+    assert [group["count"] for group in table["groups"]] == [len(r.members) for r in e.by_hop()]
+    for group, ring in zip(table["groups"], e.by_hop(), strict=True):
+        assert group["credit"][0] == pytest.approx(ring.value, rel=1e-6)
+        assert {table["rows"][i]["id"] for i in group["rows"]} == set(ring.members)
+    (few,) = [t for t in embedded(html.render(records.house()))["explanations"][0]["tables"]
+              if t["kind"] == "node"]  # fmt: skip
+    assert few["groups"] == []
+
+
 def test_nothing_is_loaded_from_anywhere():
     page = html.render(records.house())
     addresses = set(re.findall(r"https?://[^\s'\"<>)]+", page))

@@ -57,6 +57,7 @@ export const whatIfView = async (main, about) => {
   };
 
   let running = null;
+  let answered = Promise.resolve();
   const ask = async () => {
     running?.abort();
     running = new AbortController();
@@ -84,8 +85,8 @@ export const whatIfView = async (main, about) => {
   const apply = (next, { remember = true } = {}) => {
     if (remember) before.push(changes);
     changes = next;
+    answered = ask();
     mark();
-    ask();
     showChanges();
     showFeatures();
     change(join(changes), { quiet: true, replace: !remember });
@@ -180,8 +181,10 @@ export const whatIfView = async (main, about) => {
         if (index === null) return;
         const dot = record.graph.dots[index];
         if (dot.count > 1) return;
-        if (at !== dot.id && about.task !== 'graph') { at = dot.id; loadFeatures(); }
+        const other = at !== dot.id && about.task !== 'graph';
+        if (other) at = dot.id;
         if (!dot.centre) toggle('nodes_off', String(dot.id));
+        if (other) answered.then(loadFeatures); // the prediction comes first
       }, (i) => toggle('edges_off', edgeKey(...lineOf(i))));
       mark();
     }

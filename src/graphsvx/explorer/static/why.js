@@ -96,7 +96,7 @@ const skeleton = (about, now, question) => {
     const least = (Number(slider.value) / 100) * scale;
     if (record.graph) view.threshold(least);
     let shown = 0, all = 0;
-    document.querySelectorAll('#tables tbody tr').forEach((line) => {
+    document.querySelectorAll('#tables tbody tr[data-credit]').forEach((line) => {
       const below = Math.abs(Number(line.dataset.credit)) < least;
       line.classList.toggle('below', below);
       all += 1;

@@ -1,6 +1,6 @@
 // The interactive graph: zoom, pan, drag, hover, select, and keys. Used by the one-file page and by
 // the explorer.
-import { CORNERS, cornersOf, draw, errorText, largest, make, side, signed } from './tools.js';
+import { CORNERS, cornersOf, draw, errorText, largest, make, mayBeZero, side, signed } from './tools.js';
 
 let graphViews = 0;
 
@@ -46,7 +46,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
     const order = ranked();
     dots = [];
     graph.dots.forEach((dot, i) => {
-      const element = dotElement(dot, i, scale, unit, many);
+      const element = dotElement(dot, i, scale, unit, many, bold);
       dots.push(element);
     });
     // Drawn from the least to the most important, so that those are on top.
@@ -94,6 +94,9 @@ export const createGraphView = ({ svg, tip, stage }) => {
   const isWeak = (i, scale) => graph.dots.length > 60 && graph.dots[i].plays && !graph.dots[i].centre &&
     graph.dots[i].count === 1 && Math.abs(graph.credit[row][i]) < 0.04 * scale;
 
+  const isUnsure = (i) => graph.dots[i].plays && graph.dots[i].count === 1 && !graph.dots[i].centre &&
+    mayBeZero({ credit: graph.credit[row][i], error: graph.error[row][i] });
+
   const ranked = () =>
     graph.dots.map((dot, i) => i).sort((a, b) =>
       graph.dots[b].centre - graph.dots[a].centre ||
@@ -136,7 +139,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
     return draw('polygon', { class: name, points: points.join(' ') });
   };
 
-  const dotElement = (dot, i, scale, unit, many) => {
+  const dotElement = (dot, i, scale, unit, many, bold) => {
     const credit = graph.credit[row][i];
     const share = scale ? Math.min(1, Math.abs(credit) / scale) : 0;
     const coloured = dot.class !== null && dot.count === 1;
@@ -159,9 +162,10 @@ export const createGraphView = ({ svg, tip, stage }) => {
     text.style.fontSize = fits ? `${Math.min(13, (2.6 * radius) / Math.max(2, name.length))}px` : '11px';
     if (!fits) text.setAttribute('y', radius + (dot.centre ? 17 : 13));
     parts.push(text);
-    const quiet = many > 40 && !dot.centre && dot.count === 1 && share < 0.12;
+    const small = (many > 40 && share < 0.12) || (many > 20 && !fits && !bold.has(i));
+    const quiet = small && !dot.centre && dot.count === 1;
     return draw('g', {
-      class: 'dot' + (quiet ? ' quiet' : '') + (isWeak(i, scale) ? ' weak' : ''), tabindex: '-1', role: 'button', 'data-id': dot.id, 'data-index': i,
+      class: 'dot' + (quiet ? ' quiet' : '') + (isWeak(i, scale) ? ' weak' : '') + (isUnsure(i) ? ' unsure' : ''), tabindex: '-1', role: 'button', 'data-id': dot.id, 'data-index': i,
       'aria-label': describeDot(dot, i).join(', '),
       on: {
         pointerenter: () => showTip(i), pointerleave: hideTip, focus: () => showTip(i), blur: hideTip,
@@ -186,7 +190,11 @@ export const createGraphView = ({ svg, tip, stage }) => {
     (dots ?? []).forEach((element) => {
       const text = element.querySelector('text.inside, text.on-node');
       if (!text) return;
-      let under = channels(getComputedStyle(element.querySelector('.base')).fill);
+      const base = getComputedStyle(element.querySelector('.base'));
+      const behind = channels(getComputedStyle(document.body).getPropertyValue('--card-rgb'));
+      const filled = channels(base.fill);
+      // What may be 0 is pale: the card shines through.
+      let under = behind.map((part, i) => part + (filled[i] - part) * Number(base.opacity));
       const over = element.querySelector('.credit.filled');
       if (over) {
         const style = getComputedStyle(over);
@@ -204,6 +212,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
     if (dot.plays) said.push(`credit ${signed(graph.credit[row][i])}`);
     const error = graph.error[row][i];
     if (dot.plays && dot.count === 1 && error !== 0) said.push(`standard error ${errorText(error)}`);
+    if (isUnsure(i)) said.push('may be 0');
     if (dot.class !== null) said.push(graph.classes[dot.class].name);
     if (dot.hop > 0) said.push(dot.hop === 1 ? '1 hop away' : `${dot.hop} hops away`);
     return said;

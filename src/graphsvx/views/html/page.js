@@ -42,6 +42,7 @@ const drawDetails = (index) => {
   if (dot.plays && total) facts.push(fact('Of the nodes\u2019 absolute credit', percent(Math.abs(credit) / total)));
   if (dot.class !== null) facts.push(fact(record.typed ? 'Type' : 'Class', graph.classes[dot.class].name));
   if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
+  if (dot.plays && dot.count === 1 && mayBeZero({ credit, error: graph.error[row][index] })) facts.push(fact('This credit', 'may be 0'));
   const parts = [
     make('h3', { text: dot.count > 1 ? `${dot.count} more nodes together` : graphView.nodeName(dot) }),
     dot.plays
@@ -60,8 +61,24 @@ const drawDetails = (index) => {
     parts.push(make('h4', { text: 'Credit of its features' }), make('dl', { class: 'facts' },
       ...best.map(([name, value]) => fact(name, signed(value), `${side(value)}-text`))));
   }
-  parts.push(...neighbours(index));
+  parts.push(...members(index), ...neighbours(index));
   card.replaceChildren(...parts);
+};
+
+// The nodes of a group, those with the most credit first.
+const members = (index) => {
+  const graph = record.graph;
+  const inside = graph.dots[index].count > 1 ? graph.members[index - (graph.dots.length - graph.members.length)] : [];
+  if (!inside.length) return [];
+  const hidden = graph.dots[index].count - inside.length;
+  const lines = inside.map(([id, label, credit, error]) => {
+    const quiet = mayBeZero({ credit: credit[row], error: error[row] });
+    return make('div', { class: quiet ? 'unsure' : '' }, make('dt', { text: label === String(id) ? `node ${id}` : label }),
+      make('dd', { text: signed(credit[row]), class: quiet ? '' : `${side(credit[row])}-text` }));
+  });
+  return [make('h4', { text: 'Its nodes' }),
+    make('dl', { class: 'facts members', tabindex: '0' }, ...lines),
+    ...(hidden ? [make('p', { class: 'hint', text: `and ${hidden} more` })] : [])];
 };
 
 const neighbours = (index) => {
@@ -120,7 +137,7 @@ const applyThreshold = () => {
   if (record.graph) graphView.threshold(least);
   let shown = 0;
   let all = 0;
-  document.querySelectorAll('#tables tbody tr').forEach((line) => {
+  document.querySelectorAll('#tables tbody tr[data-credit]').forEach((line) => {
     const below = Math.abs(Number(line.dataset.credit)) < least;
     line.classList.toggle('below', below);
     all += 1;
@@ -132,6 +149,7 @@ const applyThreshold = () => {
 const drawOutput = () => {
   drawWords();
   drawTables(record, row, pickNode);
+  drawCells(record, row);
   drawWaterfall(record, row);
   drawCertificate(record, row);
   byId('graph-card').hidden = !record.graph;

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
+from graphsvx.results.cell_table import cell_table
 from graphsvx.results.credit import Credit
 from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Explanation
+from graphsvx.results.folding import Fold, folds
 from graphsvx.results.ranking import scale_of
+from graphsvx.results.typed import GraphTypes
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
@@ -25,6 +29,10 @@ MOST_ROWS = 400
 """Maximum number of players in a table; the others are summed in a last row."""
 FEW_ROWS = 60
 """The same on a page of many explanations."""
+MOST_COLUMNS = 10
+"""Features with a column of their own in the matrix of cells."""
+MOST_MEMBERS = 60
+"""Nodes of a bubble that are listed when it is selected."""
 MOST_FEATURES = 6
 
 
@@ -66,8 +74,9 @@ def page_data(
         "scale": scale_of(explanation),
         "target_row": explanation.outputs.index(explanation.target),
         "outputs": [_output(view) for view in views],
-        "graph": _graph(explanation, data, plan),
-        "tables": _tables(explanation, most_rows),
+        "graph": _graph(explanation, data, plan, most_rows),
+        "tables": _tables(views, explanation, most_rows),
+        "cells": _cells(views) if explanation.cells is not None else None,
         "certificate": _certificate(explanation),
     }
 
@@ -91,14 +100,17 @@ def _drawings(explanation: Explanation) -> list[GraphDrawing]:
     return [drawings.drawing_of(explanation.for_target(output)) for output in explanation.outputs]
 
 
-def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, Any] | None:
+def _graph(
+    explanation: Explanation, data: Any, plan: Plan | None, most_rows: int
+) -> dict[str, Any] | None:
     if not len(explanation.field.ids):
         return None
     plan = plan or plan_of(explanation)
-    shown = [drawings.with_groups(drawing, plan.grouping) for drawing in _drawings(explanation)]
+    by_output = _drawings(explanation)
+    shown = [drawings.with_groups(drawing, plan.grouping) for drawing in by_output]
     first = shown[explanation.outputs.index(explanation.target)]
     places = plan.places
-    x = None if data is None else _features(data, explanation)
+    rows = None if data is None else _feature_rows(data, explanation)
     names = explanation.feature_credit.names
     lines = map(one_line, names or ())
     named = dict(zip(explanation.feature_ids.tolist(), lines, strict=False))
@@ -115,7 +127,7 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
                 "shape": dot.shape,
                 "x": round(float(places[i, 0]), 3),
                 "y": round(float(places[i, 1]), 3),
-                **({"features": _largest(x, dot.id, named)} if x is not None else {}),
+                **({} if rows is None else {"features": _largest(rows, dot.id, named)}),
             }
             for i, dot in enumerate(first.dots)
         ],
@@ -123,9 +135,31 @@ def _graph(explanation: Explanation, data: Any, plan: Plan | None) -> dict[str, 
         "credit": [[_number(dot.credit) for dot in drawing.dots] for drawing in shown],
         "error": [[_number(dot.error) for dot in drawing.dots] for drawing in shown],
         "lineCredit": [[_number(line.credit) for line in drawing.lines] for drawing in shown],
+        "members": _members(by_output, plan.grouping, most_rows),
         "classes": _classes(explanation),
         **_in_sets(explanation, first),
     }
+
+
+def _members(
+    by_output: list[GraphDrawing], grouping: Grouping, most_rows: int
+) -> list[list[list[Any]]]:
+    """Nodes of each bubble with the most credit: id, label, and credit and error by output."""
+    if most_rows < MOST_ROWS:
+        return [[] for _ in grouping.bubbles]
+    bubbles = []
+    for _, group in grouping.bubbles:
+        order = sorted(group, key=lambda i: -max(abs(d.dots[i].credit) for d in by_output))
+        bubbles.append([
+            [
+                by_output[0].dots[i].id,
+                by_output[0].dots[i].label,
+                [_number(drawing.dots[i].credit) for drawing in by_output],
+                [_number(drawing.dots[i].error) for drawing in by_output],
+            ]
+            for i in order[:MOST_MEMBERS]
+        ])  # fmt: skip
+    return bubbles
 
 
 def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
@@ -176,8 +210,18 @@ def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
     }
 
 
-def _features(data: Any, explanation: Explanation) -> Tensor:
+FeatureRow = tuple[Tensor, int]
+"""Features of a node, and the number of the first column."""
+
+
+def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], FeatureRow] | None:
+    """A function from nodes of the field to their features; None if relational data has none."""
+    types = explanation.types
+    if types is not None and not types.flat:
+        return _typed_feature_rows(data, types)
     x = getattr(data, "x", None)
+    if x is None and types is not None:
+        return None
     ids = explanation.field.ids
     if not isinstance(x, Tensor) or x.dim() != 2:
         raise InputError("data must have node features x, a tensor [nodes, features]")
@@ -186,23 +230,41 @@ def _features(data: Any, explanation: Explanation) -> Tensor:
             f"data has {len(x)} nodes, but the explanation has node {int(ids.max())}; "
             f"pass the graph that was explained"
         )
-    return x
+    return lambda node: (x[node], 0)
 
 
-def _largest(x: Tensor, node: int, named: dict[int, str]) -> list[list[Any]]:
+def _typed_feature_rows(data: Any, types: GraphTypes) -> Callable[[int], FeatureRow]:
+    if list(getattr(data, "node_types", ())) != list(types.node_types):
+        raise InputError(f"data must be the explained HeteroData with {list(types.node_types)}")
+
+    def row(number: int) -> FeatureRow:
+        node_type, node = types.node(number)
+        x = data[node_type].get("x")
+        has_columns = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
+        values = x[node] if has_columns else torch.zeros(0)
+        return values, types.feature_starts[types.node_types.index(node_type)]
+
+    return row
+
+
+def _largest(
+    rows: Callable[[int], FeatureRow], node: int, named: dict[int, str]
+) -> list[list[Any]]:
     """The node's features that are not 0, the largest first."""
     if node < 0:
         return []
-    row = x[node]
+    row, first = rows(node)
     order = row.abs().argsort(descending=True, stable=True)[:MOST_FEATURES].tolist()
     return [
-        [named.get(column, f"feature {column}"), _number(float(row[column]))]
+        [named.get(first + column, f"feature {column}"), _number(float(row[column]))]
         for column in order
         if float(row[column]) != 0
     ]
 
 
-def _tables(explanation: Explanation, most_rows: int) -> list[dict[str, Any]]:
+def _tables(
+    views: list[Explanation], explanation: Explanation, most_rows: int
+) -> list[dict[str, Any]]:
     field = explanation.field
     hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     classes = {} if field.classes is None else dict(zip(hops, field.classes.tolist(), strict=True))
@@ -214,7 +276,49 @@ def _tables(explanation: Explanation, most_rows: int) -> list[dict[str, Any]]:
     ):
         if credit.players:
             tables.append(_table(kind, credit, hops, classes, most_rows))
+    if tables and tables[0]["kind"] == "node":
+        tables[0]["groups"] = _groups(views, tables[0]["rows"])
     return tables
+
+
+def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rings or branches of nodes: credit and error by output, and positions of their rows."""
+    by_output = [folds(view, "nodes") for view in views]
+    position = {row["id"]: i for i, row in enumerate(rows)}
+    credit = [{_key(group): group for group in groups} for groups in by_output]
+    return [
+        {
+            "name": group.name,
+            "count": len(group.entries),
+            "credit": [_number(named[_key(group)].credit) for named in credit],
+            "error": [_number(named[_key(group)].error) for named in credit],
+            "rows": sorted(
+                position[entry.key[0]] for entry in group.entries if entry.key[0] in position
+            ),
+        }
+        for group in (by_output[0] if by_output else [])
+    ]
+
+
+def _key(group: Fold) -> frozenset[tuple[int, ...]]:
+    """The players of a group, which are the same for every output."""
+    return frozenset(entry.key for entry in group.entries)
+
+
+def _cells(views: list[Explanation]) -> list[dict[str, Any]]:
+    """Features of nodes as a matrix, for each output."""
+    tables = [cell_table(view, MOST_COLUMNS) for view in views]
+    return [
+        {
+            "nodes": list(table.nodes),
+            "rows": [one_line(name) for name in table.row_names],
+            "columns": [one_line(name) for name in table.column_names],
+            "largest": _number(table.largest),
+            "credit": [[_number(value) for value in row] for row in table.values.tolist()],
+            "error": [[_number(value) for value in row] for row in table.errors.tolist()],
+        }
+        for table in tables
+    ]
 
 
 def _table(

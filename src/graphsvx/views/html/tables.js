@@ -1,15 +1,17 @@
 // Waterfall, tables and certificate.
-import { byId, errorText, fact, largest, make, minus, plain, side, signed } from './tools.js';
+import { byId, errorText, fact, largest, make, mayBeZero, minus, plain, shortened, side, signed } from './tools.js';
 
 const STEPS = 12;
 
 export const drawWaterfall = (record, row) => {
   const output = record.outputs[row];
   const every = record.tables.flatMap((table) =>
-    table.rows.map((player, i) => ({ name: player.name, credit: table.credit[row][i] ?? 0 })));
+    table.rows.map((player, i) => ({ name: player.name, credit: table.credit[row][i] ?? 0, error: table.error[row][i] })));
   every.sort((a, b) => Math.abs(b.credit) - Math.abs(a.credit));
-  const steps = every.slice(0, STEPS);
-  const rest = every.slice(STEPS);
+  // Players that may be 0 are summed, not listed.
+  const certain = every.filter((step) => !mayBeZero(step));
+  const steps = certain.slice(0, STEPS);
+  const rest = [...certain.slice(STEPS), ...every.filter(mayBeZero)];
   const unlisted = record.tables.reduce((sum, table) => sum + table.more.count, 0);
   const more = rest.length + unlisted;
   if (more) {
@@ -37,7 +39,7 @@ export const drawWaterfall = (record, row) => {
     return element;
   };
   const line = (name, value, kind, ...marks) => make('div', { class: `step ${kind}`, role: 'listitem' },
-    make('div', { class: 'name', text: name, title: name }),
+    make('div', { class: 'name', text: shortened(name), title: name }),
     make('div', { class: 'track' }, ...marks),
     make('div', { class: 'value', text: value }));
   byId('waterfall').replaceChildren(
@@ -58,8 +60,9 @@ export const drawTables = (record, row, onPick) => {
 const tableCard = (record, table, row, scale, onPick) => {
   const classes = record.graph ? record.graph.classes : {};
   const estimated = table.error[row].some((error) => error !== 0);
+  const groups = table.groups ?? [];
   const reach = Math.max(scale, ...table.credit[row].map((credit, i) =>
-    Math.abs(credit ?? 0) + 1.96 * (table.error[row][i] ?? 0)));
+    Math.abs(credit ?? 0) + 1.96 * (table.error[row][i] ?? 0)), ...groups.map((group) => Math.abs(group.credit[row] ?? 0)));
   const withClass = table.rows.some((player) => player.class !== undefined && player.class !== null);
   const columns = [{ key: 'name', title: HEADINGS[table.kind].slice(0, -1), text: true }];
   if (withClass) columns.push({ key: 'class', title: record.typed ? 'Type' : 'Class' });
@@ -85,20 +88,55 @@ const tableCard = (record, table, row, scale, onPick) => {
   const rows = players.map((player) => {
     const pick = table.kind === 'node' ? () => onPick(player.id) : null;
     const line = make('tr', {
-      'data-key': String(player.id), 'data-credit': player.credit, class: pick ? 'link-row' : '',
+      'data-key': String(player.id), 'data-credit': player.credit,
+      class: [pick ? 'link-row' : '', mayBeZero(player) ? 'unsure' : ''].join(' ').trim(),
       on: pick ? { click: pick } : {},
     }, ...columns.map((column) => cell(player, column)),
       make('td', { class: 'bars' }, creditBar(player, reach)));
     return { player, line };
   });
   const value = (player, key) => (key === 'credit' ? player.credit ?? 0 : player[key] ?? -1);
-  const sortBy = (key, upward) => {
-    rows.sort((a, b) => {
-      const [x, y] = [value(a.player, key), value(b.player, key)];
-      const order = typeof x === 'string' ? x.localeCompare(y, undefined, { numeric: true }) : x - y;
-      return upward ? order : -order;
+  // By absolute credit at first, like everywhere else on the page.
+  let order = (a, b) => Math.abs(b.player.credit ?? 0) - Math.abs(a.player.credit ?? 0);
+  // Groups and players that may be 0 are folded: a row with a button that shows and hides the rows below it.
+  const parts = sections(table, row, rows);
+  const fill = () => body.replaceChildren(...parts.flatMap((part) => partRows(part, 0, true)));
+  const partRows = (part, depth, visible) => {
+    if (part.name) {
+      part.line ??= groupRow(part, depth);
+      part.line.hidden = !visible;
+    }
+    const open = visible && (!part.name || part.open);
+    const lines = [...part.rows].sort(order).map((entry) => entry.line);
+    lines.forEach((line) => { line.hidden = !open; });
+    const below = part.parts.flatMap((inner) => partRows(inner, depth + 1, open));
+    return [...(part.name ? [part.line] : []), ...lines, ...below];
+  };
+  const groupRow = (part, depth) => {
+    const button = make('button', { type: 'button', class: 'fold', 'aria-expanded': 'false', text: part.name, on: { click: () => {
+      part.open = !part.open;
+      button.setAttribute('aria-expanded', String(part.open));
+      fill();
+      button.focus();
+    } } });
+    const player = { credit: part.credit, error: part.error };
+    const quiet = part.quiet || mayBeZero(player);
+    const cells = columns.map((column) => {
+      if (column.key === 'name') return make('td', { class: 'name' }, button);
+      if (column.key === 'credit') return make('td', { class: `number ${quiet ? '' : `${side(part.credit)}-text`}`, text: signed(part.credit) });
+      if (column.key === 'error') return make('td', { class: 'number', text: part.error === null ? '' : errorText(part.error) });
+      return make('td', { class: column.key });
     });
-    body.replaceChildren(...rows.map((entry) => entry.line));
+    return make('tr', { class: `group depth-${depth}${quiet ? ' unsure' : ''}` }, ...cells,
+      make('td', { class: 'bars' }, creditBar(player, reach)));
+  };
+  const sortBy = (key, upward) => {
+    order = (a, b) => {
+      const [x, y] = [value(a.player, key), value(b.player, key)];
+      const before = typeof x === 'string' ? x.localeCompare(y, undefined, { numeric: true }) : x - y;
+      return upward ? before : -before;
+    };
+    fill();
   };
   const heads = columns.map((column) => {
     const head = make('th', { scope: 'col', class: column.text || column.key === 'class' ? '' : `number ${column.key}` });
@@ -110,9 +148,7 @@ const tableCard = (record, table, row, scale, onPick) => {
     } } }));
     return head;
   });
-  // By absolute credit at first, like everywhere else on the page.
-  rows.sort((a, b) => Math.abs(b.player.credit ?? 0) - Math.abs(a.player.credit ?? 0));
-  body.replaceChildren(...rows.map((entry) => entry.line));
+  fill();
   const note = estimated ? '95 % interval' : '';
   const foot = table.more.count
     ? make('tfoot', {}, make('tr', {}, make('td', { colspan: columns.length + 1, class: 'hint',
@@ -122,6 +158,47 @@ const tableCard = (record, table, row, scale, onPick) => {
     make('h2', { text: `${HEADINGS[table.kind]} (${table.rows.length + table.more.count})` }),
     make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `${HEADINGS[table.kind]} with credit` },
       make('table', {}, make('thead', {}, make('tr', {}, ...heads, note ? make('th', { scope: 'col', text: note }) : make('td'))), body, foot)));
+};
+
+// Parts of a table that are folded: groups of players, and in each those that may be 0.
+const FEW_UNSURE = 3;
+const sections = (table, row, rows) => {
+  const split = (entries, name) => {
+    const unsure = entries.filter((entry) => mayBeZero(entry.player));
+    if (unsure.length < FEW_UNSURE) return { rows: entries, parts: [] };
+    const credit = unsure.reduce((sum, entry) => sum + (entry.player.credit ?? 0), 0);
+    const words = `${unsure.length} that may be 0${name}`;
+    return { rows: entries.filter((entry) => !mayBeZero(entry.player)),
+      parts: [{ name: words, credit, error: null, quiet: true, rows: unsure, parts: [] }] };
+  };
+  if (!table.groups || !table.groups.length) return [split(rows, '')];
+  return table.groups.map((group) => ({
+    name: group.name, credit: group.credit[row], error: group.error[row],
+    ...split(group.rows.map((i) => rows[i]), ` of ${group.name}`),
+  }));
+};
+
+// Features of nodes: a matrix, coloured by credit.
+export const drawCells = (record, row) => {
+  const card = byId('cells');
+  card.hidden = !record.cells;
+  if (!record.cells) return;
+  const cells = record.cells[row];
+  const square = (value, error) => {
+    if (value === null) return make('td', { class: 'cell' });
+    const quiet = mayBeZero({ credit: value, error });
+    const share = Math.min(1, Math.abs(value) / cells.largest);
+    const element = make('td', { class: 'cell', title: `${signed(value)}${error ? ` \u00b1 ${plain(error)}` : ''}`,
+      text: quiet || share < 0.1 ? '' : signed(value) });
+    const strength = Math.round((quiet ? 0.15 : 1) * share * 100);
+    element.style.background = `color-mix(in srgb, var(--${side(value)}) ${strength}%, var(--node))`;
+    if (strength > 55) element.classList.add('strong');
+    return element;
+  };
+  byId('cell-table').replaceChildren(
+    make('thead', {}, make('tr', {}, make('td'), ...cells.columns.map((text) => make('th', { scope: 'col', text })))),
+    make('tbody', {}, ...cells.rows.map((name, i) => make('tr', {}, make('th', { scope: 'row', text: name }),
+      ...cells.credit[i].map((value, j) => square(value, cells.error[i][j]))))));
 };
 
 export const creditBar = (player, reach) => {

@@ -23,6 +23,14 @@ export const fill = (element, options, children) => {
   return element;
 };
 
+// Both ends of a long name: those of edges differ at the end.
+export const shortened = (name, most = 26) => {
+  const letters = [...name];
+  if (letters.length <= most) return name;
+  const half = Math.floor((most - 1) / 2);
+  return `${letters.slice(0, half).join('')}…${letters.slice(-half).join('')}`;
+};
+
 // Shapes of node types: a circle (null), or corners and the angle of the first one.
 export const CORNERS = [null, [4, 45], [3, -90], [4, 0], [3, 90], [5, -90], [6, 0], [8, 22.5]];
 
@@ -56,6 +64,9 @@ export const errorText = (error) => {
 };
 
 export const side = (value) => (value >= 0 ? 'for' : 'against');
+
+// Whether the 95 % interval of a player's credit holds 0.
+export const mayBeZero = (player) => Boolean(player.error) && Math.abs(player.credit ?? 0) < 2 * player.error;
 
 export const percent = (share) => (100 * share).toFixed(share < 0.1 ? 1 : 0) + ' %';
 

@@ -11,6 +11,7 @@ from graphsvx.utils.extras import require_extra
 require_extra("matplotlib", "plot")
 
 from graphsvx.views.plot.bars import bars, waterfall
+from graphsvx.views.plot.cells import cell_heatmap
 from graphsvx.views.plot.choose import explanation, figure, save
 from graphsvx.views.plot.graph import graph
 from graphsvx.views.plot.interactions import interaction_heatmap, network
@@ -20,6 +21,7 @@ from graphsvx.views.plot.study import convergence, noise_kde
 __all__ = [
     "bars",
     "beeswarm",
+    "cell_heatmap",
     "convergence",
     "explanation",
     "figure",

@@ -9,7 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import Entry, Players, entries, plain, scale_of, signed
+from graphsvx.results.folding import Fold, folds
+from graphsvx.results.ranking import Entry, Players, entries, leading, plain, scale_of, signed
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
@@ -25,10 +26,20 @@ def bars(
     top: int = 12,
     title: bool = True,
 ) -> Axes:
-    """Bars of the `top` players by absolute credit, largest first, with 95 % intervals."""
+    """Bars of the `top` players by absolute credit, largest first, with 95 % intervals.
+
+    Of more than 30 players the groups (rings or branches of nodes, features) come first, above a
+    line. Players whose interval holds 0 are summed; if that is so for all, bars are pale.
+    """
     _check(top)
     ranked = entries(explanation, players)
-    shown, rest = ranked[:top], ranked[top:]
+    groups = folds(explanation, players)
+    shown: list[Entry | Fold] = [*groups]
+    alone = [group.entries[0] for group in groups if len(group.entries) == 1]
+    others = [entry for entry in ranked if entry not in alone]
+    leaders, rest = leading(others, max(1, top - len(groups)))
+    shown += leaders
+    rest = [] if groups else rest
     ax = canvas.axes(ax, 5.2, 1.3 + 0.28 * max(2, len(shown) + bool(rest)))
     canvas.quiet(ax)
     if title:
@@ -36,12 +47,14 @@ def bars(
     if not ranked:
         return _no_players(ax)
     values = [entry.credit for entry in shown]
-    names = [canvas.short(entry.name) for entry in shown]
-    colours = [palette.FOR if value > 0 else palette.AGAINST for value in values]
+    names = [canvas.short(entry.name, 34) for entry in shown]
+    colours = [_colour(entry.credit, entry.sure) for entry in shown]
     if rest:
         values.append(math.fsum(entry.credit for entry in rest))
         names.append(f"{len(rest)} more together")
         colours.append(palette.GREY)
+    if groups:
+        ax.axhline(len(groups) - 0.5, color=palette.PALE, lw=0.8, gid="groups")
     places = [float(i) for i in range(len(values))]
     ax.barh(places, values, color=colours, height=0.68)
     errors = [CONFIDENCE * entry.error for entry in shown]
@@ -61,6 +74,12 @@ def bars(
     _numbers(ax, values, [e if math.isfinite(e) else 0.0 for e in reach])
     ax.set_xlabel(_axis_label(explanation, estimated), fontsize=canvas.SMALL, color=palette.INK)
     return ax
+
+
+def _colour(credit: float, sure: bool) -> str:
+    """Red or blue; pale where the credit may be 0."""
+    colour = palette.FOR if credit > 0 else palette.AGAINST
+    return colour if sure else palette.mixed(colour, "#FFFFFF", 0.7)
 
 
 def _numbers(ax: Axes, values: list[float], reach: list[float]) -> None:
@@ -115,14 +134,21 @@ def waterfall(
 ) -> Axes:
     """Waterfall plot from the base value to the prediction, one step per player.
 
-    The largest steps come first; players beyond `top`, and players of a kind that is not shown,
-    are summed in one step, so that the steps end at the prediction if credit adds up.
+    The largest steps come first; players beyond `top`, those whose interval holds 0, and those of
+    a kind that is not shown are summed, by group where there are many, so that the steps end at the
+    prediction if credit adds up.
     """
     _check(top)
-    shown = entries(explanation, players)[:top]
+    shown, _ = leading(entries(explanation, players), top)
     steps = [(entry.name, entry.credit) for entry in shown]
     hidden = _hidden(entries(explanation), shown)
-    if hidden:
+    groups, summed = folds(explanation), set(hidden)
+    for group in groups:
+        members = [entry for entry in group.entries if entry in summed]
+        name = group.name if len(members) == len(group.entries) else f"others of {group.name}"
+        if members:
+            steps.append((name, math.fsum(entry.credit for entry in members)))
+    if hidden and not groups:
         steps.append((f"{len(hidden)} more together", math.fsum(e.credit for e in hidden)))
     residual = explanation.prediction - explanation.base - explanation.total
     scale = max(abs(explanation.prediction), abs(explanation.base), 1e-12)
@@ -153,7 +179,7 @@ def waterfall(
     ax.plot([explanation.base] * 2, [-0.33, 1.33], color=palette.GREY, lw=0.7, zorder=0)
     right = high + 0.2 * (high - floor)
     ax.set_xlim(floor, right)
-    labels = ["base", *(canvas.short(name) for name, _ in steps), "prediction"]
+    labels = ["base", *(canvas.short(name, 34) for name, _ in steps), "prediction"]
     canvas.plain_ticks(ax, "y", [float(i) for i in range(last + 1)], labels)
     for side in (0, -1):
         ax.get_yticklabels()[side].set_fontweight("bold")

@@ -15,6 +15,7 @@ from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import as_path, atomic_write
 from graphsvx.views.plot.bars import bars, waterfall
+from graphsvx.views.plot.cells import cell_heatmap
 from graphsvx.views.plot.graph import graph
 from graphsvx.views.plot.interactions import interaction_heatmap, network
 
@@ -25,16 +26,17 @@ KINDS: dict[str, Callable[..., Axes]] = {
     "waterfall": waterfall,
     "heatmap": interaction_heatmap,
     "network": network,
+    "cells": cell_heatmap,
 }
 
 
 def explanation(
     explanation: Explanation, ax: Axes | None = None, kind: str | None = None, **options: Any
 ) -> Axes:
-    """Plot an explanation; by default its graph if nodes or edges are players, else bars.
+    """Plot an explanation; by default its cells, its graph if nodes or edges play, or bars.
 
-    `kind` is "graph", "bars" or "waterfall", or, of interactions, "heatmap" or "network"; `options`
-    go to `plot.graph`, `plot.bars` and so on.
+    `kind` is "graph", "bars" or "waterfall"; of interactions "heatmap" or "network"; of
+    `players="cells"` "cells". `options` go to `plot.graph`, `plot.bars` and so on.
 
     Raises:
         InputError: `kind` is unknown.
@@ -42,6 +44,7 @@ def explanation(
     """
     if kind is None:
         kind = "graph" if has_graph(explanation) else "bars"
+        kind = "cells" if explanation.cells is not None and explanation.cells.nodes else kind
     if kind not in KINDS:
         raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     return KINDS[kind](explanation, ax=ax, **options)

@@ -65,9 +65,9 @@ class PlacedDrawing:
         return min(1.0, abs(self.drawing.dots[i].credit) / self.largest) if self.largest else 0.0
 
     def faded(self, i: int) -> bool:
-        """Whether the dot has so little credit that it is drawn pale."""
+        """Whether the dot is drawn pale: it has little credit, or credit that may be 0."""
         dot = self.drawing.dots[i]
-        weak = dot.count > 1 or self.strength(i) < 0.04
+        weak = dot.count > 1 or self.strength(i) < 0.04 or not dot.sure
         return dot.plays and not dot.centre and weak and i not in self.bold
 
 
@@ -251,7 +251,8 @@ def _fill(drawing: PlacedDrawing, dot: Dot, i: int) -> str:
     if dot.count > 1:
         return "#E9EAED"
     if drawing.atoms is not None or (dot.category is None and dot.plays):
-        return palette.of_credit(dot.credit, drawing.largest)
+        credit = dot.credit if dot.sure else 0.15 * dot.credit
+        return palette.of_credit(credit, drawing.largest)
     if dot.category is None:
         return "#FFFFFF"
     colour = palette.of_class(dot.category)
