@@ -29,8 +29,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sphinx-gallery writes into its source folder, where two builds would disturb each other.
     """
     folder = tmp_path_factory.mktemp("site")
-    source = folder / "docs"
+    source = folder / "project" / "docs"
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("auto_tutorials"))
+    for linked in DOCS.parent.glob("[!.]*"):  # pages link to source files
+        if linked != DOCS:
+            (source.parent / linked.name).symlink_to(linked)
     command = [
         sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet",
         "-D", "plot_gallery=0", "-D", "toc_object_entries=0",  # which only make it slower
