@@ -175,7 +175,7 @@ def test_claims_are_made_for_every_model_and_for_those_that_cannot_use_noise():
                     results.add(row, value)
     page = noise.page(results, "features", ["LIME"])
     holds = {claim.cells()[0]: claim.holds for claim in page.claims}
-    assert len(holds) == 14  # three sets and two models, and the one that cannot use noise
+    assert len(holds) == 10  # two sets and two models, and the one that cannot use noise
     assert {statement: verdict for statement, verdict in holds.items() if verdict is not None} == {
         "Close to no noisy features at GraphSVX's top (Cora, GCN)": False,
         "Fewer noisy features than with any baseline (Cora, GCN)": True,

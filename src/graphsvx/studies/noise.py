@@ -38,7 +38,8 @@ from graphsvx.zoo.paper import ACCURACY
 
 TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
 """k; the number of candidates below which it is a share of them; a share that is close to zero."""
-SETS = ("cora", "citeseer", "pubmed")
+SETS = ("cora", "pubmed")
+"""The paper's."""
 PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
 FEATURE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
