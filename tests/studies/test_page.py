@@ -20,18 +20,8 @@ from graphsvx.studies import (
     write_summary,
 )
 from graphsvx.studies.measurements import Row
-from graphsvx.studies.page import (
-    WithPaper,
-    dots,
-    from_paper,
-    is_close,
-    is_positive,
-    pivot,
-    pivots,
-    reaches,
-    summary_rows,
-)
-from graphsvx.studies.statistics import PairedTest
+from graphsvx.studies.page import WithPaper, dots, from_paper, pivot, pivots, summary_rows
+from graphsvx.studies.statistics import PairedTest, is_close, is_positive, reaches
 
 
 def measured(level: float = 0.8, seeds: int = 5) -> Measurements:

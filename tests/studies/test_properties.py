@@ -13,6 +13,7 @@ import torch
 from graphsvx.estimators.least_squares import WLS
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All
+from graphsvx.metrics import consistency
 from graphsvx.studies import motifs, properties
 from graphsvx.studies.measurements import Measurements, Row
 from graphsvx.studies.properties import OURS, RANDOM
@@ -60,11 +61,11 @@ def test_overlap_is_that_of_the_top_features_and_nodes():
     first = house()  # the top fifth: feature 0 and node 400
     second = replace(first, node_credit=credit([401, 400], [0.9, 0.1]))
     levels = ("features", "nodes")
-    assert properties.overlap(first, first, 0.2, levels) == 1
-    assert properties.overlap(first, second, 0.2, levels) == pytest.approx(1 / 3)
-    assert properties.overlap(first, second, 0.2, ("features",)) == 1
+    assert consistency(first, first, top=0.2, level=levels) == 1
+    assert consistency(first, second, top=0.2, level=levels) == pytest.approx(1 / 3)
+    assert consistency(first, second, top=0.2, level=("features",)) == 1
     nothing = replace(first, node_credit=credit([], []), feature_credit=credit([], []))
-    assert properties.overlap(nothing, nothing, 0.2, levels) == 1
+    assert consistency(nothing, nothing, top=0.2, level=levels) == 1
 
 
 def test_models_are_compared_where_they_agree(monkeypatch: pytest.MonkeyPatch):

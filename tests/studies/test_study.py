@@ -26,8 +26,8 @@ from graphsvx.studies import (
     Setting,
     Study,
     StudyContext,
+    faithfulness,
     motifs,
-    real_graphs,
 )
 from graphsvx.studies import study as framework
 from graphsvx.studies.measurements import Row
@@ -149,9 +149,9 @@ def test_what_was_measured_is_not_measured_again_by_the_same_code(
 def test_a_measure_of_the_package_keeps_its_name_while_its_globals_change(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    names = [framework._named(measure) for measure in real_graphs.GRID.measures]
-    monkeypatch.setattr(real_graphs, "TOP", 11)  # as a cache that fills
-    assert [framework._named(measure) for measure in real_graphs.GRID.measures] == names
+    names = [framework._named(measure) for measure in faithfulness.REAL_GRID.measures]
+    monkeypatch.setattr(faithfulness, "TOP", 11)  # as a cache that fills
+    assert [framework._named(measure) for measure in faithfulness.REAL_GRID.measures] == names
     # What a measure closes over belongs to its name; other functions are named by their code.
     assert framework._named(motifs.fidelity_curves((0.1,))) != names[0]
     assert framework._named(prediction) is prediction
@@ -203,7 +203,8 @@ def test_the_example_of_the_package_runs(context: StudyContext):
         from graphsvx.methods import Random
         from graphsvx.studies import *
         from graphsvx.studies import motifs
-        from graphsvx.studies.page import pivot, reaches
+        from graphsvx.studies.page import pivot
+        from graphsvx.studies.statistics import reaches
     """
     space: dict = {}
     exec(textwrap.dedent(imports), space)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -88,14 +88,16 @@ def consistency(
     *,
     top: float = 0.2,
     by: Ranking = "absolute",
-    level: Level | None = None,
+    level: Level | Sequence[Level] | None = None,
 ) -> float:
     """Intersection over union of the `top` players of two models' explanations.
 
-    The paper compares the top 20 % (or the top 10) features and nodes of a GCN and a GAT.
+    The paper compares the top 20 % (or the top 10) features and nodes of a GCN and a GAT:
+    `level=("features", "nodes")` takes the `top` of each.
     """
-    level = level or level_of(first)
-    a, b = (set(top_keys(explanation, top, by, level)) for explanation in (first, second))
+    levels = (level or level_of(first),) if isinstance(level, str | None) else level
+    a, b = ({(name, key) for name in levels for key in top_keys(explanation, top, by, name)}
+            for explanation in (first, second))  # fmt: skip
     return len(a & b) / len(a | b) if a | b else 1.0
 
 

@@ -46,8 +46,7 @@ _COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
 
 
 def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
-    field = explanation.field
-    hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    hops = explanation.field.distances
     return [
         {
             "kind": entry.kind,
@@ -114,9 +113,7 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
     ids = explanation.node_ids.tolist()
     credit = dict(zip(ids, explanation.node_values.tolist(), strict=True))
     errors = dict(zip(ids, explanation.node_errors.tolist(), strict=True))
-    for position, (node, hops) in enumerate(
-        zip(field.ids.tolist(), field.hops.tolist(), strict=True)
-    ):
+    for position, (node, hops) in enumerate(field.distances.items()):
         about: dict[str, Any] = {
             "credit": credit.get(node, 0.0),
             "error": errors.get(node, 0.0),
@@ -290,9 +287,7 @@ def many_to_shap(
         for (kind, ids, _), column in columns.items():
             if kind == "feature" and ids[0] >= 0:
                 inputs[:, column] = table[:, ids[0]]
-    distances = [
-        dict(zip(e.field.ids.tolist(), e.field.hops.tolist(), strict=True)) for e in explanations
-    ]
+    distances = [explanation.field.distances for explanation in explanations]
     for row, column, entry in cells:
         values[row, column] = entry.credit
         if entry.kind == "feature" and table is not None:

@@ -30,6 +30,11 @@ class FieldRecord:
     names: tuple[str, ...] | None = None
     """Name of each node, where names were given."""
 
+    @property
+    def distances(self) -> dict[int, int]:
+        """Hops by node id."""
+        return dict(zip(self.ids.tolist(), self.hops.tolist(), strict=True))
+
     def name(self, node: int) -> str:
         """The name of a node in one line that can be printed anywhere, or "node 7"."""
         at = (self.ids == node).nonzero()

@@ -48,7 +48,6 @@ from graphsvx.studies import (
     molecules,
     noise,
     properties,
-    real_graphs,
     running_time,
     sampling,
     shortcut,
@@ -71,7 +70,8 @@ _ALL: tuple[Study, ...] = (
     ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
     sampling.BUDGET_STUDY, ablation.STUDY, running_time.STUDY, properties.STUDY, tuning.STUDY,
     ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
-    molecules.STUDY, false_positives.STUDY, faithfulness.STUDY, shortcut.STUDY, real_graphs.STUDY,
+    molecules.STUDY, false_positives.STUDY, faithfulness.STUDY, shortcut.STUDY,
+    faithfulness.REAL_GRAPHS,
 )  # fmt: skip
 
 

@@ -15,14 +15,13 @@ from graphsvx.core import players
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit, surrogate
 from graphsvx.masks import Masks, Paired
-from graphsvx.methods import Random
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods import GraphSVX, Random
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Page, dots, is_close, is_positive, pivots, reaches
+from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting, without_credit
-from graphsvx.studies.statistics import Estimate
+from graphsvx.studies.statistics import Estimate, is_close, is_positive, reaches
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained
@@ -54,8 +53,7 @@ def dropped_features(trained: Trained, node: int) -> list[int]:
 
 def left_out(answer: Answer) -> dict[str, float]:
     """Credit of the players that a rule leaves out, in an explanation in which they played."""
-    e, field = answer.explanation, answer.explanation.field
-    distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    e, distance = answer.explanation, answer.explanation.field.distances
     if answer.method == ALL_FEATURES:
         columns = dropped_features(answer.trained, answer.question)
         dropped = {DROPPED: [e.features[column] for column in columns]}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from graphsvx import datasets, runs, zoo
+from graphsvx.datasets.base import DataSet, generator, stratified_split
 from graphsvx.errors import DataError
 from graphsvx.methods.base import Method
 from graphsvx.results.explanation import Explanation
@@ -109,12 +112,50 @@ def digest(value: Any) -> str:
     return hashlib.sha256(identity.words(value).encode()).hexdigest()[:12]
 
 
+def _shorter(settings: Settings) -> Settings:
+    """The training of a quick study."""
+    return replace(settings, epochs=max(1, settings.epochs // QUICK_EPOCHS))
+
+
 @lru_cache(maxsize=6)
 def _trained_model(
     dataset: str, seed: int, settings: Settings, root: Path | None, quick: bool
 ) -> Trained:
     """A model with exactly these settings; a checkpoint with others is replaced."""
-    if quick:
-        settings = replace(settings, epochs=max(1, settings.epochs // QUICK_EPOCHS))
+    settings = _shorter(settings) if quick else settings
     with training_bar(f"training {dataset}, seed {seed}") as progress:
         return zoo.ensure(dataset, settings.model, seed, progress, root, settings=settings)
+
+
+MakeModel = Callable[[StudyContext, str, int], Trained]
+"""A trained model of a data set and seed."""
+
+
+def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str) -> MakeModel:
+    """A model with these settings of a data set after `change`; trained once, then loaded."""
+
+    @lru_cache(maxsize=2)
+    def trained(dataset: str, seed: int, used: Settings, folder: Path) -> Trained:
+        data = change(datasets.load(dataset, seed))
+        kind = f"{name}-{digest(used)}-{data.fingerprint[:12]}"
+        path = folder / f"{dataset}-{kind}-seed{seed}.safetensors"
+        if path.exists():
+            return zoo.load(path, dataset=data)
+        model = zoo.train(data, seed=seed, settings=used)
+        zoo.save(model, path)
+        return model
+
+    def make(context: StudyContext, dataset: str, seed: int) -> Trained:
+        used = _shorter(settings) if context.quick else settings
+        return trained(dataset, seed, used, context.runs / "models-of-changed-data")
+
+    return make
+
+
+def part_of(data: DataSet, count: int) -> DataSet:
+    """`count` graphs drawn by the seed of the data, split anew; graphs have no truth any more."""
+    order = torch.randperm(len(data.graphs), generator=generator(data.seed, data.name, "part"))
+    graphs = tuple(data.graphs[i] for i in order[:count].tolist())
+    labels = torch.cat([graph.y for graph in graphs])
+    split = stratified_split(labels, generator(data.seed, data.name, "part split"))
+    return replace(data, graphs=graphs, split=split, truth=None)

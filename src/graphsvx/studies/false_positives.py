@@ -20,27 +20,22 @@ from scipy import stats
 
 from graphsvx import zoo
 from graphsvx.datasets.base import DataSet, generator
-from graphsvx.methods import Greedy, IntegratedGradients, PGMExplainer, Saliency
-from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.studies.changed_data import model_of
-from graphsvx.studies.context import StudyContext
+from graphsvx.methods import GraphSVX
+from graphsvx.studies.context import StudyContext, model_of
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.molecules import molecules
 from graphsvx.studies.page import Claim, Page, Table, dots, pivot
-from graphsvx.studies.setting import SPARSE, Setting
-from graphsvx.studies.statistics import MIN_SEEDS, SIGNIFICANT, Estimate
+from graphsvx.studies.setting import GRAPH_RIVALS, Setting
+from graphsvx.studies.statistics import MIN_SEEDS, SIGNIFICANT, Estimate, holm
 from graphsvx.studies.study import Answer, Grid, Questions, Study
 from graphsvx.zoo import Trained
 
-OURS, MASK, TESTED = "GraphSVX", "GNNExplainer", "PGM-Explainer"
-METHODS = {
-    OURS: Setting(GraphSVX(samples=1000)),
-    MASK: Setting(SPARSE, edge_rule="mean"),
-    TESTED: Setting(PGMExplainer()), "Integrated gradients": Setting(IntegratedGradients()),
-    "Saliency": Setting(Saliency()), "Greedy": Setting(Greedy(players="nodes")),
-}  # fmt: skip
+OURS = "GraphSVX"
+METHODS = {OURS: Setting(GraphSVX(samples=1000)), **GRAPH_RIVALS}
 LEAST, HALF, ALLOWED = 0.01, 0.5, 0.05
 """Of the score, of a mask, and the share of atoms that may be called important."""
+THRESHOLDS = {"GNNExplainer": HALF, "PGM-Explainer": 0.0}
+"""Where a value is not in units of the score."""
 SHARE, ATOM = "atoms called important", "atom "
 NO_MOTIF, CONSTANT, SHUFFLED = "no motif", "constant model", "shuffled labels"
 GRAPHS, TRAINED_ON = 8, 1500
@@ -52,19 +47,14 @@ def called_important(answer: Answer) -> dict[str, float]:
     values = explanation.node_values.double().abs()
     if answer.method == OURS:
         errors = explanation.node_errors.double().nan_to_num()
-        important = values - stats.norm.ppf(1 - SIGNIFICANT / 2) * errors > LEAST
-    elif answer.method == TESTED:
-        important = values > 0
-    else:
-        important = values > (HALF if answer.method == MASK else LEAST)
-    atoms = int(answer.trained.dataset.graphs[answer.question].num_nodes)
-    return {SHARE: float(important.sum()) / atoms}
+        values -= stats.norm.ppf(1 - SIGNIFICANT / 2) * errors
+    important = int((values > THRESHOLDS.get(answer.method, LEAST)).sum())
+    return {SHARE: important / int(answer.trained.dataset.graphs[answer.question].num_nodes)}
 
 
 def values_of_atoms(answer: Answer) -> dict[str, float]:
     """The value of every atom, for the test over models."""
-    ids, values = answer.explanation.node_ids.tolist(), answer.explanation.node_values.tolist()
-    return {f"{ATOM}{atom}": value for atom, value in zip(ids, values, strict=True)}
+    return {f"{ATOM}{atom}": value for atom, value in answer.explanation.nodes.items()}
 
 
 def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
@@ -79,12 +69,9 @@ def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
 def shuffled(data: DataSet) -> DataSet:
     """Labels permuted by the seed of the data; a part of the training molecules."""
     rng = generator(data.seed, data.name, "shuffled")
-    graphs = []
-    for graph, place in zip(data.graphs, torch.randperm(len(data.graphs), generator=rng).tolist(),
-                            strict=True):  # fmt: skip
-        other = graph.clone()
-        other.y = data.graphs[place].y
-        graphs.append(other)
+    graphs = [graph.clone() for graph in data.graphs]
+    for graph, place in zip(graphs, torch.randperm(len(graphs), generator=rng), strict=True):
+        graph.y = data.graphs[int(place)].y
     split = replace(data.split, train=data.split.train[:TRAINED_ON])
     return replace(data, graphs=tuple(graphs), split=split)
 
@@ -98,8 +85,7 @@ SETTINGS = replace(zoo.settings_for("benzene"), epochs=15)
 GRID = Grid(
     ("benzene",), lambda _: METHODS, molecules("test", GRAPHS, label=0),
     measures=(called_important,), quick=("alkane-carbonyl",),
-    models={NO_MOTIF: lambda context, data, seed: context.trained_model(data, seed),
-            CONSTANT: constant_model},
+    models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model},
 )  # fmt: skip
 OVER_MODELS = replace(
     GRID, questions=first_of_test, measures=(values_of_atoms,),
@@ -119,10 +105,7 @@ def significant(results: Measurements, method: str) -> Estimate:
 
 def share_significant(samples: list[list[float]]) -> float:
     """The share of samples whose mean differs from 0 (t test), corrected by Holm."""
-    p_values = np.sort([_p_value(np.array(sample)) for sample in samples])
-    levels = SIGNIFICANT / np.arange(len(p_values), 0, -1)
-    passed = p_values <= levels
-    return float((len(passed) if passed.all() else passed.argmin()) / len(passed))
+    return float(np.mean(holm([_p_value(np.array(sample)) for sample in samples]) <= SIGNIFICANT))
 
 
 def _p_value(sample: np.ndarray) -> float:
@@ -135,16 +118,12 @@ def page(results: Measurements) -> Page:
     """The share of atoms that each method calls important, ours against 5 %."""
     methods = [name for name in METHODS if results.keys(method=name)]
     over_models = {name: significant(results, name) for name in methods}
-
-    def at_most(ours: Estimate, _: float) -> bool:
-        return ours.mean <= ALLOWED
-
     models = max((len(results.series[key]) for key in results.keys(model=SHUFFLED)), default=0)
     estimates = {case: {name: results.estimate(SHARE, method=name, model=case) for name in methods}
                  for case in (NO_MOTIF, CONSTANT)}  # fmt: skip
     estimates[SHUFFLED] = over_models if models >= MIN_SEEDS else {}
     claims = [Claim.of(f"At most {ALLOWED:.0%} of the atoms are called important: {case}", "",
-                       estimate, at_most, digits=3, on=name)
+                       estimate, lambda ours, _: ours.mean <= ALLOWED, digits=3, on=name)
               for case, by_method in estimates.items()
               for name, estimate in by_method.items()]  # fmt: skip
     table = Table(

@@ -9,23 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphsvx import zoo
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods import GraphSVX
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import (
-    Claim,
-    Page,
-    Table,
-    dots,
-    from_paper,
-    is_positive,
-    paired_table,
-    pivots,
-    reaches,
-)
+from graphsvx.studies.page import Claim, Page, Table, dots, from_paper, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import DEFAULT, EXPLAINERS, OURS, RANDOM, RIVALS, compared_methods
-from graphsvx.studies.statistics import Estimate
+from graphsvx.studies.statistics import Estimate, is_positive, reaches
 from graphsvx.studies.study import SEEDS, Grid, Study, zoo_models
 from graphsvx.studies.titles import TRUTH_SETS, TRUTH_TITLES
 
@@ -74,7 +64,7 @@ MASK_NOTE = (
 def page(results: Measurements) -> Page:
     """Claims by data set, both protocols apart, and what the models see of the motifs."""
     sets, rows = results.names("data", model="", measure="strict"), [*EXPLAINERS, RANDOM]
-    tests = {s: results.tests("strict", OURS, RIVALS, data=s) for s in sets}
+    tests = results.tests_by("data", "strict", OURS, RIVALS, model="")
     mutag = {m: results.estimate("paper", method=m, dataset="mutag", model="").by_seed
              for m in EXPLAINERS}  # fmt: skip
     claims = [
@@ -94,7 +84,7 @@ def page(results: Measurements) -> Page:
         "Accuracy on edges, `strict` (of node explainers: mean of the ends)": "strict, edges",
         "AUROC of edges": "AUROC, edges",
     }, model="", method=rows)  # fmt: skip
-    paired = paired_table("GraphSVX (the paper's method) minus another, `strict`", tests, RIVALS)
+    paired = paired_table("GraphSVX (the paper's method) minus another, `strict`", tests)
     seeds = Table(
         "MUTAG, `paper`, seed by seed: edges as players first", ["", *map(str, SEEDS)],
         [[m, *mutag[m]] for m in (*EXPLAINERS[2::-1], *RIVALS) if len(mutag[m]) == len(SEEDS)],

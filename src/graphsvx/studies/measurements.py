@@ -63,12 +63,7 @@ class Measurements:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def add(self, row: Row, value: float) -> None:
-        """Put a value in; NaN is left out, and a second value for the same row is an error.
-
-        Raises:
-            InputError: the row is there already.
-
-        """
+        """Put a value in; NaN is left out, and a second value for the same row an InputError."""
         if row in self.values:
             raise InputError(f"{self.study} measures {row} twice; rename one of the measures")
         if not isnan(value):
@@ -95,13 +90,9 @@ class Measurements:
         return [entry for entry in entries if entry.startswith(prefix)]
 
     def estimate(
-        self,
-        measure: Where,
-        *,
-        over: str = "",
-        statistic: Statistic | None = None,
+        self, measure: Where, *, over: str = "", statistic: Statistic | None = None,
         **selection: Where,
-    ) -> Estimate:
+    ) -> Estimate:  # fmt: skip
         """A measure over seeds: summed up over the questions of a series, then over series.
 
         over: the measure that this one is a share of; sums over questions are divided.
@@ -151,22 +142,22 @@ class Measurements:
             for other in others
         })  # fmt: skip
 
+    def tests_by(
+        self, column: str, measure: str, ours: str, others: Iterable[str], **selection: Where
+    ) -> dict[str, dict[str, PairedTest]]:
+        """`tests` for each entry of a column that has the measure: of "data", for each data set."""
+        entries, others = self.names(column, "", measure=measure, **selection), list(others)
+        return {entry: self.tests(measure, ours, others, 1, **{**selection, column: entry})
+                for entry in entries}  # fmt: skip
+
     def write(self, path: Path) -> Path:
-        """Write the table as Parquet, facts in its metadata.
-
-        Raises:
-            DataError: the file cannot be written.
-
-        """
+        """Write the table as Parquet, facts in its metadata; a DataError if that is impossible."""
         rows = [(self.study, *row, value) for row, value in self.values.items()]
         columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
         schema = SCHEMA.with_metadata({"graphsvx": json.dumps(self.facts)})
-        try:
-            with atomic_write(path) as part:
-                pq.write_table(pa.table(arrays, schema), part, compression="zstd")
-        except OSError as error:
-            raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
+        with atomic_write(path) as part:
+            pq.write_table(pa.table(arrays, schema), part, compression="zstd")
         return path
 
     @classmethod

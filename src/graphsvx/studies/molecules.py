@@ -6,7 +6,7 @@ or spreads what it found. Settings were chosen on validation molecules of anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import nan
 
@@ -14,21 +14,16 @@ import torch
 from torch import Tensor
 
 from graphsvx import metrics
-from graphsvx.datasets.base import generator
 from graphsvx.generators import ReplaceRows
-from graphsvx.methods import (
-    GNNExplainer,
-    Greedy,
-    IntegratedGradients,
-    PGExplainer,
-    PGMExplainer,
-    Saliency,
-)
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
+from graphsvx.methods.pgm_explainer import PGMExplainer
+from graphsvx.methods.saliency import Saliency
+from graphsvx.metrics.select import strength
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots, reaches
-from graphsvx.studies.setting import CHANCE, SPARSE, Setting
+from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots
+from graphsvx.studies.setting import CHANCE, SPARSE, EdgeRule, Setting
+from graphsvx.studies.statistics import reaches
 from graphsvx.studies.study import Answer, Grid, Questions, Study, zoo_models
 from graphsvx.zoo import Trained
 
@@ -36,42 +31,29 @@ OURS, RANDOM, VALIDATED = "GraphSVX", "Random", "validation"
 SETS = ("benzene", "alkane-carbonyl", "crippen")
 MOLECULES, VALIDATION = 10, 8
 """Molecules a seed: of the test part, and of the validation part of seed 100."""
-_ZERO = PGMExplainer(by="zero")
-_EDGES = GraphSVX(samples=1000, players="edges")
-_CANDIDATES: dict[str, tuple[Setting, ...]] = {
+_ZERO, _EDGES = PGMExplainer(by="zero"), GraphSVX(samples=1000, players="edges")
+_RULES: tuple[EdgeRule, ...] = ("largest", "mean", "undirected")
+_CANDIDATES: dict[str, Sequence[Setting]] = {
     OURS: (
         Setting(GraphSVX(samples=1000)), Setting(GraphSVX(samples=1000, erase=True)),
         Setting(GraphSVX(samples=1000, players="nodes", generator=ReplaceRows()), "logit"),
         Setting(_EDGES), Setting(_EDGES, "logit", edge_rule="mean"), Setting(_EDGES, "logit"),
     ),
-    "GNNExplainer": (
-        Setting(GNNExplainer()), Setting(GNNExplainer(), edge_rule="mean"),
-        Setting(GNNExplainer(lr=0.1)), Setting(GNNExplainer(lr=0.1), edge_rule="mean"),
-        Setting(SPARSE), Setting(SPARSE, edge_rule="mean"),
-    ),
-    "PGExplainer": (
-        Setting(PGExplainer()), Setting(PGExplainer(), edge_rule="mean"),
-        Setting(PGExplainer(), edge_rule="undirected"), Setting(PGExplainer(size=0.005)),
-        Setting(PGExplainer(size=0.005), edge_rule="mean"),
-        Setting(PGExplainer(size=0.005), edge_rule="undirected"),
-    ),
+    "GNNExplainer": [Setting(method, edge_rule=rule) for method in (
+        GNNExplainer(), GNNExplainer(lr=0.1), SPARSE) for rule in _RULES[:2]],
+    "PGExplainer": [Setting(method, edge_rule=rule) for method in (
+        PGExplainer(), PGExplainer(size=0.005)) for rule in _RULES],
     "PGM-Explainer": (
         Setting(PGMExplainer()), Setting(PGMExplainer(), by="absolute"), Setting(_ZERO),
         Setting(_ZERO, by="absolute"), Setting(PGMExplainer(), "logit"),
         Setting(_ZERO, "logit", "absolute"),
     ),
-    "Integrated gradients": (
-        Setting(IntegratedGradients()), Setting(IntegratedGradients(), "logit"),
-        Setting(IntegratedGradients(), "logit", "absolute"),
-        Setting(IntegratedGradients(baseline="zero")),
-        Setting(IntegratedGradients(baseline="zero"), "logit"),
-        Setting(IntegratedGradients(baseline="zero"), "logit", "absolute"),
-    ),
-    "Saliency": tuple(Setting(Saliency(), s) for s in ("probability", "logit", "log_odds")),
-    "Greedy": (
-        Setting(Greedy(players="nodes")), Setting(Greedy(players="nodes", rounds=5)),
-        Setting(Greedy(players="nodes", rounds=40)),
-    ),
+    "Integrated gradients": [setting for method in (
+        IntegratedGradients(), IntegratedGradients(baseline="zero")) for setting in (
+            Setting(method), Setting(method, "logit"), Setting(method, "logit", "absolute"))],
+    "Saliency": [Setting(Saliency(), scale) for scale in ("probability", "logit", "log_odds")],
+    "Greedy": [Setting(Greedy(players="nodes"))] + [
+        Setting(Greedy(players="nodes", rounds=rounds)) for rounds in (5, 40)],
 }  # fmt: skip
 """Settings with the way they are read: six; three of Saliency and Greedy, which have fewer."""
 _SELECTED: dict[str, tuple[int, int, int]] = {
@@ -111,25 +93,15 @@ def selected(dataset: str) -> dict[str, Setting]:
 def molecules(part: str, count: int, label: int = 1) -> Callable[[Trained], Questions]:
     """Molecules of a part of the split, of a class and classified right, drawn by the seed."""
 
-    def draw(trained: Trained) -> Questions:
+    def questions(trained: Trained) -> Questions:
         data = trained.dataset
-        usable = data.split.parts()[part]
-        order = torch.randperm(len(usable), generator=generator(data.seed, "molecules", data.name))
-        ids = usable[order]
+        usable = data.split.parts()[part].tolist()
+        ids = motifs.draw(usable, len(usable), data.seed, "molecules", data.name)
         if data.name != "crippen":
-            ids = ids[data.labels[ids] == label]
-            ids = ids[motifs.predicted(trained, ids.tolist()) == label]
-        return {part: tuple(sorted(ids[:count].tolist()))}
+            ids = motifs.graphs_right(trained, [i for i in ids if int(data.labels[i]) == label])
+        return {part: tuple(sorted(ids[:count]))}
 
-    return draw
-
-
-def atom_values(answer: Answer) -> Tensor:
-    """Credit of every atom, [atoms], by the setting's ranking; 0 for one without any."""
-    explanation = answer.explanation
-    values = torch.zeros(int(answer.trained.dataset.graphs[answer.question].num_nodes)).double()
-    values[explanation.node_ids] = explanation.node_values.double()
-    return values.abs() if answer.setting.by == "absolute" else values
+    return questions
 
 
 def against_truth(answer: Answer) -> dict[str, float]:
@@ -137,12 +109,15 @@ def against_truth(answer: Answer) -> dict[str, float]:
 
     Accuracy: of the k atoms of an alternative, the share among the k best-ranked ones.
     """
-    truth, values = answer.trained.dataset.graph_truth, atom_values(answer)
+    truth, explanation = answer.trained.dataset.graph_truth, answer.explanation
+    by = answer.setting.by
     if truth.contributions is not None:
-        return {"correlation": correlation(values, truth.contributions[answer.question].double())}
+        contributions = truth.contributions[answer.question].double()
+        values = torch.zeros_like(contributions)  # of an atom without credit
+        values[explanation.node_ids] = strength(explanation.node_values.double(), by)
+        return {"correlation": correlation(values, contributions)}
     options = truth.alternatives[answer.question] if truth.alternatives else ()
     sets = [set(option.nonzero().flatten().tolist()) for option in options if not option.all()]
-    explanation, by = answer.explanation, answer.setting.by
     return {
         "AUROC": max((metrics.auroc(explanation, atoms, by=by) for atoms in sets), default=nan),
         "accuracy": max((metrics.accuracy(explanation, a, by=by) for a in sets), default=nan),
@@ -165,24 +140,29 @@ TUNING = replace(
     GRID, methods=tried, questions=molecules("val", VALIDATION), measures=(against_truth,),
     case_measures=(), models={VALIDATED: zoo_models(None)[""]}, seeds=(100,), quick=(),
 )  # fmt: skip
-GOALS = {"benzene": 0.97, "alkane-carbonyl": 0.97, "crippen": 0.9}
+
+
+def measure_of(dataset: str) -> str:
+    """By which the explainers are compared."""
+    return "correlation" if dataset == "crippen" else "AUROC"
 
 
 def page(results: Measurements) -> Page:
     """Whether ours is first on each set, and how right the models are."""
     sets = results.names("dataset", model="")
-    measure = {name: "correlation" if name == "crippen" else "AUROC" for name in sets}
-    tests = {name: results.tests(measure[name], OURS, RIVALS, dataset=name, model="")
+    tests = {name: results.tests(measure_of(name), OURS, RIVALS, dataset=name, model="")
              for name in sets}  # fmt: skip
-    claims = [Claim.first("GraphSVX is first, clear of the next", "", tests[name],
-                          f"{name}, {measure[name]}") for name in sets]  # fmt: skip
+    claims = [Claim.first("GraphSVX is first, clear of the next", "", by_rival,
+                          f"{name}, {measure_of(name)}")
+              for name, by_rival in tests.items()]  # fmt: skip
     for name in sets:
-        score = f"{'R²' if name == 'crippen' else 'test accuracy'} at least {GOALS[name]}"
+        score, goal = ("R²", 0.9) if name == "crippen" else ("test accuracy", 0.97)
         right = results.estimate("test accuracy", dataset=name, model="")
-        claim = Claim.of("The model is right", GOALS[name], right, reaches, digits=3,
-                         on=f"{name}, {score}")  # fmt: skip
-        claims.append(replace(claim, paper=""))
-    paired = paired_table("GraphSVX minus another: AUROC, on crippen correlation", tests, RIVALS)
+        on = f"{name}, {score} at least {goal}"
+        claims.append(
+            replace(Claim.of("The model is right", goal, right, reaches, 3, on), paper="")
+        )
+    paired = paired_table("GraphSVX minus another: AUROC, on crippen correlation", tests)
     tables = pivots(results, {
         "AUROC of atoms against the best of the alternatives": "AUROC",
         "Accuracy of atoms against the best of the alternatives": "accuracy",
@@ -208,8 +188,7 @@ def candidates_tables(results: Measurements) -> list[Table]:
     """All candidates of a data set on its validation molecules, the used one marked."""
     tables = []
     for name in results.names("dataset", model=VALIDATED):
-        measure = "correlation" if name == "crippen" else "AUROC"
-        rows: list[list[str]] = []
+        measure, rows = measure_of(name), list[list[str]]()
         for explainer in EXPLAINERS:
             used = _SELECTED[explainer][SETS.index(name)]
             scores = [results.estimate(measure, method=f"{explainer} {i}", dataset=name).text()

@@ -41,15 +41,19 @@ def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Q
     classifies right; the seed of the data fixes the draw.
     """
     data = trained.dataset
-    right = classified_right(trained)
-    order = torch.randperm(len(right), generator=generator(data.seed, "strict", data.name))
-    questions = sorted(right[i] for i in order[:strict].tolist())
-    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(questions)}
+    questions = draw(classified_right(trained), strict, data.seed, "strict", data.name)
+    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(questions))}
 
 
 def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
     """`scored_queries` with these counts, for a grid."""
     return lambda trained: scored_queries(trained, strict, paper)
+
+
+def draw(ids: Sequence[int], count: int, seed: int, *purpose: str) -> list[int]:
+    """`count` of the ids, in an order that seed and purpose fix."""
+    order = torch.randperm(len(ids), generator=generator(seed, *purpose))
+    return [ids[place] for place in order[:count].tolist()]
 
 
 def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
@@ -58,14 +62,14 @@ def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
     counts: how many of data sets whose names begin so; `count` of all others.
     """
 
-    def draw(trained: Trained) -> Questions:
+    def questions(trained: Trained) -> Questions:
         data = trained.dataset
         test = data.split.test[torch.isin(data.split.test, data.graph.edge_index[1])]
-        order = torch.randperm(len(test), generator=generator(data.seed, data.name, "test nodes"))
         most = next((n for name, n in counts.items() if data.name.startswith(name)), count)
-        return {"test": tuple(sorted(test[order[:most]].tolist()))}
+        drawn = draw(test.tolist(), most, data.seed, data.name, "test nodes")
+        return {"test": tuple(sorted(drawn))}
 
-    return draw
+    return questions
 
 
 def scored_by_the_paper(trained: Trained) -> tuple[int, ...]:
@@ -82,9 +86,13 @@ def classified_right(trained: Trained) -> list[int]:
     if data.task == "node":
         return metrics.scored_nodes("strict", candidates=data.node_truth.nodes(),
                                     predicted=predicted(trained), labels=data.labels)  # fmt: skip
-    with_truth = data.graph_truth.graphs()
-    right = predicted(trained, with_truth) == data.labels[list(with_truth)]
-    return [graph for graph, is_right in zip(with_truth, right.tolist(), strict=True) if is_right]
+    return graphs_right(trained, data.graph_truth.graphs())
+
+
+def graphs_right(trained: Trained, graphs: Sequence[int]) -> list[int]:
+    """Those of the graphs that the model classifies right."""
+    right = predicted(trained, graphs) == trained.dataset.labels[list(graphs)]
+    return [graph for graph, is_right in zip(graphs, right.tolist(), strict=True) if is_right]
 
 
 @torch.no_grad()
@@ -226,8 +234,8 @@ def use_of_motif(method: str) -> Measure:
             return {}
         data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
         players = set(answer.explanation.node_ids.tolist())
-        others, rng = sorted(players - set(truth)), generator(answer.question, "why", data.name)
-        compared = [others[i] for i in torch.randperm(len(others), generator=rng)[:OTHERS].tolist()]
+        others = sorted(players - set(truth))
+        compared = draw(others, OTHERS, answer.question, "why", data.name)
         score = score_without(answer.trained, answer.question, answer.explanation.target)
         is_graph, full = data.task == "graph", score(())
         all_nodes = range(int(data.graphs[answer.question].num_nodes)) if is_graph else ()
@@ -260,10 +268,9 @@ def credit_shares(answer: Answer) -> dict[str, float]:
     """
     if not answer.scored_by("strict"):
         return {}
-    explanation, field = answer.explanation, answer.explanation.field
+    explanation, distance = answer.explanation, answer.explanation.field.distances
     motif = true_nodes(answer.trained, answer.question)
     planted = answer.trained.dataset.node_truth.motif_of >= 0
-    distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
     shares = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)
     for node, credit in explanation.nodes.items():
         shares[PARTS[0 if node in motif else 1 if bool(planted[node]) else 2]] += credit

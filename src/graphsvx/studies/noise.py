@@ -17,20 +17,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch_geometric.nn import GATConv
 
 from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
-from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, Greedy, Random
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
+from graphsvx.metrics.select import expected_hits
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Figure, Page, is_positive, pivots
+from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
+from graphsvx.studies.statistics import is_positive
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained
@@ -73,29 +72,21 @@ def top_k(candidates: int) -> int:
     return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
 
 
-def noise_among(values: NDArray[np.float64], noisy: NDArray[np.float64], k: int) -> float:
-    """Expected number of noisy ones (1 in `noisy`) among the k largest, ties broken at random."""
-    if k < 1:
-        return 0.0
-    last = np.sort(values)[-k]
-    above, level = values > last, values == last
-    return float(noisy[above].sum() + (k - above.sum()) * noisy[level].mean())
-
-
 def noise_shares(
     credit: Mapping[int, float], candidates: Sequence[int], noise: set[int], name: str
 ) -> dict[str, float]:
     """Noise among the top k of the candidates `name`, by value and by magnitude."""
     if not candidates:
         return {}
-    values = np.array([credit.get(candidate, 0.0) for candidate in candidates], dtype=float)
-    noisy = np.array([candidate in noise for candidate in candidates], dtype=float)
+    credits = [credit.get(candidate, 0.0) for candidate in candidates]
+    values = torch.tensor(credits, dtype=torch.float64)
     k = top_k(len(candidates))
-    number = noise_among(values, noisy, k)
+    number, by_magnitude = (expected_hits(list(candidates), v, noise, k)
+                            for v in (values, values.abs()))  # fmt: skip
     return {
         f"number, {name}": number,
         f"share by value, {name}": number / k,
-        f"share by magnitude, {name}": noise_among(np.abs(values), noisy, k) / k,
+        f"share by magnitude, {name}": by_magnitude / k,
     }
 
 
@@ -109,8 +100,7 @@ def counted(answer: Answer) -> dict[str, float]:
         value = answer.trained.dataset.graph.x[answer.question].tolist()
         fewer = [column for column in ours.features if value[column] != 0]
     else:
-        field = ours.field
-        distance = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+        distance = ours.field.distances
         fewer = [node for node in ours.nodes if distance[node] == 1]
     credit, shares = getattr(answer.explanation, kind), dict[str, float]()
     for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):

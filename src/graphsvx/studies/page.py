@@ -8,17 +8,18 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from graphsvx.errors import DataError
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, number
+from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, Rule, number
 from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 
 QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.**"
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
-SCREEN = 14
-"""More claims than this have one row for each statement, so that they fit on a screen."""
+VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
+SCREEN, LINE = 14, "<br>"
+"""More claims than this have one row for each statement, so that they fit on a screen; and what is
+between the lines of a cell."""
 PaperFigure = Callable[[str, str], float | None]
 """The paper's figure by the labels of row and column, None where it has none."""
 
@@ -50,14 +51,15 @@ class Claim:
 
     @classmethod
     def of(
-        cls, statement: str, paper: str | float, ours: Estimate,
-        rule: Callable[[Estimate, float], bool], digits: int = 2, on: str = "",
+        cls, statement: str, paper: str | float | None, ours: Estimate, rule: Rule,
+        digits: int = 2, on: str = "",
     ) -> Claim:  # fmt: skip
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
-        shown = paper if isinstance(paper, str) else f"{paper:.{digits}f}"
+        figure = nan if isinstance(paper, str) else paper or 0.0
+        shown = paper if isinstance(paper, str) else f"{figure:.{digits}f}"
         if ours.seeds < MIN_SEEDS:
             return cls(statement, shown, ours.text(digits), on=on)
-        holds = bool(rule(ours, nan if isinstance(paper, str) else paper))
+        holds = bool(rule(ours, figure))
         return cls(statement, shown, number(ours.mean, digits), ours.interval, holds, on)
 
     @classmethod
@@ -82,11 +84,6 @@ class Claim:
         return statement, self.paper or "-", ours, VERDICTS[self.holds]
 
 
-LINE = "<br>"
-"""Between the lines of a cell."""
-VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
-
-
 def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
     """Cells of claims with one row for each statement, whatever the number of data sets."""
     by_statement: dict[str, list[Claim]] = {}
@@ -104,43 +101,29 @@ def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
         error = f" ± {number((high - low) / 2, 2)}" if high > low else ""
         return f"{claim.on}: {claim.ours}{error}"
 
-    papers = list(dict.fromkeys(claim.paper for claim in group))
-    paper = papers[0] if len(papers) == 1 else LINE.join(claim.paper or "-" for claim in group)
+    papers = [claim.paper or "-" for claim in group]
     verdicts = [claim.holds for claim in group]
     tested = len(verdicts) - verdicts.count(None)
-    verdict = f"holds on {verdicts.count(True)} of {tested}" if tested else VERDICTS[None]
-    if tested and len(set(verdicts)) == 1:
-        verdict = VERDICTS[verdicts[0]]
-    nothing = all(claim.ours == "-" for claim in group)
+    same = not tested or len(set(verdicts)) == 1
     return (
         group[0].statement,
-        paper or "-",
-        "-" if nothing else LINE.join(map(ours, group)),
-        verdict,
+        papers[0] if len(set(papers)) == 1 else LINE.join(papers),
+        LINE.join(map(ours, group)) if any(claim.ours != "-" for claim in group) else "-",
+        VERDICTS[verdicts[0]] if same else f"holds on {verdicts.count(True)} of {tested}",
     )
-
-
-def reaches(ours: Estimate, paper: float) -> bool:
-    """The mean, to two digits, is at least the paper's figure."""
-    return round(ours.mean, 2) >= paper
-
-
-def is_close(ours: Estimate, paper: float) -> bool:
-    """The mean is within 0.05 of the paper's figure."""
-    return abs(ours.mean - paper) <= 0.05
-
-
-def is_positive(ours: Estimate, _: float) -> bool:
-    """The whole interval is above 0."""
-    return ours.band[1] > 0
 
 
 @dataclass(frozen=True)
 class WithPaper:
-    """A figure of ours with the paper's beside it, written `0.97 ± 0.02 (0.99)`."""
+    """A figure of ours with the paper's beside it."""
 
     ours: Estimate
     paper: float | str
+
+    def text(self, digits: int) -> str:
+        """`0.97 ± 0.02 (0.99)`."""
+        paper = self.paper if isinstance(self.paper, str) else number(self.paper, digits)
+        return f"{self.ours.text(digits)} ({paper})"
 
 
 Cell = Estimate | WithPaper | PairedTest | float | str
@@ -158,9 +141,15 @@ class Table:
 
     def markdown(self) -> str:
         """As a Markdown table with its title and note; nothing if it has no rows."""
-        rows = [[_text(cell, self.digits) for cell in row] for row in self.rows]
+        rows = [[self._text(cell) for cell in row] for row in self.rows]
         parts = [f"**{self.title}**", markdown_table(self.columns, rows), self.note]
         return "\n\n".join(filter(None, parts)) if rows else ""
+
+    def _text(self, cell: Cell) -> str:
+        if isinstance(cell, str):
+            return cell
+        digits = self.digits
+        return number(cell, digits) if isinstance(cell, float) else cell.text(digits)
 
 
 def pivot(
@@ -172,26 +161,17 @@ def pivot(
 
     options, selection: `over` and `statistic` of `Measurements.estimate`, and what it selects.
     """
+    selection = {"measure": measure, **selection}
 
     def cell(row: str, column: str) -> Cell:
-        selected = {"measure": measure, **selection, rows: row, columns: column}
-        estimate = results.estimate(**selected, **(options or {}))
+        estimate = results.estimate(**{**selection, rows: row, columns: column}, **(options or {}))
         figure = paper(row, column) if paper and estimate.seeds else None
         return estimate if figure is None else WithPaper(estimate, figure)
 
-    head = results.names(columns, measure=measure, **selection)
-    lines = results.names(rows, measure=measure, **selection)
-    body = [[row, *(cell(row, column) for column in head)] for row in lines]
+    head = results.names(columns, **selection)
+    body = [[row, *(cell(row, column) for column in head)]
+            for row in results.names(rows, **selection)]  # fmt: skip
     return Table(title, ["", *head], body, note, digits)
-
-
-def paired_table(
-    title: str, tests: Mapping[str, Mapping[str, PairedTest]], rivals: Iterable[str], note: str = ""
-) -> Table:
-    """Tests of GraphSVX against others: a row for each of these, a column for each data set."""
-    rows = [[name, *(by_rival.get(name, "-") for by_rival in tests.values())] for name in rivals]
-    note = note or "On the same questions; p by Wilcoxon's test, corrected by Holm."
-    return Table(title, ["", *tests], rows, note)
 
 
 def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> tuple[Table, ...]:
@@ -200,6 +180,15 @@ def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> t
         pivot(results, title, **{**common, **(x if isinstance(x, dict) else {"measure": x})})
         for title, x in tables.items()
     )
+
+
+def paired_table(title: str, tests: Mapping[str, Mapping[str, PairedTest]]) -> Table:
+    """Tests of a method against others: a row for each of these, a column for each data set."""
+    others = dict.fromkeys(name for by_other in tests.values() for name in by_other)
+    rows: list[list[Cell]] = [[name, *(by_other[name] for by_other in tests.values())]
+                              for name in others]  # fmt: skip
+    note = "On the same questions; p by Wilcoxon's test, corrected by Holm."
+    return Table(title, ["", *tests], rows, note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,10 +227,37 @@ def dots(
                          for t in results.names("data", measure=m, **selection)}
                   for line, m in lines.items()}  # fmt: skip
         first = next(iter(lines))
-        pairs = [(title, row) for title, labels in panels[first].items() for row in labels]
-        theirs = {(first, *pair): figure for pair in pairs
-                  if paper and (figure := paper(*pair[::-1])) is not None}  # fmt: skip
+        theirs = {(first, t, row): figure for t, labels in panels[first].items() for row in labels
+                  if paper and (figure := paper(row, t)) is not None}  # fmt: skip
         return study.dots(panels, theirs, log)
+
+    return Figure(name, caption, draw)
+
+
+def curves(
+    results: Measurements, name: str, caption: str, panels: Sequence[str], lines: Sequence[str],
+    x: tuple[str, Sequence[float]], at: Callable[[str, str, Any], tuple[str, str]], *,
+    paper: Mapping[tuple[str, str], Mapping[Any, float]] | None = None, log: Sequence[str] = (),
+) -> Figure:  # fmt: skip
+    """Rows of panels, a panel for each data set, with lines over x and bands for intervals.
+
+    x: the label of the axis, and where points are.
+    at: measure and method of a point, from its panel, line and x.
+    paper: the paper's figures by x, for some panels and data sets; log: logarithmic axes.
+    """
+
+    def points(panel: str, line: str, title: str) -> dict[float, Any]:
+        places = {value: at(panel, line, value) for value in x[1]}
+        estimates = {value: results.estimate(measure, method=method, data=title)
+                     for value, (measure, method) in places.items()}  # fmt: skip
+        return {value: estimate.band for value, estimate in estimates.items() if estimate.seeds}
+
+    def draw() -> Any:
+        from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
+
+        drawn = {panel: {title: {line: points(panel, line, title) for line in lines}
+                         for title in results.names("data")} for panel in panels}  # fmt: skip
+        return study.curves(drawn, x[0], paper, log)
 
     return Figure(name, caption, draw)
 
@@ -271,6 +287,9 @@ class Page:
                 return f"![{part.caption}]({study}-{part.name}.png)\n\n*{part.caption}*"
             return part.markdown() if isinstance(part, Table) else part
 
+        folded = {title: map(text, section) for title, section in self.sections.items()}
+        failures = [f"- {question}: {reason}"
+                    for question, reason in sorted(facts.get("failures", {}).items())]  # fmt: skip
         parts = [
             f"# {self.title}",
             self.about,
@@ -279,19 +298,12 @@ class Page:
             "for each measurement. In square brackets: 95 % interval over seeds.",
             self._claims_table(),
             text(self.figure) if self.figure else "",
+            *(line for title, section in folded.items() for line in _folded(title, section)),
+            *(f"**{name} is missing:** {why}" for name, why in facts.get("missing", {}).items()),
+            "**Failures.** These could not be made and do not count:" if failures else "",
+            *failures,
+            *_folded("How it was made", ["\n".join(_made(results))]),
         ]
-        for title, section in self.sections.items():
-            parts += _folded(title, map(text, section))
-        parts += [
-            f"**{name} is missing:** {reason}" for name, reason in facts.get("missing", {}).items()
-        ]
-        failures = [
-            f"- {question}: {reason}"
-            for question, reason in sorted(facts.get("failures", {}).items())
-        ]
-        if failures:
-            parts += ["**Failures.** These could not be made and do not count:", *failures]
-        parts += _folded("How it was made", ["\n".join(_made(results))])
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _claims_table(self) -> str:
@@ -313,31 +325,17 @@ class Page:
         figures = {folder / f"{results.study}-{part.name}.png": part
                    for part in parts if isinstance(part, Figure)}  # fmt: skip
         page = folder / f"{results.study}.md"
-        try:
-            for path, figure in figures.items():
-                with atomic_write(path) as file:
-                    figure.draw().savefig(file, dpi=160, format="png", metadata={"Software": None})
-            with atomic_write(page) as file:
-                file.write_text(self.markdown(results))
-        except OSError as error:
-            raise DataError(
-                f"{folder} cannot be written ({error}); choose another --out"
-            ) from error
+        for path, figure in figures.items():
+            with atomic_write(path) as file:
+                figure.draw().savefig(file, dpi=160, format="png", metadata={"Software": None})
+        with atomic_write(page) as file:
+            file.write_text(self.markdown(results))
         return [*figures, page]
 
 
 def _folded(title: str, parts: Iterable[str]) -> list[str]:
     """Parts that are shown when the title is clicked; without headings, which cannot be inside."""
     return ["<details>", f"<summary>{title}</summary>", *parts, "</details>"]
-
-
-def _text(cell: Cell, digits: int) -> str:
-    if isinstance(cell, WithPaper):
-        paper = cell.paper if isinstance(cell.paper, str) else number(cell.paper, digits)
-        return f"{cell.ours.text(digits)} ({paper})"
-    if isinstance(cell, float):
-        return number(cell, digits)
-    return cell if isinstance(cell, str) else cell.text(digits)
 
 
 def _made(results: Measurements) -> list[str]:

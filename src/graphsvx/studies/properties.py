@@ -11,20 +11,19 @@ import torch
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from graphsvx.datasets.base import generator
+from graphsvx import metrics
 from graphsvx.estimators.least_squares import WLS, Fit
 from graphsvx.masks import Masks, Paired
-from graphsvx.methods import GNNExplainer, Random
-from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.metrics.select import Level, top_keys
+from graphsvx.methods import GNNExplainer, GraphSVX, Random
+from graphsvx.metrics.select import Level
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Page, dots, is_close, pivots, reaches
+from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import selected_setting
-from graphsvx.studies.statistics import Estimate
+from graphsvx.studies.statistics import Estimate, is_close, reaches
 from graphsvx.studies.study import SEEDS, Answer, Case, Grid, Study, Value, zoo_models
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained
@@ -74,32 +73,18 @@ def fits(dataset: str) -> dict[str, Setting]:
 def r_squared(answer: Answer) -> dict[str, float]:
     """R² by game, where there is more than one player to fit."""
     games = answer.explanation.certificate.games
-    r2_by_game = {f"R², {g.name}": g.r2 for g in games if g.players > 1 and g.r2 is not None}
-    return {
-        **r2_by_game,
-        **{f"{name} above 0.90": float(r2 > 0.9) for name, r2 in r2_by_game.items()},
-    }
+    r2 = {f"R², {g.name}": g.r2 for g in games if g.players > 1 and g.r2 is not None}
+    return {**r2, **{f"{name} above 0.90": float(value > 0.9) for name, value in r2.items()}}
 
 
 MODEL_PAIRS = {"GCN and GAT": (0, 1), "GCN, two seeds": (0, 2), "GAT, two seeds": (1, 3)}
 TOPS: dict[str, tuple[float, tuple[Level, ...]]] = {
-    "features, top 20 %": (0.2, ("features",)),
-    "nodes, top 20 %": (0.2, ("nodes",)),
-    "both, top 20 %": (0.2, ("features", "nodes")),
-    "both, top 10": (10, ("features", "nodes")),
-}
+    "features, top 20 %": (0.2, ("features",)), "nodes, top 20 %": (0.2, ("nodes",)),
+    "both, top 20 %": (0.2, ("features", "nodes")), "both, top 10": (10, ("features", "nodes")),
+}  # fmt: skip
 COMPARED = {
-    OURS: Setting(GraphSVX(samples=1000)),
-    GNN: Setting(GNNExplainer()),
-    RANDOM: Setting(Random()),
-}
-
-
-def overlap(first: Explanation, second: Explanation, top: float, levels: Sequence[Level]) -> float:
-    """Intersection over union of the top features and nodes, by magnitude; 1 if there are none."""
-    a, b = ({(level, key) for level in levels for key in top_keys(e, top, "absolute", level)}
-            for e in (first, second))  # fmt: skip
-    return len(a & b) / len(a | b) if a | b else 1.0
+    OURS: Setting(GraphSVX(samples=1000)), GNN: Setting(GNNExplainer()), RANDOM: Setting(Random()),
+}  # fmt: skip
 
 
 def with_features(explanation: Explanation, features: Collection[int]) -> Explanation:
@@ -114,15 +99,14 @@ def agreed(models: Sequence[Trained], count: int) -> list[int]:
     """Test nodes of the first model's data for which all models predict the same class."""
     classes, data = torch.stack([motifs.predicted(m) for m in models]), models[0].dataset
     same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
-    order = torch.randperm(len(same), generator=generator(data.seed, "consistency"))
-    return sorted(same[order[:count]].tolist())
+    return sorted(motifs.draw(same.tolist(), count, data.seed, "consistency"))
 
 
 def consistency(case: Case) -> Iterator[Value]:
     """Overlap of what explanations of two models name, on nodes where all models agree."""
-    context, name = case.context, case.trained.dataset.name
+    context, dataset = case.context, case.trained.dataset.name
     seeds = (case.seed, case.seed if context.quick else (case.seed + 1) % len(SEEDS))
-    models = [context.trained_model(name, seed, kind) for seed in seeds for kind in ("gcn", "gat")]
+    models = [context.trained_model(dataset, s, kind) for s in seeds for kind in ("gcn", "gat")]
     nodes, playing = agreed(models, 3 if context.quick else 12), dict[int, list[int]]()
     for method, setting in COMPARED.items():
         explain = (setting.quick() if context.quick else setting).method
@@ -133,8 +117,9 @@ def consistency(case: Case) -> Iterator[Value]:
         for pair, (i, j) in MODEL_PAIRS.items():
             for node in explained[i].keys() & explained[j].keys() & playing.keys():
                 first, second = (with_features(explained[k][node], playing[node]) for k in (i, j))
-                for top, (count, levels) in TOPS.items():
-                    yield f"{method}: {pair}", node, top, overlap(first, second, count, levels)
+                for name, (top, level) in TOPS.items():
+                    overlap = metrics.consistency(first, second, top=top, level=level)
+                    yield f"{method}: {pair}", node, name, overlap
 
 
 MOTIFS = Grid(

@@ -17,13 +17,13 @@ from torch import Tensor
 from graphsvx.errors import InputError
 from graphsvx.games.base import Game
 from graphsvx.masks import Auto, Mask, Masks, Random, Smart, SmarterSeparate, SmartSeparate
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods import GraphSVX
 from graphsvx.results.explanation import Explanation
-from graphsvx.studies import motifs, page, settings
+from graphsvx.studies import motifs, settings
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Figure, Page, dots, from_paper, is_close, pivots, reaches
+from graphsvx.studies.page import Claim, Page, curves, dots, from_paper, pivots
 from graphsvx.studies.setting import CHANCE, Setting
-from graphsvx.studies.statistics import Estimate
+from graphsvx.studies.statistics import Estimate, is_close, is_positive, reaches
 from graphsvx.studies.study import Answer, Grid, Measure, Study
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES, data_title
 
@@ -232,24 +232,10 @@ BUDGET_GRID = Grid(NODE_SETS, budgets, motifs.scoring(10, 10), quick=(CYCLES,),
 
 def budget_page(results: Measurements) -> Page:
     """Curves against samples and S, and whether accuracy falls towards that of all coalitions."""
-    sets, cycles = results.names("data"), data_title(CYCLES)
-    few = label(SMARTER, 1500)
+    cycles, few = data_title(CYCLES), label(SMARTER, 1500)
 
     def gain(before: str, after: str, title: str) -> Estimate:
         return results.paired((after, "paper"), (before, "paper"), data=title)
-
-    def draw() -> Any:
-        from graphsvx.views.plot.study import curves  # noqa: PLC0415  (needs matplotlib, an extra)
-
-        def points(measure: str, name: str, title: str) -> dict[float, Any]:
-            estimates = {n: results.estimate(measure, method=label(name, n), data=title)
-                         for n in SAMPLES}  # fmt: skip
-            return {float(n): e.band for n, e in estimates.items() if e.seeds}
-
-        panels = {m: {s: {name: points(m, name, s) for name in (SMARTER, OURS)} for s in sets}
-                  for m in ("paper", "strict", "error")}  # fmt: skip
-        theirs = {("paper", cycles): {float(n): figure for n, figure in BY_SAMPLES.items()}}
-        return curves(panels, "samples", theirs, log=("error", "samples"))
 
     claims = [
         *(Claim.of(f"SmarterSeparate's accuracy in the paper's game on {cycles}, within 0.05",
@@ -257,13 +243,13 @@ def budget_page(results: Measurements) -> Page:
                    is_close, on=f"{n:,} samples")
           for n, figure in BY_SAMPLES.items()),
         Claim.of(f"Accuracy falls from 1,500 to 3,000 samples on {cycles}: by", 0.95 - 0.88,
-                 gain(label(SMARTER, 3000), few, cycles), page.is_positive),
+                 gain(label(SMARTER, 3000), few, cycles), is_positive),
         *(Claim.of("1,500 samples score more than all coalitions, by",
-                   0.95 - 0.87 if s == cycles else "more", gain(ALL, few, s), page.is_positive,
+                   0.95 - 0.87 if s == cycles else "more", gain(ALL, few, s), is_positive,
                    on=s)
           for s in NODE_TITLES),
         *(Claim.of("S = 4 in place of 1 raises accuracy, by", "raises",
-                   gain(label(ORDER, 1), label(ORDER, 4), s), page.is_positive, on=s)
+                   gain(label(ORDER, 1), label(ORDER, 4), s), is_positive, on=s)
           for s in NODE_TITLES if s.startswith("Tree")),
     ]  # fmt: skip
     tables = pivots(results, {
@@ -277,8 +263,11 @@ def budget_page(results: Measurements) -> Page:
     return Page(
         "How many samples, and how large an order",
         claims,
-        Figure("samples", "Accuracy under both protocols and relative squared error against the "
-               "number of samples. Diamonds: the paper's.", draw),
+        curves(results, "samples", "Accuracy under both protocols and relative squared error "
+               "against the number of samples. Diamonds: the paper's.",
+               ("paper", "strict", "error"), (SMARTER, OURS), ("samples", SAMPLES),
+               lambda measure, name, n: (measure, label(name, n)),
+               paper={("paper", cycles): BY_SAMPLES}, log=("error", "samples")),
         {"Details": tables},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions. Its estimator (SmarterSeparate, weighted least squares) and ours "

@@ -11,19 +11,11 @@ import torch
 from graphsvx.core.model import Scale
 from graphsvx.datasets.base import generator
 from graphsvx.estimators.direct import edges_to_nodes
-from graphsvx.methods import (
-    LIME,
-    SHAP,
-    GNNExplainer,
-    IntegratedGradients,
-    PGExplainer,
-    PGMExplainer,
-    Random,
-    Saliency,
-)
+from graphsvx.methods import LIME, SHAP, Edges, GNNExplainer, GraphSVX, Greedy, PGExplainer, Random
 from graphsvx.methods.base import Method
-from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.player_kinds import Edges
+from graphsvx.methods.integrated_gradients import IntegratedGradients
+from graphsvx.methods.pgm_explainer import PGMExplainer
+from graphsvx.methods.saliency import Saliency
 from graphsvx.results.explanation import Credit, Explanation, Ranking
 from graphsvx.studies.context import StudyContext
 from graphsvx.utils.constraints import changed_fields
@@ -138,6 +130,12 @@ USUAL_WITHOUT_FEATURES = {
     "Integrated gradients": Setting(IntegratedGradients(baseline="zero")),
 }  # fmt: skip
 """Where all nodes have the same features, their mean is no change at all."""
+GRAPH_RIVALS = {
+    "GNNExplainer": Setting(SPARSE, edge_rule="mean"),
+    **{name: USUAL[name] for name in ("PGM-Explainer", "Integrated gradients", "Saliency")},
+    "Greedy": Setting(Greedy(players="nodes")),
+}
+"""Other explainers of whole graphs, masks sparse."""
 
 
 def both_directions(explanation: Explanation) -> Explanation:

@@ -16,8 +16,7 @@ from typing import Any
 from graphsvx.core.model import Scale
 from graphsvx.errors import InputError
 from graphsvx.masks import SmarterSeparate
-from graphsvx.methods import GNNExplainer, PGExplainer, PGMExplainer
-from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods import GNNExplainer, GraphSVX, PGExplainer, PGMExplainer
 from graphsvx.results.explanation import Ranking
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements

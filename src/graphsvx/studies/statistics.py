@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import nan
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 MIN_SEEDS = 4
@@ -59,6 +60,25 @@ class Estimate:
         return f"{mean} ± {number(half_width, digits)}" if half_width > ROUNDING else mean
 
 
+Rule = Callable[[Estimate, float], bool]
+"""Whether a claim holds, from our estimate and the paper's figure (NaN if it has none)."""
+
+
+def reaches(ours: Estimate, paper: float) -> bool:
+    """The mean, to two digits, is at least the paper's figure."""
+    return round(ours.mean, 2) >= paper
+
+
+def is_close(ours: Estimate, paper: float) -> bool:
+    """The mean is within 0.05 of the paper's figure."""
+    return abs(ours.mean - paper) <= 0.05
+
+
+def is_positive(ours: Estimate, _: float) -> bool:
+    """The whole interval is above 0."""
+    return ours.band[1] > 0
+
+
 def number(value: float, digits: int) -> str:
     """A figure with `digits` decimals, or as a power of ten if these would show only zeros."""
     small = 1e-16 < abs(value) < 0.5 * 10.0**-digits  # below: a rounding error of 0
@@ -89,16 +109,23 @@ class PairedTest:
         return f"{self.difference:+.{digits}f} ({p})" if self.pairs else "-"
 
 
+def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
+    """p-values corrected by Holm for their number, in the same order."""
+    p, order = np.asarray(p_values, dtype=float), np.argsort(p_values, kind="stable")
+    # The k-th smallest of m times m - k + 1, never below the one before it.
+    steps = np.minimum(1.0, p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(steps)
+    return corrected
+
+
 def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, PairedTest]:
     """Tests by name of the other method, from the differences of each seed, corrected by Holm."""
     pooled = {name: [d for seed in seeds for d in seed] for name, seeds in differences.items()}
     # Zeros say nothing about a direction. Exact for few pairs, else the normal approximation.
-    nonzero = {name: [d for d in values if d != 0] for name, values in pooled.items()}
-    p_values = {n: float(stats.wilcoxon(d).pvalue) if d else 1.0 for n, d in nonzero.items()}
-    tests, largest, count = dict[str, PairedTest](), 0.0, sum(map(bool, pooled.values()))
-    for place, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
-        # The k-th smallest of m p-values times m - k + 1, never below the one before it.
-        largest = max(largest, min(1.0, p_values[name] * max(1, count - place)))
-        mean = float(np.mean(pooled[name] or [nan]))
-        tests[name] = PairedTest(mean, largest, len(pooled[name]), len(differences[name]))
-    return tests
+    nonzero = {name: [d for d in values if d != 0] for name, values in pooled.items() if values}
+    p_values = [float(stats.wilcoxon(d).pvalue) if d else 1.0 for d in nonzero.values()]
+    corrected = dict(zip(nonzero, holm(p_values).tolist(), strict=True))
+    return {name: PairedTest(float(np.mean(values or [nan])), corrected.get(name, 1.0),
+                             len(values), len(differences[name]))
+            for name, values in pooled.items()}  # fmt: skip

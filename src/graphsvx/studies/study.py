@@ -13,10 +13,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from graphsvx.errors import DataError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
-from graphsvx.studies.context import StudyContext, digest
+from graphsvx.studies.context import MakeModel, StudyContext, digest
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
 from graphsvx.studies.setting import Setting, settings_words
@@ -35,8 +34,6 @@ OTHER_PAGES = {
 }
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
-MakeModel = Callable[[StudyContext, str, int], Trained]
-"""A trained model of a data set and seed."""
 Value = tuple[str, int, str, float]
 """Method, question, measure and what was measured."""
 
@@ -276,12 +273,7 @@ def _code() -> str:
 
 
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
-    """Write `README.md`: one table of all claims of the paper, from the measurements there.
-
-    Raises:
-        DataError: the file cannot be written.
-
-    """
+    """Write `README.md`: one table of all claims of the paper, from the measurements there."""
     verdicts, pages = list[bool | None](), list[str]()
     rows: dict[bool, list[list[str]]] = {True: [], False: []}
     for study in studies:
@@ -301,26 +293,19 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
             pages.append(f"- **{study.name}**: not measured yet, {command}{older}")
     others = {file: title for file, title in OTHER_PAGES.items() if (folder / file).exists()}
     tested = len(verdicts) - verdicts.count(None)
+    beyond = ("study", "claim", *CLAIM_COLUMNS[2:]), [[*row[:2], *row[3:]] for row in rows[False]]
     text = [
         "# Results: what of the paper holds, and by how much",
         "Made by `graphsvx study --all` from the measurements beside each page. ± and square "
         "brackets: 95 % interval over seeds. Settings were chosen on validation seeds.",
         f"The paper makes {len(verdicts)} claims here, counted by data set: {tested} were tested, "
         f"{verdicts.count(True)} hold.",
-        markdown_table(("study", *CLAIM_COLUMNS), rows[True]) if rows[True] else "",
-        "## Beyond the paper" if rows[False] else "",
-        markdown_table(
-            ("study", "claim", *CLAIM_COLUMNS[2:]), [[*row[:2], *row[3:]] for row in rows[False]]
-        )
-        if rows[False]
-        else "",
+        markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
+        *(("## Beyond the paper", markdown_table(*beyond)) if rows[False] else ()),
         "## Pages",
         "\n".join([*pages, *(f"- [{title}]({file})" for file, title in others.items())]),
     ]
     path = folder / "README.md"
-    try:
-        with atomic_write(path) as part:
-            part.write_text("\n\n".join(filter(None, text)) + "\n")
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error}); choose another --out") from error
+    with atomic_write(path) as part:
+        part.write_text("\n\n".join(filter(None, text)) + "\n")
     return path

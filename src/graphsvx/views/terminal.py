@@ -81,7 +81,7 @@ def table(explanation: Explanation, top: int = 10) -> Table:
     field = explanation.field
     rows = _Rows(
         _frame(explanation, _caption(explanation)),
-        hops=dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True)),
+        hops=field.distances,
         with_hops=explanation.kind == "node" and any(entry.kind == "node" for entry in shown),
         estimated=any(math.isfinite(entry.error) and entry.error > 0 for entry in ranked),
         largest=max([abs(g.credit) for g in groups] + [abs(e.credit) for e in ranked], default=0.0),

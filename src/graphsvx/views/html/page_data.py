@@ -266,7 +266,7 @@ def _tables(
     views: list[Explanation], explanation: Explanation, most_rows: int
 ) -> list[dict[str, Any]]:
     field = explanation.field
-    hops = dict(zip(field.ids.tolist(), field.hops.tolist(), strict=True))
+    hops = field.distances
     classes = {} if field.classes is None else dict(zip(hops, field.classes.tolist(), strict=True))
     tables = []
     for kind, credit in (
