@@ -63,7 +63,12 @@ class Measurements:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def add(self, row: Row, value: float) -> None:
-        """Put a value in; NaN is left out, and a second value for the same row an InputError."""
+        """Put a value in; NaN is left out, and a second value for the same row is an error.
+
+        Raises:
+            InputError: the row is there already.
+
+        """
         if row in self.values:
             raise InputError(f"{self.study} measures {row} twice; rename one of the measures")
         if not isnan(value):
