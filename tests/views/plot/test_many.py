@@ -133,6 +133,19 @@ def test_dots_stand_at_their_figures_with_their_intervals():
     assert cora.get_title(loc="left") == "Cora"
 
 
+def test_measures_of_different_data_are_side_by_side_and_share_axes_by_measure():
+    names = [f"method {number}" for number in range(8)]
+    wide, narrow = ({name: (0.5, low, 0.6) for name in names} for low in (-3.0, 0.4))
+    figure = study.dots({"AUROC": {"a": wide, "b": narrow}, "correlation": {"c": narrow}})
+    a, b, c = figure.axes
+    assert len({ax.get_subplotspec().rowspan.start for ax in (a, b, c)}) == 1
+    assert a.get_xlim() == b.get_xlim()
+    assert a.get_xlim()[0] < -3 < 0 < c.get_xlim()[0]
+    assert [ax.get_xlabel() for ax in (a, b, c)] == ["AUROC", "AUROC", "correlation"]
+    # No two methods have the same colour.
+    assert len({line.get_color() for line in a.lines}) == len(names)
+
+
 def test_curves_have_bands_and_the_paper_s_points():
     points = {50.0: (0.5, 0.4, 0.6), 500.0: (0.8, 0.7, 0.9)}
     lines = {"accuracy": {"Cora": {"ours": points, "theirs": {}}}}

@@ -173,7 +173,7 @@ def dots(
     for (measure, name), (ax, panel) in axes.items():
         least = SMALLEST if measure in log else -np.inf
         for y, row in enumerate(reversed(rows)):
-            colour = INKS[(len(rows) - 1 - y) % 7]
+            colour = INKS[(len(rows) - 1 - y) % len(INKS)]
             if row in panel:
                 middle, *ends = np.maximum(panel[row], least)
                 ax.plot(ends, [y, y], color=colour, lw=1.6)
@@ -237,22 +237,35 @@ _Axes = dict[tuple[str, str], tuple[Any, Any]]
 def _panels(
     lines: Mapping[str, Mapping[str, Any]], width: float, height: float, **shared: Any
 ) -> tuple[Figure, _Axes]:
-    """A figure, and its axes with the data to draw in them, by measure and panel."""
-    rows = {measure: [name for name in line if line[name]] for measure, line in lines.items()}
-    columns = max(1, *map(len, rows.values()))
-    size = (width * columns + 2.2, height * len(lines) + 0.4)
+    """A figure, and its axes with the data to draw in them, by measure and panel.
+
+    A row for each measure, or a single row where no two measures have a panel in common; what is
+    shared by "row" is shared by the panels of a measure.
+    """
+    rows = [[(measure, name) for name in line if line[name]] for measure, line in lines.items()]
+    names = [name for row in rows for _, name in row]
+    if len(rows) > 1 and len(set(names)) == len(names):
+        rows = [[panel for row in rows for panel in row]]
+    by_measure = [axis for axis, sharing in shared.items() if sharing == "row"]
+    shared |= dict.fromkeys(by_measure, False)
+    columns = max(1, *map(len, rows))
+    size = (width * columns + 2.2, height * len(rows) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(len(lines), columns, squeeze=False, **shared)
+    axes = figure.subplots(len(rows), columns, squeeze=False, **shared)
     panels: _Axes = {}
     titles: list[str] = []
-    for row, (measure, names) in zip(axes, rows.items(), strict=True):
-        for ax in row[len(names) :]:
+    for line, row in zip(axes, rows, strict=True):
+        for ax in line[len(row) :]:
             ax.set_visible(False)
-        for ax, name in zip(row, names, strict=False):
-            if names != titles:
+        above, titles = titles, [name for _, name in row]
+        for ax, (measure, name) in zip(line, row, strict=False):
+            if titles != above:
                 canvas.heading(ax, fill(name, int(10 * width)))
             panels[measure, name] = ax, lines[measure][name]
-        titles = names
+    for (measure, name), (ax, _) in panels.items():
+        first = next(panel for panel in panels if panel[0] == measure)
+        for axis in by_measure if name != first[1] else ():
+            getattr(ax, axis)(panels[first][0])
     return figure, panels
 
 
