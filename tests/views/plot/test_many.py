@@ -135,7 +135,7 @@ def test_dots_stand_at_their_figures_with_their_intervals():
 
 def test_measures_of_different_data_are_side_by_side_and_share_axes_by_measure():
     names = [f"method {number}" for number in range(8)]
-    wide, narrow = ({name: (0.5, low, 0.6) for name in names} for low in (-3.0, 0.4))
+    wide, narrow = (dict.fromkeys(names, (0.5, low, 0.6)) for low in (-3.0, 0.4))
     figure = study.dots({"AUROC": {"a": wide, "b": narrow}, "correlation": {"c": narrow}})
     a, b, c = figure.axes
     assert len({ax.get_subplotspec().rowspan.start for ax in (a, b, c)}) == 1
