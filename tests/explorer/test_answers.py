@@ -6,7 +6,6 @@ import json
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
 from torch_geometric.utils import subgraph
 
 import graphsvx
@@ -209,10 +208,3 @@ def test_features_of_a_node_by_name(client, graph):
 def test_a_workspace_refuses_what_does_not_fit(graph, models, options, words):
     with pytest.raises(InputError, match=words):
         graphsvx.serve(models["gcn"], graph, browser=False, **options)
-
-
-def test_a_typed_graph_is_refused_with_what_to_do(models):
-    data = HeteroData()
-    data["paper"].x = torch.ones(3, 3)
-    with pytest.raises(InputError, match="HeteroData; explain its nodes with"):
-        graphsvx.serve(models["gcn"], data, browser=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import pytest
 import torch
@@ -145,6 +147,19 @@ def test_summary_and_certificate_show_in_notebooks(many) -> None:
     shown = many[0].certificate._repr_html_()
     assert "model calls" in shown
     assert "features" in shown
+
+
+def test_a_printed_certificate_is_a_table_with_the_words_of_its_line(many) -> None:
+    certificate = many[0].certificate
+    lines = str(certificate).splitlines()
+    assert lines[0].split()[:3] == ["game", "values", "players"]
+    for game, line in zip(certificate.games, lines[1:], strict=False):
+        assert line.split()[:3] == [game.name, "exact" if game.exact else "estimated",
+                                    f"{game.players:,}"]  # fmt: skip
+    facts = lines[1 + len(certificate.games) :]
+    assert certificate.line().endswith("; ".join(facts))
+    assert f"seed {certificate.seed}" in facts
+    assert str(replace(certificate, games=())).startswith("no players\nresidual")
 
 
 def test_print_gives_the_table_and_an_equation_that_holds(by_nodes) -> None:

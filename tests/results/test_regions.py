@@ -12,6 +12,7 @@ from torch_geometric.utils import barabasi_albert_graph, to_undirected
 
 import graphsvx
 from graphsvx import GraphSVX
+from graphsvx.results.regions import SEVERAL
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,10 @@ def test_exact_credit_by_hop_and_branch(model: GCN) -> None:
         "through 1": [1, 3, 4], "through 2": [2, 5], "several ways": [6],
     }  # fmt: skip
     assert branches["through 1"].value == pytest.approx(credit[1] + credit[3] + credit[4])
+    assert [hops[f"hop {hop}"].key for hop in (1, 2)] == [1, 2]
+    assert {name: region.key for name, region in branches.items()} == {
+        "through 1": 1, "through 2": 2, "several ways": SEVERAL,
+    }  # fmt: skip
     assert all(region.error == 0 for region in (*hops.values(), *branches.values()))
 
 

@@ -27,6 +27,8 @@ Examples:
 
     graphsvx serve cora --model gcn --model gat
 
+    graphsvx serve acm
+
     graphsvx serve my-data.pt --model my_module:build --weights w.safetensors
 
     graphsvx serve runs/cora-gat --no-browser --port 8000
@@ -95,14 +97,15 @@ def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) ->
         choice.model or (source if len(choices) == 1 else "default"): entry.model
         for choice, entry in zip(choices, loaded, strict=True)
     }
-    in_catalogue = source in datasets.names()
-    features = datasets.load(source, choices[0].seed).feature_names if in_catalogue else None
+    dataset = datasets.load(source, choices[0].seed) if source in datasets.names() else None
+    task = None if dataset is None else dataset.task
     return make_workspace(
         names,
         loaded[0].graphs,
-        title=source if in_catalogue else Path(source).stem,
-        class_names=loaded[0].class_names,
-        feature_names=features,
+        task=task,
+        title=Path(source).stem if dataset is None else source,
+        class_names=None if task == "link" else loaded[0].class_names,
+        feature_names=None if dataset is None else dataset.feature_names,
         run=run,
         atoms=source == "mutag",
     )

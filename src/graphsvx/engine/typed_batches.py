@@ -41,6 +41,9 @@ class Batching:
     or those that still matter."""
 
 
+_NO_SHORTCUT = Batching(False, False)
+
+
 def evaluate_plainly(query: TypedQuery, field: Field, perturbations: Perturbations) -> Tensor:
     """Raw outputs at the centres by one call a perturbed graph on the whole graph."""
     perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
@@ -70,7 +73,29 @@ def _evaluate_whole(query: TypedQuery, field: Field, perturbation: Perturbations
         graph, np.arange(graph.num_nodes), ends[:, edges], edges, replaced,
         perturbation.feature_table, field.size,
     )  # fmt: skip
-    return _call(query, rows, query.centres[None], Batching(False, False))
+    return _call(query, rows, query.centres[None], _NO_SHORTCUT)
+
+
+def evaluate_with_edges(query: TypedQuery, edges: Ids) -> Tensor:
+    """Raw outputs at the centres [1, centres, outputs] on the whole graph with these edges only."""
+    return _call(query, _whole_rows(query.typed_graph, edges), query.centres[None], _NO_SHORTCUT)
+
+
+def whole_input(graph: TypedGraph) -> TypedInput:
+    """The whole graph as its model gets it."""
+    rows = _whole_rows(graph, np.arange(graph.num_edges))
+    edge_index, edge_rows = edges_by_type(rows, graph.local(rows.ids))
+    node_rows = {
+        name: torch.arange(int(count), device=graph.x.device)
+        for name, count in zip(graph.node_types, np.diff(graph.node_starts), strict=True)
+    }
+    return TypedInput(graph.features, edge_index, node_rows, edge_rows)
+
+
+def _whole_rows(graph: TypedGraph, edges: Ids) -> TypedRows:
+    ends, unchanged = graph.edge_index.cpu().numpy(), np.zeros((2, 0), dtype=np.int64)
+    ids = np.arange(graph.num_nodes)
+    return TypedRows(graph, ids, ends[:, edges], edges, unchanged, graph.x[:0], 0)
 
 
 @dataclass(frozen=True, eq=False)

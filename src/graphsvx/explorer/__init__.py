@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphsvx.core.model import Output, Scale
+from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.query import Decoder
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def serve(
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     node_names: Sequence[str] | None = None,
-    output: Output = "raw",
-    scale: Scale = "probability",
+    output: Output | Pick | None = None,
+    scale: Scale | None = None,
     decoder: Decoder | None = None,
     run: Any = None,
     port: int = 0,
@@ -38,12 +38,14 @@ def serve(
 
     Args:
         model: a model as for `explain`, or several by name, which can be compared.
-        data: one graph, or a list of graphs for a model that classifies graphs.
+        data: one graph, with or without types (`HeteroData`), or a list of graphs for a model
+            that classifies graphs.
         task: "node", "graph" (default for a list of graphs) or "link" (default with a decoder).
         title: shown on the page, for example the name of the data set.
         class_names: names of the outputs.
         feature_names: names of the columns of `x`.
-        node_names: names of the nodes, to search for.
+        node_names: names of the nodes, to search for; those of a `HeteroData` are in
+            `data["author"].names`.
         output: what the model returns, as for `explain`.
         scale: what is explained, as for `explain`.
         decoder: links: embeddings of two nodes to a score, as for `explain`.

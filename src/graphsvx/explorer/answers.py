@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphsvx.api import explain
+from graphsvx.core.typed_graph import relation_labels
 from graphsvx.datasets.real import ATOMS
 from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
@@ -22,7 +23,8 @@ from graphsvx.methods import registry
 from graphsvx.methods.base import Method
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.regions import Region
+from graphsvx.results.regions import SEVERAL, Region
+from graphsvx.results.typed import TypeCredit
 from graphsvx.utils.printable import one_line
 from graphsvx.views.html.page_data import Plan, page_data, plan_of
 
@@ -84,25 +86,21 @@ class Answers:
     def _explain(self, question: Question) -> Explanation:
         workspace = self.workspace
         if question.stored:
-            return self._named(workspace.run[question.which[0]])
-        ids = question.which
+            return self._named(workspace.run[question.which[0] - workspace.run_start])
         explanation = explain(
             workspace.models[question.model],
-            workspace.data_of(question.kind, ids),
-            node=ids[0] if question.kind == "node" else None,
-            graph=question.kind == "graph",
-            edge=(ids[0], ids[1]) if question.kind == "link" else None,
-            decoder=workspace.decoder if question.kind == "link" else None,
+            workspace.data_of(question.kind, question.which),
+            **workspace.asked(question),
             method=method_of(question),
             target=question.target,
             targets="all" if self._explains_all(question) else None,
             output=workspace.output,
-            scale=workspace.scale,
-            class_names=workspace.class_names,
+            scale=workspace.asked_scale,
+            class_names=None if question.kind == "link" else workspace.class_names,
             seed=question.seed,
         )
         if question.kind == "graph":
-            explanation = replace(explanation, graph_index=ids[0])
+            explanation = replace(explanation, graph_index=question.which[0])
         return self._named(explanation)
 
     def _named(self, explanation: Explanation) -> Explanation:
@@ -125,7 +123,7 @@ class Answers:
 
     def original_scores(self, question: Question) -> list[float]:
         """The model's scores of all outputs for the graph as it is."""
-        key = (question.model, question.kind, question.which)
+        key = (question.model, question.kind, question.which, question.relation)
         return self._original_scores.get(
             key, lambda: scores_after(self.workspace, question, Changes()).tolist()
         )
@@ -152,23 +150,31 @@ class Answers:
         }
 
     def _groups(self, explanation: Explanation) -> dict[str, list[dict[str, Any]]]:
-        """Credit of the chosen output by distance and by direct neighbour, with errors."""
-        if explanation.kind != "node" or not explanation.node_credit.players:
-            return {"hops": [], "branches": []}
-        name_of = self.workspace.node_name
+        """Credit of the chosen output by distance, neighbour, type and relation, with errors."""
+        groups: dict[str, list[dict[str, Any]]] = {
+            "hops": [], "branches": [], "types": [], "relations": [],
+        }  # fmt: skip
+        if explanation.kind == "node" and explanation.node_credit.players:
+            groups["hops"] = [_region(region, _ring(region)) for region in explanation.by_hop()]
+            groups["branches"] = [
+                _region(region, self._branch(region)) for region in explanation.branches()
+            ]
+        types = explanation.types
+        if types is not None and not types.flat:
+            groups["types"] = [_sum(name, part) for name, part in explanation.nodes.items()]
+        if types is not None:
+            labels = dict(zip(types.edge_types, relation_labels(types.edge_types), strict=True))
+            for name, part in explanation.edges.items():
+                between = labels[name] if types.flat else f"{name[0]} –{labels[name]}→ {name[2]}"
+                groups["relations"].append(_sum(between, part))
+        for name in ("types", "relations"):
+            groups[name].sort(key=lambda entry: -abs(entry["value"] or 0.0))
+        return groups
 
-        def hop(name: str) -> str:
-            hops = name.removeprefix("hop ")
-            return "1 hop away" if hops == "1" else f"{hops} hops away"
-
-        def branch(name: str) -> str:
-            neighbour = name.removeprefix("through ")
-            return f"via {name_of(int(neighbour))}" if neighbour != name else name
-
-        return {
-            "hops": [_region(region, hop(region.name)) for region in explanation.by_hop()],
-            "branches": [_region(region, branch(region.name)) for region in explanation.branches()],
-        }
+    def _branch(self, region: Region) -> str:
+        if region.key == SEVERAL:
+            return region.name
+        return f"via {self.workspace.node_name(region.key)}"
 
     def budgets(self, question: Question) -> list[int]:
         """Model calls of the successive estimates of a stream."""
@@ -193,6 +199,21 @@ def _region(region: Region, name: str) -> dict[str, Any]:
         "value": _finite(region.value),
         "error": _finite(region.error),
         "nodes": len(region.members),
+    }
+
+
+def _ring(region: Region) -> str:
+    return "1 hop away" if region.key == 1 else f"{region.key} hops away"
+
+
+def _sum(name: str, part: TypeCredit) -> dict[str, Any]:
+    """Credit of a type or relation; the error of a sum is known where all terms are exact."""
+    exact = not bool(part.errors.any())
+    return {
+        "name": one_line(name),
+        "value": _finite(part.total),
+        "error": 0.0 if exact else None,
+        "nodes": len(part),
     }
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
-from importlib import resources
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl
@@ -19,36 +16,35 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from graphsvx import __version__
-from graphsvx.core.graph import check_graph
-from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
+from graphsvx.core.graph import Graph
+from graphsvx.errors import GraphSVXError, InputError, first_line
 from graphsvx.explorer import comparison, gallery, graph_map, run_overview
+from graphsvx.explorer.about import about
 from graphsvx.explorer.answers import Answers, refinable
+from graphsvx.explorer.feature_list import feature_list
 from graphsvx.explorer.guard import Guard, Secrets
 from graphsvx.explorer.limits import Limits
-from graphsvx.explorer.questions import (
-    Parameters,
-    Question,
-    methods,
-    read_changes,
-    read_question,
+from graphsvx.explorer.questions import Parameters, Question, read_changes, read_node, read_question
+from graphsvx.explorer.responses import (
+    API,
+    Handler,
+    answering,
+    event,
+    finished,
+    json_response,
+    not_found,
+    page,
+    parameters_of,
+    static_file,
 )
-from graphsvx.explorer.rows import class_names, row, rows
+from graphsvx.explorer.rows import row, rows
 from graphsvx.explorer.what_if import scores_after
-from graphsvx.explorer.work import BusyError, Work, WorkQueue
+from graphsvx.explorer.work import Work, WorkQueue
 from graphsvx.explorer.workspace import Workspace
-from graphsvx.utils.printable import one_line
-from graphsvx.views import html, palette
-
-API = "/api/v1"
-TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-SHARED = ("tools.js", "graph.js", "tables.js", "page.css")
-"""Files of the one-file page that the explorer uses too."""
-LINK_NAMES = ("no link", "link")
-Handler = Callable[[Request], Awaitable[Response]]
+from graphsvx.views import html
 
 
 class Explorer:
@@ -81,9 +77,9 @@ class Explorer:
             "/agreement": self.agreement,
             "/run": self.run,
         }
-        routes = [Route(API + path, _answering(handler)) for path, handler in handlers.items()]
-        routes += [Route("/", _page), Route("/static/{name}", _static)]
-        inner = Starlette(routes=routes, exception_handlers={404: _not_found})
+        routes = [Route(API + path, answering(handler)) for path, handler in handlers.items()]
+        routes += [Route("/", page), Route("/static/{name}", static_file)]
+        inner = Starlette(routes=routes, exception_handlers={404: not_found})
         return Guard(inner, keys, hosts, self.limits.target)
 
     def close(self) -> None:
@@ -95,57 +91,26 @@ class Explorer:
 
     async def about(self, request: Request) -> Response:
         """What is served."""
-        _parameters(request).finish()
-        return _json(await self._predicted(request, self._about))
-
-    def _about(self) -> dict[str, Any]:
-        workspace = self.workspace
-        table = workspace.table()
-        graph = (
-            check_graph(workspace.graph) if workspace.live and workspace.task != "graph" else None
+        parameters_of(request).finish()
+        return json_response(
+            await self._predicted(request, lambda: about(self.workspace, self.limits))
         )
-        names = class_names(workspace)
-        has_label = None if table.label is None else table.label >= 0
-        return {
-            "version": 1,
-            "library": __version__,
-            "title": one_line(workspace.title),
-            "task": workspace.task,
-            "scale": workspace.scale,
-            "live": workspace.live,
-            "run": workspace.run is not None,
-            "models": [one_line(name) for name in workspace.models],
-            "methods": list(methods()),
-            "classes": [
-                {"name": name, "colour": palette.of_class(i)} for i, name in enumerate(names)
-            ],
-            "outputs": list(LINK_NAMES) if workspace.task == "link" else list(names),
-            "count": len(table.ids),
-            "edges": None if graph is None else graph.num_edges,
-            "features": None if graph is None else graph.num_features,
-            "accuracy": None if has_label is None or not has_label.any() or workspace.task == "link"
-            else float((~table.wrong[has_label]).mean()),
-            "wrong": int(table.wrong.sum()),
-            "map": graph is not None and graph.num_nodes <= self.limits.map_nodes,
-            "limits": {"samples": self.limits.samples, "tolerance": self.limits.tolerance,
-                       "mapNodes": self.limits.map_nodes},
-        }  # fmt: skip
 
     async def rows(self, request: Request) -> Response:
         """Nodes or graphs, filtered."""
-        parameters = _parameters(request)
-        return _json(
+        parameters = parameters_of(request)
+        return json_response(
             await self._predicted(request, lambda: rows(self.workspace, parameters, self.limits))
         )
 
     async def map(self, request: Request) -> Response:
         """Positions, classes and edges of the whole graph."""
-        parameters = _parameters(request)
+        parameters = parameters_of(request)
         model = parameters.choice("model", self.workspace.models)
         parameters.finish()
         shape = await run_in_threadpool(self._map_of_graph)
         table = self.workspace.table(model)
-        return _json({
+        return json_response({
             **shape,
             "class": None if table.label is None else table.label.tolist(),
             "predicted": table.predicted.tolist(),
@@ -156,27 +121,21 @@ class Explorer:
         workspace = self.workspace
         if not workspace.live or workspace.task == "graph":
             raise InputError("there is no single graph to draw; choose from the list")
-        data = workspace.graph
-        if data.num_nodes > self.limits.map_nodes:
+        graph, limits = workspace.checked(workspace.graph), self.limits
+        if graph.num_nodes > limits.map_nodes or graph.num_edges > limits.map_edges:
             raise InputError(
-                f"graphs of up to {self.limits.map_nodes:,} nodes are drawn as a whole, this one "
-                f"has {data.num_nodes:,}; use the search"
+                f"graphs of up to {limits.map_nodes:,} nodes and {limits.map_edges:,} edges are "
+                f"drawn as a whole, this one has {graph.num_nodes:,} and {graph.num_edges:,}; use "
+                f"the search"
             )
         with self._map_lock:
             if self._map is None:
-                source, target = data.edge_index.cpu().numpy()
-                positions = graph_map.map_positions(source, target, data.num_nodes)
-                once = source < target if _undirected(source, target) else source != target
-                self._map = {
-                    "x": np.round(10_000 * positions[:, 0]).astype(int).tolist(),
-                    "y": np.round(10_000 * positions[:, 1]).astype(int).tolist(),
-                    "edges": np.stack([source[once], target[once]], 1).ravel().tolist(),
-                }
+                self._map = graph_map.map_of(graph)
             return self._map
 
     async def thumbnail(self, request: Request) -> Response:
         """A small drawing of a graph."""
-        parameters = _parameters(request)
+        parameters = parameters_of(request)
         dark = parameters.choice("theme", ("light", "dark")) == "dark"
         parameters.finish()
         workspace, graph = self.workspace, request.path_params["graph"]
@@ -189,45 +148,34 @@ class Explorer:
 
     async def features(self, request: Request) -> Response:
         """Features of a node, or of the whole graph, with names, values and means."""
-        parameters = _parameters(request)
+        parameters = parameters_of(request)
         question = read_question(parameters, self.workspace, self.limits)
         self._must_be_live()
-        nodes = self._size(question)[0]
-        at = parameters.integer("at", 0, nodes - 1)
+        graph = await self._graph(question)
+        text = parameters.text("at")
+        at = None if question.kind == "graph" else question.which[0]
+        if text is not None:
+            at = read_node(text, "at", graph.num_nodes, self.workspace.types)
         words = parameters.text("q")
         count = parameters.integer("limit", 1, self.limits.rows) or 50
         parameters.finish()
-
-        def answer() -> dict[str, Any]:
-            graph = check_graph(self.workspace.data_of(question.kind, question.which))
-            at_node = at if at is not None else (
-                None if question.kind == "graph" else question.which[0])  # fmt: skip
-            values = graph.statistics.mean if at_node is None else graph.x[at_node].double()
-            order = values.abs().argsort(descending=True, stable=True).tolist()
-            if words is not None:
-                part = words.casefold().removeprefix("feature ")
-                named = self.workspace.feature_name
-                order = [c for c in order if part == str(c) or part in named(c).casefold()]
-            return {
-                "node": at_node,
-                "total": len(order),
-                "features": [
-                    {"id": c, "name": self.workspace.feature_name(c), "value": _finite(values[c]),
-                     "mean": _finite(graph.statistics.mean[c])}
-                    for c in order[:count]
-                ],
-            }  # fmt: skip
-
-        return _json(await self._predicted(request, answer))
+        return json_response(
+            await self._predicted(
+                request, lambda: feature_list(self.workspace, graph, at, words, count)
+            )
+        )
 
     # --- predictions and explanations ----------------------------------------------------
 
     async def predict(self, request: Request) -> Response:
         """The model's scores for a graph with nodes, edges or features changed."""
-        parameters = _parameters(request)
+        parameters = parameters_of(request)
         question = read_question(parameters, self.workspace, self.limits)
         self._must_be_live()
-        changes = read_changes(parameters, *self._size(question), self.limits)
+        graph = await self._graph(question)
+        changes = read_changes(
+            parameters, graph.num_nodes, graph.num_features, self.workspace.types, self.limits
+        )
         parameters.finish()
 
         def answer() -> dict[str, Any]:
@@ -241,7 +189,7 @@ class Explorer:
                 **self._row(question),
             }
 
-        return _json(await self._predicted(request, answer))
+        return json_response(await self._predicted(request, answer))
 
     async def explain(self, request: Request) -> Response:
         """An explanation in the library's own JSON schema."""
@@ -249,12 +197,12 @@ class Explorer:
         explanation = await self._explained(
             request, lambda: self.answers.explanation(question).to_dict()
         )
-        return _json(explanation)
+        return json_response(explanation)
 
     async def page_record(self, request: Request) -> Response:
         """What the page shows of an explanation."""
         question = self._question(request)
-        return _json(await self._explained(request, lambda: self.answers.record(question)))
+        return json_response(await self._explained(request, lambda: self.answers.record(question)))
 
     async def one_file_page(self, request: Request) -> Response:
         """The explanation as a page in one file, to be downloaded."""
@@ -267,7 +215,10 @@ class Explorer:
             return html.render(explanation, explanation.title, data=data)
 
         page = await self._explained(request, answer)
-        name = f"{question.kind}-{'-'.join(map(str, question.which))}.html"
+        types, ids = self.workspace.types, list(map(str, question.which))
+        if types is not None:
+            ids = ["-".join(map(str, types.split(node))) for node in question.which]
+        name = "".join(c if c.isalnum() else "-" for c in "-".join([question.kind, *ids])) + ".html"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(page, media_type="text/html", headers=headers)
 
@@ -290,14 +241,14 @@ class Explorer:
                 work = self.explaining.submit(partial(self.answers.record, refined), urgency=step)
                 record = await asyncio.wrap_future(work)
                 last = step == len(budgets) - 1 or self.answers.is_done(question, record)
-                yield _event("estimate", {**record, "final": last})
+                yield event("estimate", {**record, "final": last})
                 if last:
                     return
         except GraphSVXError as error:
-            yield _event("failed", {"error": str(error)})
+            yield event("failed", {"error": str(error)})
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            yield _event("failed", {"error": f"internal error: {first_line(error)}"})
+            yield event("failed", {"error": f"internal error: {first_line(error)}"})
         finally:  # also when the client has left
             if work is not None:
                 work.abandon()
@@ -306,18 +257,18 @@ class Explorer:
         """How the prediction changes without the top players, and with them alone."""
         question = self._question(request)
         self._must_be_live()
-        return _json(
+        return json_response(
             await self._explained(request, lambda: comparison.fidelity(self.answers, question))
         )
 
     async def agreement(self, request: Request) -> Response:
         """How far two explanations agree."""
-        parameters = _parameters(request)
+        parameters = parameters_of(request)
         first, second = (
             self._parsed(Parameters(parse_qsl(parameters.text(name) or ""))) for name in ("a", "b")
         )
         parameters.finish()
-        return _json(
+        return json_response(
             await self._explained(
                 request,
                 lambda: comparison.agreement(
@@ -328,7 +279,7 @@ class Explorer:
 
     async def run(self, request: Request) -> Response:
         """Summary of the run."""
-        _parameters(request).finish()
+        parameters_of(request).finish()
         run = self.workspace.run
         if run is None:
             raise InputError(
@@ -343,21 +294,21 @@ class Explorer:
                 self._run = ((status.done, status.failed), overview)
             return self._run[1]
 
-        return _json(await self._explained(request, answer))
+        return json_response(await self._explained(request, answer))
 
     # --- helpers -------------------------------------------------------------------------
 
     def _question(self, request: Request) -> Question:
-        return self._parsed(_parameters(request))
+        return self._parsed(parameters_of(request))
 
     def _parsed(self, parameters: Parameters) -> Question:
         question = read_question(parameters, self.workspace, self.limits)
         parameters.finish()
         return question
 
-    def _size(self, question: Question) -> tuple[int, int]:
-        x = self.workspace.data_of(question.kind, question.which).x
-        return int(x.shape[0]), int(x.shape[1])
+    async def _graph(self, question: Question) -> Graph:
+        data = self.workspace.data_of(question.kind, question.which)
+        return await run_in_threadpool(self.workspace.checked, data)
 
     def _row(self, question: Question) -> dict[str, Any]:
         if question.kind == "link":
@@ -377,107 +328,7 @@ class Explorer:
     async def _predicted(
         self, request: Request, function: Callable[[], Any], urgency: int = 0
     ) -> Any:
-        return await _finished(request, self.predicting.submit(function, urgency))
+        return await finished(request, self.predicting.submit(function, urgency))
 
     async def _explained(self, request: Request, function: Callable[[], Any]) -> Any:
-        return await _finished(request, self.explaining.submit(function))
-
-
-async def _finished(request: Request, work: Work[Any]) -> Any:
-    """The result; the work is abandoned if the client leaves."""
-    result = asyncio.ensure_future(asyncio.wrap_future(work))
-    left = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({result, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not result.done():
-            raise asyncio.CancelledError
-        return await result
-    finally:
-        left.cancel()
-        result.cancel()
-        work.abandon()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _answering(handler: Handler) -> Handler:
-    """Errors of the library as JSON with a status code."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except asyncio.CancelledError:
-            return Response(status_code=499)  # the client has gone
-        except BusyError as error:
-            return _problem(503, str(error), {"retry-after": "2"})
-        except ModelError as error:
-            return _problem(500, str(error))
-        except GraphSVXError as error:
-            return _problem(400, str(error))
-        except Exception as error:
-            traceback.print_exc(file=sys.stderr)
-            return _problem(500, f"internal error: {first_line(error)}")
-
-    return answer
-
-
-async def _page(_: Request) -> Response:
-    text = resources.files("graphsvx.explorer").joinpath("static", "index.html").read_text("utf-8")
-    return Response(text, media_type="text/html")
-
-
-async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    package = "graphsvx.views.html" if name in SHARED else "graphsvx.explorer"
-    folder = resources.files(package)
-    if name not in SHARED:
-        folder = folder.joinpath("static")
-    ending = name[name.rfind(".") :]
-    names = {entry.name for entry in folder.iterdir()}
-    if name not in names or ending not in TYPES:
-        return _problem(404, f"there is no file {one_line(name)[:60]!r}")
-    return Response(folder.joinpath(name).read_text("utf-8"), media_type=TYPES[ending])
-
-
-async def _not_found(_: Request, __: Exception) -> Response:
-    return _problem(404, f"there is nothing at this address; the interface is {API}/...")
-
-
-def _parameters(request: Request) -> Parameters:
-    try:
-        pairs = parse_qsl(
-            request.url.query, keep_blank_values=True, strict_parsing=bool(request.url.query),
-            errors="strict", max_num_fields=64,
-        )  # fmt: skip
-    except ValueError as error:  # also UnicodeDecodeError
-        raise InputError(f"the query string cannot be read: {first_line(error)}") from error
-    return Parameters(pairs)
-
-
-def _problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status, headers)
-
-
-def _json(value: Any) -> Response:
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Response(text, media_type="application/json")
-
-
-def _event(name: str, value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return f"event: {name}\ndata: {text}\n\n"
-
-
-def _finite(value: Any) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
-
-
-def _undirected(source: Any, target: Any) -> bool:
-    count = int(max(source.max(initial=0), target.max(initial=0))) + 1
-    return bool(
-        np.array_equal(np.unique(source * count + target), np.unique(target * count + source))
-    )
+        return await finished(request, self.explaining.submit(function))

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from graphsvx.errors import UnsupportedError
 from graphsvx.explorer.answers import Answers
-from graphsvx.explorer.questions import Question
+from graphsvx.explorer.questions import Changes, Question
+from graphsvx.explorer.what_if import scores_after
 from graphsvx.metrics import agreement as agreements
 from graphsvx.metrics import faithful
 from graphsvx.metrics.select import Level, level_of, scores
@@ -49,22 +51,49 @@ def fidelity(answers: Answers, question: Question) -> dict[str, Any]:
     workspace = answers.workspace
     players = len(_credit(explanation, level_of(explanation))[0])
     steps = [step for step in _STEPS if step <= players]
-    points = [
-        faithful.fidelity(
-            explanation,
-            workspace.models[question.model],
-            workspace.data_of(question.kind, question.which),
-            top=step,
-            by="value",
-            output=workspace.output,
-        )
-        for step in steps
-    ]
+    if workspace.typed:
+        points = _typed_fidelity(answers, question, explanation, steps)
+    else:
+        points = [
+            faithful.fidelity(
+                explanation,
+                workspace.models[question.model],
+                workspace.data_of(question.kind, question.which),
+                top=step,
+                by="value",
+                output=workspace.output,
+            )
+            for step in steps
+        ]
     return {
         "top": steps,
         "plus": [point.plus for point in points],
         "minus": [point.minus for point in points],
     }
+
+
+def _typed_fidelity(
+    answers: Answers, question: Question, explanation: Explanation, steps: list[int]
+) -> list[faithful.Fidelity]:
+    """The same on a typed graph, by plain calls of the model with nodes or features off."""
+    level = level_of(explanation)
+    if level == "edges":
+        raise UnsupportedError(
+            "fidelity curves of typed graphs are for nodes and features; let these play"
+        )
+    keys, values = _credit(explanation, level)
+    ranked = [key for _, key in sorted(zip(values, keys, strict=True), key=lambda pair: -pair[0])]
+
+    def score(off: list[Any]) -> float:
+        changes = Changes(nodes_off=tuple(off)) if level == "nodes" else (
+            Changes(features_off=tuple(off)))  # fmt: skip
+        return float(scores_after(answers.workspace, question, changes)[explanation.target])
+
+    full = score([])
+    return [
+        faithful.Fidelity(full - score(ranked[:step]), full - score(ranked[step:]))
+        for step in steps
+    ]
 
 
 def _credit(explanation: Explanation, level: Level) -> tuple[list[Any], list[float]]:

@@ -10,6 +10,8 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from torch import Tensor
 
+from graphsvx.core.graph import Graph
+from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.datasets.real import ATOMS
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.views import layout, palette
@@ -28,7 +30,7 @@ def thumbnail(workspace: Workspace, graph: int, dark: bool) -> str:
         picture = _molecule(data, dark)
         if picture is not None:
             return picture
-    return _dots_and_lines(data, dark)
+    return _dots_and_lines(workspace.checked(data), dark)
 
 
 def _molecule(data: Any, dark: bool) -> str | None:
@@ -69,9 +71,9 @@ def _molecule(data: Any, dark: bool) -> str | None:
     return re.sub(r"<\?xml[^>]*\?>\s*", "", canvas.GetDrawingText())
 
 
-def _dots_and_lines(data: Any, dark: bool) -> str:
-    nodes = int(data.num_nodes)
-    pairs = {(min(u, v), max(u, v)) for u, v in data.edge_index.t().tolist() if u != v}
+def _dots_and_lines(graph: Graph, dark: bool) -> str:
+    nodes = graph.num_nodes
+    pairs = {(min(u, v), max(u, v)) for u, v in graph.edge_index.t().tolist() if u != v}
     drawing = GraphDrawing(
         tuple(Dot(i, str(i), 0, None, 0.0, 0.0, True, False) for i in range(nodes)),
         tuple(Line(a, b) for a, b in sorted(pairs)),
@@ -81,10 +83,7 @@ def _dots_and_lines(data: Any, dark: bool) -> str:
     room = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
     scale = float((room / np.maximum(high - low, 1e-9)).min())
     at = (places - (low + high) / 2) * scale * np.array([1, -1]) + np.array([WIDTH, HEIGHT]) / 2
-    # One-hot features are kinds of nodes.
-    x = data.x
-    one_hot = x.shape[1] > 1 and bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all())
-    kinds = x.argmax(1).tolist() if one_hot else [None] * nodes
+    kinds = _kinds(graph)
     line, plain = ("#566072", "#a3abb9") if dark else ("#b4b8c0", "#5b6270")
     radius = max(1.5, min(5.0, 40 / max(nodes, 1) ** 0.5))
     parts = [
@@ -101,3 +100,12 @@ def _dots_and_lines(data: Any, dark: bool) -> str:
         colour = plain if kind is None else palette.of_class(kind)
         parts.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}" fill="{colour}"/>')
     return "".join([*parts, "</svg>"])
+
+
+def _kinds(graph: Graph) -> list[int] | list[None]:
+    """What nodes are coloured by: their types, or one-hot features."""
+    if isinstance(graph, TypedGraph):
+        return [int(kind) for kind in graph.node_type]
+    x = graph.x
+    one_hot = x.shape[1] > 1 and bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all())
+    return x.argmax(1).tolist() if one_hot else [None] * graph.num_nodes

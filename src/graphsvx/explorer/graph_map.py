@@ -7,15 +7,31 @@ O(nodes + edges + grid log grid) instead of O(nodes^2).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from graphsvx.core.graph import Graph
+
 Positions = NDArray[np.float64]
 _GRID = 128
 _ROUNDS = 160
+
+
+def map_of(graph: Graph) -> dict[str, Any]:
+    """Positions of all nodes from 0 to 10,000, and the ends of all edges, each pair once."""
+    source, target = graph.edge_index.cpu().numpy()
+    positions = map_positions(source, target, graph.num_nodes)
+    pairs = _undirected(source, target, graph.num_nodes)
+    return {
+        "x": np.round(10_000 * positions[:, 0]).astype(int).tolist(),
+        "y": np.round(10_000 * positions[:, 1]).astype(int).tolist(),
+        "edges": pairs.ravel().tolist(),
+    }
 
 
 def map_positions(source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) -> Positions:

@@ -26,6 +26,8 @@ class Limits(Checked):
     """Rows of a list in one answer."""
     map_nodes: Count = 20_000
     """Nodes of the largest graph that is drawn as a whole."""
+    map_edges: Count = 200_000
+    """Edges of the largest graph that is drawn as a whole."""
     cached: Count = 256
     """Explanations that are kept in memory."""
     outputs: Count = 32

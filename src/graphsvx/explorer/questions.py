@@ -5,22 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
-from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
 
+if TYPE_CHECKING:
+    from graphsvx.explorer.node_types import NodeTypes
+    from graphsvx.explorer.workspace import Workspace
+
 Kind = Literal["node", "link", "graph"]
-Players = Literal["both", "nodes", "edges", "features"]
+Players = Literal["both", "nodes", "edges", "features", "relations"]
 LEFT_OUT = ("xgnn", "pgexplainer")
 """Methods that are trained before they explain, or explain no single prediction."""
 
 
-def methods() -> tuple[str, ...]:
-    """Names of the methods that can be asked for."""
-    return tuple(name for name in registry.names() if name not in LEFT_OUT)
+def methods(typed: bool) -> tuple[str, ...]:
+    """Names of the methods that can be asked for; of those that explain typed graphs."""
+    names = [name for name in registry.names() if name not in LEFT_OUT]
+    if typed:
+        explains = "explains_typed_graphs"
+        names = [name for name in names if getattr(registry.find("method", name), explains, False)]
+    return tuple(names)
 
 
 class Parameters:
@@ -96,7 +103,8 @@ class Question:
 
     kind: Kind
     which: tuple[int, ...]
-    """The node, the two ends of the link, or the position of the graph."""
+    """The node, the two ends of the link, or the position of the graph; nodes of typed graphs by
+    their numbers over all types."""
     model: str
     method: str = "graphsvx"
     samples: int | None = None
@@ -106,6 +114,8 @@ class Question:
     seed: int = 0
     target: int | None = None
     rather_than: int | None = None
+    relation: int | None = None
+    """Links of relational models: the relation that is scored."""
     stored: bool = False
     """Take the explanation of the run instead of computing one."""
 
@@ -120,13 +130,16 @@ def read_question(parameters: Parameters, workspace: Workspace, limits: Limits) 
         kind=kind,
         which=ids,
         model=parameters.choice("model", workspace.models) or workspace.default_model,
-        method=parameters.choice("method", methods()) or "graphsvx",
+        method=parameters.choice("method", methods(workspace.typed)) or "graphsvx",
         samples=parameters.integer("samples", 2, limits.samples),
         players=parameters.choice("players", get_args(Players)),  # type: ignore[arg-type]  # one of them
         order=parameters.integer("order", 1, 2),
         seed=parameters.integer("seed", 0, 2**31) or 0,
         target=parameters.integer("target", 0, 10**6),
         rather_than=parameters.integer("rather_than", 0, 10**6),
+        relation=parameters.integer("relation", 0, len(workspace.relations) - 1)
+        if workspace.relations
+        else None,
         stored=stored or not workspace.live,
     )
     if question.rather_than is not None and question.rather_than == question.target:
@@ -141,16 +154,25 @@ def _read_which(parameters: Parameters, workspace: Workspace) -> tuple[Kind, tup
         if graph is None:
             raise InputError(f"say which graph: graph=0..{last}")
         return "graph", (graph,)
-    last = (workspace.graph.num_nodes if workspace.live else 10**9) - 1
+    nodes = workspace.checked(workspace.graph).num_nodes if workspace.live else 10**9
     if workspace.task == "link":
-        ends = [_integer(text, "link", 0, last) for text in parameters.items("link")]
+        listed = parameters.items("link")
+        ends = [read_node(text, "link", nodes, workspace.types) for text in listed]
         if len(ends) != 2 or ends[0] == ends[1]:
             raise InputError("say which link by two different nodes: link=U,V")
         return "link", tuple(ends)
-    node = parameters.integer("node", 0, last)
-    if node is None:
-        raise InputError(f"say which node: node=0..{last}")
-    return "node", (node,)
+    text = parameters.text("node")
+    if text is None:
+        first = f"0..{nodes - 1}" if workspace.types is None else f"{workspace.types.names[0]}:0"
+        raise InputError(f"say which node: node={first}")
+    return "node", (read_node(text, "node", nodes, workspace.types),)
+
+
+def read_node(text: str, name: str, nodes: int, types: NodeTypes | None) -> int:
+    """A node by its number, or of a typed graph as TYPE:ID."""
+    if types is not None and not text.isdigit():
+        return types.number(text)
+    return _integer(text, name, 0, nodes - 1)
 
 
 @dataclass(frozen=True)
@@ -172,17 +194,19 @@ class Changes:
         return sum(map(len, (self.nodes_off, self.edges_off, self.features_off, self.values)))
 
 
-def read_changes(parameters: Parameters, nodes: int, columns: int, limits: Limits) -> Changes:
+def read_changes(
+    parameters: Parameters, nodes: int, columns: int, types: NodeTypes | None, limits: Limits
+) -> Changes:
     """The changes of a what-if question, for a graph of this size."""
 
     def node(text: str) -> int:
-        return _integer(text, "a node", 0, nodes - 1)
+        return read_node(text, "a node", nodes, types)
 
     def column(text: str) -> int:
         return _integer(text, "a feature", 0, columns - 1)
 
     def parts(text: str, separator: str, form: str, count: int) -> list[str]:
-        split = text.split(separator)
+        split = text.rsplit(separator, count - 1)
         if len(split) != count:
             raise InputError(f"expected {form}, got {text[:40]!r}")
         return split
@@ -192,6 +216,7 @@ def read_changes(parameters: Parameters, nodes: int, columns: int, limits: Limit
         u, v = parts(text, "-", "edges_off=U-V,U-V,...", 2)
         edges.append((node(u), node(v)))
     for text in parameters.items("set"):
+        # From the right: a node of a typed graph is TYPE:ID.
         at, feature, value = parts(text, ":", "set=NODE:FEATURE:VALUE,...", 3)
         values.append((node(at), column(feature), _number(value, "a value of set")))
     changes = Changes(

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.predictions import Table
 from graphsvx.explorer.questions import Parameters
-from graphsvx.explorer.workspace import Table, Workspace
+from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.printable import one_line
 
 SORTS = ("id", "confidence", "-confidence", "size", "-size")
@@ -20,14 +21,17 @@ def rows(workspace: Workspace, parameters: Parameters, limits: Limits) -> dict[s
     model = parameters.choice("model", workspace.models) or workspace.default_model
     table = workspace.table(model)
     keep = _search(workspace, table, parameters.text("q"))
+    types = workspace.types
+    kind = None if types is None else parameters.choice("type", types.names)
+    if types is not None and kind is not None:
+        keep &= types.of(table.ids) == types.names.index(kind)
     for name, column in (("class", table.label), ("predicted", table.predicted)):
         label = parameters.integer(name, -1, 10**6)
         if label is not None:
             keep &= np.zeros_like(keep) if column is None else column == label
     answer = parameters.choice("answer", ("right", "wrong"))
     if answer is not None:
-        has_label = np.zeros_like(keep) if table.label is None else table.label >= 0
-        keep &= has_label & (table.wrong == (answer == "wrong"))
+        keep &= table.judged & (table.wrong == (answer == "wrong"))
     low, high = parameters.number("min_score"), parameters.number("max_score")
     if low is not None:
         keep &= table.score >= low
@@ -49,12 +53,15 @@ def row(workspace: Workspace, table: Table, position: int) -> dict[str, Any]:
     label = None if table.label is None else int(table.label[position])
     number = int(table.ids[position])
     name = f"graph {number}" if workspace.task == "graph" else workspace.node_name(number)
+    has_prediction = workspace.task != "link" and bool(table.predicted[position] >= 0)
+    types = None if workspace.task == "graph" else workspace.types
     return {
         "id": number,
         "name": name,
+        **({} if types is None else {"type": one_line(types.split(number)[0])}),
         "class": None if label is None or label < 0 else label,
-        "predicted": None if workspace.task == "link" else int(table.predicted[position]),
-        "score": None if workspace.task == "link" else float(table.score[position]),
+        "predicted": int(table.predicted[position]) if has_prediction else None,
+        "score": float(table.score[position]) if has_prediction else None,
         "wrong": bool(table.wrong[position]),
         "size": int(table.size[position]),
     }
@@ -79,17 +86,19 @@ def _search(workspace: Workspace, table: Table, text: str | None) -> NDArray[np.
     words = text.casefold().strip()
     for prefix in ("node ", "graph ", "#"):
         words = words.removeprefix(prefix)
-    ids = [str(i).startswith(words) for i in table.ids.tolist()]
-    matches = np.array(ids, dtype=bool)
-    if workspace.node_names is not None and workspace.task != "graph":
-        names = workspace.node_names
-        matches |= np.array([words in names[i].casefold() for i in table.ids.tolist()], dtype=bool)
+    numbers, types = table.ids.tolist(), workspace.types
+    ids = numbers if types is None else [types.split(number)[1] for number in numbers]
+    matches = np.array([str(i).startswith(words) for i in ids], dtype=bool)
+    if types is not None or (workspace.node_names is not None and workspace.task != "graph"):
+        words = words.replace(":", " ")  # paper:42 is called paper 42
+        names = (workspace.node_name(number).casefold() for number in numbers)
+        matches |= np.array([words in name for name in names], dtype=bool)
     return matches
 
 
 def _sorted(table: Table, positions: NDArray[np.int64], sort: str) -> NDArray[np.int64]:
-    if sort == "id":
-        return positions
+    if sort == "id":  # those that the model predicts first
+        return positions[np.argsort(table.predicted[positions] < 0, kind="stable")]
     key = table.score if sort.endswith("confidence") else table.size
     values = key[positions].astype(np.float64)
     return positions[np.argsort(-values if sort[0] == "-" else values, kind="stable")]

@@ -10,6 +10,7 @@ import numpy as np
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.summary import Summary
+from graphsvx.utils.printable import one_line
 
 MOST = 20
 
@@ -33,6 +34,7 @@ def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
             str(output): _lines(workspace, part) for output, part in summary.classes.items()
         },
         "roles": _lines(workspace, summary.roles, "hops"),
+        "types": _mean_by_type(run),
         "widest": [row for row in widest if row["error"] > 0],
         "wrong": wrong[:200],
         "explanations": len(rows),
@@ -41,20 +43,47 @@ def overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _mean_by_type(run: Any) -> list[dict[str, Any]]:
+    """Mean over the explanations of the credit of all nodes (or edges) of each type."""
+    credits: dict[str, list[float]] = {}
+    count = 0
+    for explanation in run:
+        if explanation.types is None:
+            return []
+        by_relation = {" – ".join(name): value for name, value in explanation.by_relation().items()}
+        for name, value in (explanation.by_type() or by_relation).items():
+            credits.setdefault(name, []).append(value)
+        count += 1
+    lines = [
+        {
+            "name": one_line(name),
+            "mean": sum(values) / count,
+            "absolute": sum(map(abs, values)) / count,
+            "low": None,
+            "high": None,
+            "count": len(values),
+        }
+        for name, values in credits.items()
+    ]
+    return sorted(lines, key=lambda line: -line["absolute"])
+
+
 def _row(workspace: Workspace, query: int, explanation: Explanation) -> dict[str, Any]:
-    label = None
-    if explanation.kind == "node" and explanation.field.classes is not None:
-        label = int(explanation.field.classes[0])
-    elif workspace.live and explanation.kind == "graph":
+    number, label = query + workspace.run_start, None
+    if explanation.kind == "node" and explanation.types is None:
+        classes = explanation.field.classes
+        label = None if classes is None else int(classes[0])
+    elif workspace.live and explanation.kind in ("graph", "node"):
         labels = workspace.table().label
-        label = None if labels is None else int(labels[query])
+        label = None if labels is None else int(labels[number])
     row = explanation.outputs.index(explanation.target)
     predicted = explanation.target
     if len(explanation.outputs) > 1:
         predicted = explanation.outputs[int(explanation.predictions.argmax())]
     errors = explanation.errors[explanation.errors.isfinite()]
     return {
-        "id": query,
+        "id": number,
+        "name": f"graph {number}" if workspace.task == "graph" else workspace.node_name(number),
         "class": label if label is None or label >= 0 else None,
         "predicted": predicted,
         "score": float(explanation.predictions[row]),

@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphsvx.core.graph import Graph
-from graphsvx.core.query import Query, build_query
+from graphsvx.core.modules import evaluation_mode
+from graphsvx.core.query import Query
+from graphsvx.core.typed_graph import TypedGraph
+from graphsvx.core.typed_query import TypedQuery, build_any_query
+from graphsvx.engine.reading import with_reading
+from graphsvx.engine.typed_batches import evaluate_with_edges
+from graphsvx.errors import InputError
 from graphsvx.explorer.questions import Changes, Question
-from graphsvx.explorer.workspace import Workspace
+
+if TYPE_CHECKING:
+    from graphsvx.explorer.workspace import Workspace
 
 
 def scores_after(workspace: Workspace, question: Question, changes: Changes) -> Tensor:
     """Scores of all outputs [outputs], by one call of the model on the changed graph."""
     copy = workspace.model_copy(question.model)
     query = query_of(workspace, question, copy.module)
-    x, edge_index, weight, attr = changed_graph(query.graph, query.centres.tolist(), changes)
-    centres = torch.from_numpy(query.centres).to(x.device)
-    batch = pairs = None
-    if query.kind == "graph":
-        batch = torch.zeros(len(x), dtype=torch.long, device=x.device)
-    elif query.model.scores_pairs:
-        pairs = centres[:, None]
+    edges = remaining_edges(query.graph, changes)
     with copy.ready():
-        out = query.model(x, edge_index, weight, attr, batch, pairs)
-        if batch is None and pairs is None:
-            out = out[centres]
-        return query.scores(out[None])[0]
+        if isinstance(query, TypedQuery):
+            graph: Graph = changed_types(query.typed_graph, query.centres.tolist(), changes)
+            out = evaluate_with_edges(replace(query, graph=graph), edges)
+        else:
+            out = _called(query, changed_x(query.graph, query.centres.tolist(), changes), edges)
+        return query.scores(out)[0]
+
+
+def _called(query: Query, x: Tensor, edges: Any) -> Tensor:
+    """Outputs at the centres, [1, centres, outputs]."""
+    graph, device = query.graph, x.device
+    keep = torch.from_numpy(edges).to(device)
+    centres = torch.from_numpy(query.centres).to(device)
+    whole_graphs, pairs = query.kind == "graph", query.model.scores_pairs
+    out = query.model(
+        x,
+        graph.edge_index[:, keep],
+        None if graph.edge_weight is None else graph.edge_weight[keep],
+        None if graph.edge_attr is None else graph.edge_attr[keep],
+        torch.zeros(len(x), dtype=torch.long, device=device) if whole_graphs else None,
+        centres[:, None] if pairs else None,
+        graph.attributes_at(None, keep),
+    )
+    return (out if whole_graphs or pairs else out[centres])[None]
 
 
 def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
@@ -38,51 +60,74 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
 
     Checking takes the lock that explanations hold, and a prediction must not wait for them.
     """
-    key = (question.model, question.kind, question.which if question.kind == "graph" else ())
+    of_graph = question.kind == "graph"
+    # The two types of a typed link choose its decoder.
+    which = question.which if of_graph or (workspace.typed and question.kind == "link") else ()
+    key = (question.model, question.kind, which, question.relation)
     cached = workspace.queries.get(key)
     if cached is None:
-        ids = question.which
-        cached = workspace.queries[key] = build_query(
+        query = build_any_query(
             model,
-            workspace.data_of(question.kind, ids),
-            node=ids[0] if question.kind == "node" else None,
-            graph=question.kind == "graph",
-            edge=(ids[0], ids[1]) if question.kind == "link" else None,
-            decoder=workspace.decoder if question.kind == "link" else None,
+            workspace.data_of(question.kind, question.which),
+            **workspace.asked(question),
             output=workspace.output,
-            scale=workspace.scale,
+            scale=workspace.asked_scale,
         )
-    if question.kind == "graph":
+        if not isinstance(query, TypedQuery):
+            with evaluation_mode(query.model.submodules):
+                query = with_reading(query)
+        cached = workspace.queries[key] = query
+    if of_graph:
         return cached
     return replace(cached, centres=np.asarray(question.which, dtype=np.int64))
 
 
-def changed_graph(
-    graph: Graph, centres: list[int], changes: Changes
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Features, edges, edge weights and edge attributes after the changes."""
-    x, edge_index = graph.x, graph.edge_index
-    if changes.features_off or changes.values:
-        x = x.clone()
-        columns = torch.tensor(changes.features_off, dtype=torch.long, device=x.device)
-        rows = torch.tensor(centres or range(len(x)), dtype=torch.long, device=x.device)
-        x[rows[:, None], columns] = graph.statistics.mean.to(x)[columns]
-        for node, column, value in changes.values:
-            x[node, column] = value
-    removed = torch.zeros(graph.num_edges, dtype=torch.bool, device=x.device)
+def remaining_edges(graph: Graph, changes: Changes) -> Any:
+    """Positions of the edges that are left."""
+    source, target = graph.edge_index.cpu().numpy()
+    keeps = np.ones(graph.num_edges, dtype=bool)
     if changes.nodes_off:
-        off = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        off = np.zeros(graph.num_nodes, dtype=bool)
         off[list(changes.nodes_off)] = True
-        removed |= off[edge_index[0]] | off[edge_index[1]]
+        keeps &= ~(off[source] | off[target])
     for u, v in changes.edges_off:
-        removed |= (edge_index[0] == u) & (edge_index[1] == v)
-        removed |= (edge_index[0] == v) & (edge_index[1] == u)
-    if not bool(removed.any()):
-        return x, edge_index, graph.edge_weight, graph.edge_attr
-    keep = ~removed
-    return (
-        x,
-        edge_index[:, keep],
-        None if graph.edge_weight is None else graph.edge_weight[keep],
-        None if graph.edge_attr is None else graph.edge_attr[keep],
-    )
+        keeps &= ~((source == u) & (target == v)) & ~((source == v) & (target == u))
+    return np.flatnonzero(keeps)
+
+
+def changed_x(graph: Graph, centres: list[int], changes: Changes) -> Tensor:
+    """Features after the changes."""
+    x = graph.x
+    if not (changes.features_off or changes.values):
+        return x
+    x = x.clone()
+    columns = torch.tensor(changes.features_off, dtype=torch.long, device=x.device)
+    rows = torch.tensor(centres or range(len(x)), dtype=torch.long, device=x.device)
+    x[rows[:, None], columns] = graph.statistics.mean.to(x)[columns]
+    for node, column, value in changes.values:
+        x[node, column] = value
+    return x
+
+
+def changed_types(graph: TypedGraph, centres: list[int], changes: Changes) -> TypedGraph:
+    """The typed graph with its features after the changes."""
+    if not (changes.features_off or changes.values):
+        return graph
+    features = {name: x.clone() for name, x in graph.features.items()}
+    owner = {column: name for name, block in graph.blocks.items()
+             for column in range(block.start, block.stop)}  # fmt: skip
+    for column in changes.features_off:
+        name = owner[column]
+        at, x = graph.type_id(name), features[name]
+        first = int(graph.node_starts[at])
+        mine = [node - first for node in centres if graph.node_type[node] == at]
+        if centres and not mine:
+            raise InputError(f"feature {column} is one of {name!r}, not of the explained node")
+        rows = torch.tensor(mine or range(len(x)), dtype=torch.long, device=x.device)
+        x[rows, column - graph.blocks[name].start] = graph.statistics.mean[column].to(x)
+    for node, column, value in changes.values:
+        at, name = int(graph.node_type[node]), owner[column]
+        if graph.node_types[at] != name:
+            raise InputError(f"feature {column} is one of {name!r}, not of {graph.label(node)}")
+        features[name][node - int(graph.node_starts[at]), column - graph.blocks[name].start] = value
+    return replace(graph, features=features)

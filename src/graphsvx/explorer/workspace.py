@@ -1,59 +1,34 @@
-"""What is served: models, graphs, names, and the predictions of all nodes or graphs."""
+"""What is served: models, graphs and names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from torch_geometric.data import Batch, Data, Dataset, HeteroData
+from torch_geometric.data import Dataset
 
-from graphsvx.core import graph as graphs_module
-from graphsvx.core import model as models_module
-from graphsvx.core.model import Output, Scale
+from graphsvx.core.calling import unwrapped
+from graphsvx.core.convert import as_data
+from graphsvx.core.graph import Graph, check_graph
+from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query
-from graphsvx.errors import InputError, see
+from graphsvx.core.typed_graph import TypedGraph, check_typed_graph, is_typed
+from graphsvx.core.typed_players import feature_label
+from graphsvx.errors import InputError
 from graphsvx.explorer.model_copy import ModelCopy
+from graphsvx.explorer.node_types import NodeTypes
+from graphsvx.explorer.predictions import Table, predict_all, table_of_run
+from graphsvx.explorer.questions import Question
+from graphsvx.explorer.what_if import query_of
 from graphsvx.utils.printable import one_line
 from graphsvx.zoo import Trained
 
 Task = Literal["node", "graph", "link"]
-_TYPED = (
-    "the explorer shows graphs with one type of nodes, got a HeteroData; explain its nodes with "
-    "explain(model, data, node=...) or `graphsvx explain DATASET --node N`, and look at them with "
-    "to_html" + see("typed-graphs-in-the-explorer")
-)
-_BATCH = 256
-"""Graphs that go through a model together."""
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """One row per node (or graph): its class, the model's class, and how sure the model is."""
-
-    label: NDArray[np.int64] | None
-    """The known class; -1 where it is unknown. None: the data has no classes."""
-    predicted: NDArray[np.int64]
-    """The model's class; of a link task, which predicts none, the known one."""
-    score: NDArray[np.float64]
-    """The score of the predicted class (its probability on the probability scale)."""
-    size: NDArray[np.int64]
-    """Edges into the node, or nodes of the graph."""
-    ids: NDArray[np.int64]
-    """What the rows are: node ids, or positions in the list of graphs."""
-
-    @property
-    def wrong(self) -> NDArray[np.bool_]:
-        """Whether the model's class differs from the known one."""
-        if self.label is None:
-            return np.zeros(len(self.predicted), dtype=bool)
-        return (self.label >= 0) & (self.label != self.predicted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +43,15 @@ class Workspace:
     class_names: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     node_names: tuple[str, ...] | None = None
-    output: Output = "raw"
-    scale: Scale = "probability"
+    output: Output | Pick | None = None
+    asked_scale: Scale | None = None
+    """The scale that is explained; None: it is found out from the model (`scale`)."""
     decoder: Decoder | None = None
     run: Any = None
     """A `runs.Run` that is browsed, or None."""
     atoms: bool = False
     """Whether the graphs are molecules: features are one-hot kinds of atoms."""
+    _checked: dict[int, Graph] = field(default_factory=dict)
     _tables: dict[str, Table] = field(default_factory=dict)
     _copies: dict[str, ModelCopy] = field(default_factory=dict)
     queries: dict[tuple[Any, ...], Query] = field(default_factory=dict)
@@ -86,6 +63,52 @@ class Workspace:
         """Whether there is a model and a graph to ask, not only a finished run."""
         return bool(self.models and self.graphs)
 
+    @cached_property
+    def typed(self) -> bool:
+        """Whether the graphs have node or edge types that the model takes."""
+        if not self.live:
+            return False
+        return is_typed(unwrapped(self.models[self.default_model]), self.graphs[0])
+
+    @cached_property
+    def types(self) -> NodeTypes | None:
+        """Node types; None: there is one node set. Those of many graphs differ in their counts."""
+        if self.task == "graph":
+            return None
+        if self.live:
+            graph = self.checked(self.graph)
+            if not isinstance(graph, TypedGraph) or graph.flat:
+                return None
+            return NodeTypes(graph.node_types, tuple(graph.node_starts.tolist()))
+        first = None if self.run is None else next(iter(self.run), None)
+        if first is None or first.types is None or first.types.flat:
+            return None
+        return NodeTypes(first.types.node_types, first.types.node_starts)
+
+    @cached_property
+    def relations(self) -> tuple[str, ...]:
+        """Names of the relations that a link can be asked for."""
+        if self.task != "link" or not self.typed:
+            return ()
+        graph = self.checked(self.graph)
+        return graph.relation_labels if isinstance(graph, TypedGraph) else ()
+
+    @cached_property
+    def scale(self) -> Scale:
+        """What is explained: as asked for, or as found out from the model."""
+        if self.asked_scale is not None or not self.live or self.task == "link":
+            return self.asked_scale or "probability"
+        question = Question(self.task, (0,), self.default_model)
+        return query_of(self, question, self.model_copy(self.default_model).module).model.scale
+
+    @cached_property
+    def run_start(self) -> int:
+        """What is added to a query of the run to have the number of its node."""
+        first = None if self.run is None else next(iter(self.run), None)
+        if self.types is None or first is None or first.kind != "node":
+            return 0
+        return self.types.starts[self.types.names.index(self.types.split(first.centres[0])[0])]
+
     @property
     def graph(self) -> Any:
         """The graph of a node or link task."""
@@ -94,6 +117,27 @@ class Workspace:
     def data_of(self, kind: str, ids: tuple[int, ...]) -> Any:
         """The graph that a question is about."""
         return self.graphs[ids[0]] if kind == "graph" else self.graph
+
+    def checked(self, data: Any) -> Graph:
+        """The graph with its indices; nodes of typed graphs are numbered through all types.
+
+        Cached: checking again would wait for the explanation that is being computed.
+        """
+        graph = self._checked.get(id(data))
+        if graph is None:
+            graph = check_typed_graph(data) if self.typed else check_graph(data)
+            self._checked[id(data)] = graph
+        return graph
+
+    def asked(self, question: Question) -> dict[str, Any]:
+        """The arguments of `explain` that say what is asked."""
+        if question.kind == "graph":
+            return {"graph": True}
+        nodes = [n if self.types is None else self.types.split(n) for n in question.which]
+        if question.kind == "node":
+            return {"node": nodes[0]}
+        relation = {} if question.relation is None else {"relation": question.relation}
+        return {"edge": (nodes[0], nodes[1]), "decoder": self.decoder, **relation}
 
     @cached_property
     def default_model(self) -> str:
@@ -104,62 +148,37 @@ class Workspace:
         """The model for single predictions, which do not wait for explanations."""
         with self._lock:
             if name not in self._copies:
-                self._copies[name] = ModelCopy(self.models[name])
+                self._copies[name] = ModelCopy(unwrapped(self.models[name]))
             return self._copies[name]
 
     def feature_name(self, column: int) -> str:
         """The name of a feature in one line."""
-        names = self.feature_names
-        return f"feature {column}" if names is None else one_line(names[column])
+        if self.feature_names is not None:
+            return one_line(self.feature_names[column])
+        if self.live and self.typed:
+            graph = self.checked(self.graphs[0])
+            if isinstance(graph, TypedGraph):
+                return one_line(feature_label(graph, column))
+        return f"feature {column}"
 
     def node_name(self, node: int) -> str:
         """The name of a node in one line."""
-        return f"node {node}" if self.node_names is None else one_line(self.node_names[node])
+        if self.node_names is not None:
+            return one_line(self.node_names[node])
+        if self.types is None:
+            return f"node {node}"
+        if self.live:
+            graph = self.checked(self.graph)
+            if isinstance(graph, TypedGraph):
+                return one_line(graph.label(node))
+        return one_line(" ".join(map(str, self.types.split(node))))
 
     def table(self, model: str | None = None) -> Table:
         """Classes and predictions of every node or graph, computed once for each model."""
         name = model or self.default_model
         if name not in self._tables:
-            self._tables[name] = self._predictions(name) if self.live else _table_of_run(self.run)
+            self._tables[name] = predict_all(self, name) if self.live else table_of_run(self)
         return self._tables[name]
-
-    def _predictions(self, name: str) -> Table:
-        copy = self.model_copy(name)
-        if self.task == "graph":
-            scores = torch.cat([
-                self._scores(copy, Batch.from_data_list(list(self.graphs[i : i + _BATCH])))
-                for i in range(0, len(self.graphs), _BATCH)
-            ])  # fmt: skip
-            size = np.array([graph.num_nodes for graph in self.graphs], dtype=np.int64)
-            labels = [_graph_label(graph) for graph in self.graphs]
-            label = None if None in labels else np.array(labels, dtype=np.int64)
-        else:
-            graph = graphs_module.check_graph(self.graph)
-            size = np.diff(graph.index.start)
-            label = None if graph.y is None else graph.y.cpu().numpy().astype(np.int64)
-            if self.task == "link":  # links are predicted, classes of nodes are not
-                none = np.zeros(graph.num_nodes, dtype=np.int64)
-                classes = none if label is None else np.maximum(label, 0)
-                return Table(label, classes, none.astype(np.float64), size, np.arange(len(none)))
-            scores = self._scores(copy, self.graph)
-        if self.scale == "value":
-            label = None
-        predicted = scores.argmax(-1)
-        best = scores.gather(1, predicted[:, None])[:, 0]
-        ids = np.arange(len(scores))
-        return Table(label, predicted.cpu().numpy(), best.cpu().numpy(), size, ids)
-
-    def _scores(self, copy: ModelCopy, data: Any) -> Tensor:
-        """Scores [nodes or graphs, outputs] of a graph, or of a batch of graphs."""
-        graph = graphs_module.check_graph(data)
-        of_graphs = self.task == "graph"
-        model = models_module.check_model(
-            copy.module, graph, self.output, self.scale, whole_graphs=of_graphs
-        )
-        batch = data.batch if of_graphs else None
-        with copy.ready():
-            out = model(graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr, batch)
-        return model.scores(out)
 
 
 def make_workspace(
@@ -171,8 +190,8 @@ def make_workspace(
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     node_names: Sequence[str] | None = None,
-    output: Output = "raw",
-    scale: Scale = "probability",
+    output: Output | Pick | None = None,
+    scale: Scale | None = None,
     decoder: Decoder | None = None,
     run: Any = None,
     atoms: bool = False,
@@ -182,41 +201,42 @@ def make_workspace(
     if not models or not all(isinstance(name, str) and name for name in models):
         raise InputError("model must be a model, or a dictionary of models by name")
     many = isinstance(data, (list, tuple, Dataset))
-    graphs = tuple(data) if many else (data,)
+    graphs = tuple(map(as_data, data)) if many else (as_data(data),)
     if not graphs:
         raise InputError("data must hold at least one graph, got an empty list")
-    for graph in graphs:
-        if isinstance(graph, HeteroData):
-            raise InputError(_TYPED)
-        graphs_module.check_graph(graph)
     if task is None:
         task = "graph" if many else "link" if decoder is not None else "node"
     if task not in ("node", "graph", "link"):
         raise InputError(f'task must be "node", "graph" or "link", got {task!r}')
     if many and task != "graph":
         raise InputError(f'a list of graphs is for task="graph", got task={task!r}')
-    first = graphs_module.check_graph(graphs[0])
-    for net in models.values():
-        models_module.check_model(
-            net, first, output, scale, whole_graphs=task == "graph", links=task == "link"
-        )
     if node_names is not None and task == "graph":
         raise InputError("node_names are for one graph; leave them out for a list of graphs")
     workspace = Workspace(
-        models=models,
-        graphs=graphs,
-        task=task,
-        title=title,
+        models=models, graphs=graphs, task=task, title=title, output=output, asked_scale=scale,
+        decoder=decoder, run=run, atoms=atoms,
+    )  # fmt: skip
+    for graph in graphs:
+        workspace.checked(graph)
+    first = workspace.checked(graphs[0])
+    if workspace.types is not None and (feature_names is not None or node_names is not None):
+        raise InputError(
+            "feature_names and node_names are for graphs of one node type; the nodes of a "
+            'HeteroData get names by data["author"].names = [...]'
+        )
+    named = find_names(graphs[0])
+    class_names = class_names or (None if task == "link" else named.classes)
+    if workspace.types is None:
+        feature_names = named.features if feature_names is None else feature_names
+        node_names = named.nodes if node_names is None and task != "graph" else node_names
+    workspace = replace(
+        workspace,
         class_names=_names(class_names, None, "class_names"),
         feature_names=_names(feature_names, first.num_features, "feature_names"),
         node_names=_names(node_names, first.num_nodes, "node_names"),
-        output=output,
-        scale=scale,
-        decoder=decoder,
-        run=run,
-        atoms=atoms,
     )
-    workspace.table()  # a model that fails is reported here, not on the page
+    for name in models:  # a model that fails is reported here, not on the page
+        workspace.table(name)
     return workspace
 
 
@@ -248,31 +268,8 @@ def workspace_of_run(run: Any) -> Workspace:
     )
 
 
-def _table_of_run(run: Any) -> Table:
-    rows = run.table(["query", "error", "target", "prediction", "label", "field_ids"])
-    rows = rows.filter([error is None for error in rows["error"].to_pylist()])
-    labels = rows["label"].to_pylist()
-    has_labels = any(label is not None for label in labels)
-    return Table(
-        label=np.array([-1 if label is None else label for label in labels])
-        if has_labels
-        else None,
-        predicted=np.array(rows["target"].to_pylist(), dtype=np.int64),
-        score=np.array(rows["prediction"].to_pylist(), dtype=np.float64),
-        size=np.array([len(ids) for ids in rows["field_ids"].to_pylist()], dtype=np.int64),
-        ids=np.array(rows["query"].to_pylist(), dtype=np.int64),
-    )
-
-
 def _model_name(model: Any) -> str:
     return type(model).__name__ if isinstance(model, torch.nn.Module) else "model"
-
-
-def _graph_label(graph: Data) -> int | None:
-    y = getattr(graph, "y", None)
-    if not isinstance(y, Tensor) or y.numel() != 1 or y.is_floating_point():
-        return None
-    return int(y)
 
 
 def _names(names: Sequence[str] | None, count: int | None, argument: str) -> tuple[str, ...] | None:

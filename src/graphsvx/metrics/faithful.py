@@ -19,12 +19,13 @@ from torch_geometric.explain.metric import characterization_score
 
 from graphsvx.core import arrays
 from graphsvx.core.arrays import Bools
-from graphsvx.core.model import Output, Scale
+from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods.local_graph import perturbed_scores
 from graphsvx.metrics.select import Key, Level, level_of, scores, top_keys, top_positions
@@ -50,7 +51,7 @@ def fidelity(
     compare: Compared = "probability",
     by: Ranking = "value",
     level: Level | None = None,
-    output: Output = "raw",
+    output: Output | Pick | None = None,
 ) -> Fidelity:
     """fidelity+ = f(G) - f(G without S) and fidelity- = f(G) - f(S only).
 
@@ -98,7 +99,7 @@ def unfaithfulness(
     top: float = 0.2,
     by: Ranking = "value",
     level: Level | None = None,
-    output: Output = "raw",
+    output: Output | Pick | None = None,
 ) -> float:
     """GEF = 1 - exp(-KL(y || y')): 0 if the `top` players alone give the same probabilities.
 
@@ -153,7 +154,7 @@ def question(
     explanation: Explanation,
     model: Callable[..., Any],
     data: Any,
-    output: Output,
+    output: Output | Pick | None,
     scale: Any = None,
 ) -> Query:
     """The query that an explanation answers, rebuilt for `model` and `data`."""
@@ -161,8 +162,13 @@ def question(
         raise UnsupportedError(
             f"only explanations of nodes and graphs can be evaluated, got {explanation.kind!r}"
         )
+    if explanation.types is not None:
+        raise UnsupportedError(
+            "only explanations of graphs without types can be evaluated, got one of a typed graph; "
+            "the explorer shows its fidelity (graphsvx.serve)"
+        )
     kind = explanation.kind
-    return build_query(
+    query = build_query(
         model,
         data,
         node=explanation.centres[0] if kind == "node" else None,
@@ -172,6 +178,8 @@ def question(
         output=output,
         scale=scale or cast(Scale, explanation.scale),
     )
+    with evaluation_mode(query.model.submodules):
+        return with_reading(query)
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,7 @@ class _Selection:
     top: float
     by: Ranking
     level: Level | None
-    output: Output
+    output: Output | Pick | None
     scale: Scale | None = None
 
 

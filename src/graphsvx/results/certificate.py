@@ -79,19 +79,21 @@ class Certificate:
         return sum(game.calls for game in self.games)
 
     def _repr_html_(self) -> str:
-        rows = [
-            (game.name, "exact" if game.exact else "estimated", game.players, game.calls,
-             game.coalitions, "–" if game.r2 is None else f"{game.r2:.4f}", game.mask)
-            for game in self.games
-        ]  # fmt: skip
-        columns = ("game", "values", "players", "model calls", "coalitions", "R²", "mask")
-        return html_table(self.line(), columns, rows)
+        return html_table(self.line(), _COLUMNS, map(_cells, self.games))
+
+    def __str__(self) -> str:
+        """A table of the games, and a line for each further fact."""
+        facts = [*([] if self.games else ["no players"]), *self._facts()]
+        return "\n".join([*(_text_table(self.games) if self.games else []), *facts])
 
     def line(self) -> str:
         """The whole certificate in one line."""
         parts = [game.line() for game in self.games] or ["no players"]
-        parts.append(f"residual {self.residual:.1e}")
-        parts.append(f"seed {self.seed}")
+        return "; ".join([*parts, *self._facts()])
+
+    def _facts(self) -> list[str]:
+        """What holds for all games together, in words."""
+        parts = [f"residual {self.residual:.1e}", f"seed {self.seed}"]
         parts.append("whole graph" if self.depth is None else f"model depth {self.depth}")
         if self.checks:
             parts.append("checked: " + ", ".join(self.checks))
@@ -106,4 +108,29 @@ class Certificate:
             parts.append(f"{goal} needs about {self.calls_needed:,} calls")
         if self.by_clock:
             parts.append("calls limited by the clock: another run may differ")
-        return "; ".join(parts)
+        return parts
+
+
+_COLUMNS = (
+    "game", "values", "players", "model calls", "coalitions", "R²", "held-out R²", "mask",
+)  # fmt: skip
+
+
+def _cells(game: GameReport) -> tuple[str, ...]:
+    shares = ("–" if r2 is None else f"{r2:.4f}" for r2 in (game.r2, game.held_out_r2))
+    values = "exact" if game.exact else "estimated"
+    return (game.name, values, f"{game.players:,}", f"{game.calls:,}", f"{game.coalitions:,}",
+            *shares, game.mask)  # fmt: skip
+
+
+def _text_table(games: tuple[GameReport, ...]) -> list[str]:
+    """Lines of a table; the first column is text, the others are aligned to the right."""
+    rows = [_COLUMNS, *map(_cells, games)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ])
+        for row in rows
+    ]  # fmt: skip

@@ -339,8 +339,7 @@ class Explanation:
     def by_hop(self) -> list[Region]:
         """Credit of all nodes at a distance together, nearest first, with standard errors."""
         errors = None if self.region_errors is None else self.region_errors.by_hop
-        listed = regions(self, hop_of(self.field, self.node_ids), errors)
-        return [replace(region, name=f"hop {region.name}") for region in listed]
+        return regions(self, hop_of(self.field, self.node_ids), errors, lambda hop: f"hop {hop}")
 
     def branches(self) -> list[Region]:
         """Credit of each direct neighbour with what arrives only through it, largest first.
@@ -348,15 +347,11 @@ class Explanation:
         Nodes with several ways to the explained node are one region, "several ways".
         """
         errors = None if self.region_errors is None else self.region_errors.by_branch
-        listed = regions(self, branch_of(self.field, self.node_ids), errors)
-        named = [
-            replace(
-                region,
-                name="several ways" if region.name == str(SEVERAL) else f"through {region.name}",
-            )
-            for region in listed
-        ]
-        return sorted(named, key=lambda region: -abs(region.value))
+        listed = regions(
+            self, branch_of(self.field, self.node_ids), errors,
+            lambda node: "several ways" if node == SEVERAL else f"through {node}",
+        )  # fmt: skip
+        return sorted(listed, key=lambda region: -abs(region.value))
 
     # --- other outputs ---------------------------------------------------------------
 

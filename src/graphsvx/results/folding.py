@@ -77,26 +77,23 @@ def _of_nodes(explanation: Explanation, ranked: list[Entry]) -> list[Fold]:
 def _regions(explanation: Explanation) -> list[tuple[Region, str]]:
     """Branches or rings, and their names in words."""
     branches = explanation.branches()
-    mixed = sum(len(region.members) for region in branches if region.name == "several ways")
+    mixed = sum(len(region.members) for region in branches if region.key == SEVERAL)
     if 1 < len(branches) <= MOST_BRANCHES and 2 * mixed <= explanation.node_credit.players:
         return [(region, _branch_name(explanation, region)) for region in branches]
     return [(region, _ring_name(region)) for region in explanation.by_hop()]
 
 
 def _branch_name(explanation: Explanation, region: Region) -> str:
-    if region.name == "several ways":
+    if region.key == SEVERAL:
         return f"{_count(len(region.members), 'node')} with several ways"
-    neighbour = explanation.node_label(int(region.name.removeprefix("through ")))
+    neighbour = explanation.node_label(region.key)
     others = len(region.members) - 1
     return neighbour if not others else f"{neighbour} and {_count(others, 'node')} behind it"
 
 
 def _ring_name(region: Region) -> str:
-    hops = region.name.removeprefix("hop ")
     nodes = _count(len(region.members), "node")
-    return (
-        nodes if hops == str(SEVERAL) else f"{nodes} {hops} {'hop' if hops == '1' else 'hops'} away"
-    )
+    return nodes if region.key == SEVERAL else f"{nodes} {_count(region.key, 'hop')} away"
 
 
 def _total(explanation: Explanation, kind: str, ranked: list[Entry]) -> Fold:

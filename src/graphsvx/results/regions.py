@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,8 @@ class Region:
     value: float
     error: float
     """Standard error of the sum: 0 where exact, NaN where it is not known."""
+    key: int
+    """Hops of a ring, the direct neighbour of a branch; `SEVERAL` for what has neither."""
 
 
 def hop_of(field: FieldRecord, ids: Tensor) -> Ids:
@@ -90,7 +93,9 @@ def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
     return np.where(inside, values[order[place]] if len(ids_in_order) else -1, -1)
 
 
-def regions(explanation: Explanation, labels: Ids, errors: Tensor | None) -> list[Region]:
+def regions(
+    explanation: Explanation, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
+) -> list[Region]:
     """Sums of node credit by label; `errors` [outputs, groups] are those of the sums."""
     row = explanation.outputs.index(explanation.target)
     ids, values = explanation.node_ids, explanation.node_values
@@ -105,7 +110,6 @@ def regions(explanation: Explanation, labels: Ids, errors: Tensor | None) -> lis
             error = float(errors[row, position])
         else:
             error = 0.0 if not bool(errors_of_nodes[members].any()) else float("nan")
-        result.append(
-            Region(str(label), tuple(ids[ordered].tolist()), float(values[members].sum()), error)
-        )
+        nodes = tuple(ids[ordered].tolist())
+        result.append(Region(name(label), nodes, float(values[members].sum()), error, label))
     return result

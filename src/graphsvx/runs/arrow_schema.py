@@ -87,7 +87,9 @@ _LEAVES = tuple(_leaves())
 def _label(explanation: Explanation) -> int | None:
     """The known class of the explained node, where the data has one."""
     classes = explanation.field.classes
-    return int(classes[0]) if explanation.kind == "node" and classes is not None else None
+    if explanation.kind != "node" or classes is None or explanation.types is not None:
+        return None  # of typed graphs these are the types
+    return int(classes[0])
 
 
 # Computed from the others, for readers of a table: of the target where there are several outputs.

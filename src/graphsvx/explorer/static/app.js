@@ -2,7 +2,7 @@
 import { get } from './api.js';
 import { change, go, onChange, state } from './state.js';
 import { byId, make } from './tools.js';
-import { choice, classMark, className, failure, hasQuestion } from './parts.js';
+import { choice, classMark, className, failure, hasQuestion, linkWords, nodeKey, nodeNumber, nodeWords } from './parts.js';
 import { exploreView } from './explore.js';
 import { leaveWhy, openGraph, stopRefining, whyView } from './why.js';
 import { leaveWhatIf, reset, undo, whatIfView } from './what_if.js';
@@ -15,6 +15,8 @@ const VIEWS = {
 };
 const main = byId('main');
 let about = null;
+// What the address says: graphs by number, nodes of typed graphs by type and id.
+const keyOf = (id) => (about.task === 'graph' ? id : nodeKey(about, id));
 let shown = null;
 
 const viewOf = (now) => (VIEWS[now.view] ? now.view : hasQuestion(now) ? 'why' : about.run && !about.live ? 'overview' : 'graph');
@@ -29,7 +31,7 @@ const render = async () => {
     if (current) tab.setAttribute('aria-current', 'page');
     else tab.removeAttribute('aria-current');
   });
-  const which = now.node ? `node ${now.node}` : now.graph ? `graph ${now.graph}` : now.link ? `link ${now.link.replace(',', ' – ')}` : '';
+  const which = now.node ? nodeWords(about, now.node) : now.graph ? `graph ${now.graph}` : now.link ? `link ${linkWords(about, now.link)}` : '';
   document.title = [VIEWS[view][0], which, about.title].filter(Boolean).join(' · ');
   main.dataset.view = view;
   const key = `${view} ${which}`;
@@ -66,14 +68,15 @@ const search = () => {
     close();
     box.value = '';
     box.blur();
-    if (about.task === 'link') go('graph', { first: row.id });
-    else go(['why', 'what-if', 'compare'].includes(main.dataset.view) ? main.dataset.view : 'why', { [about.task]: row.id });
+    if (about.task === 'link') go('graph', { first: nodeKey(about, row.id) });
+    else go(['why', 'what-if', 'compare'].includes(main.dataset.view) ? main.dataset.view : 'why', { [about.task]: keyOf(row.id) });
   };
   const show = () => {
     hits.replaceChildren(...(rows.length ? rows.map((row, i) => make('li', {
       role: 'option', id: `hit-${i}`, 'aria-selected': String(i === at), on: { mousedown: (event) => { event.preventDefault(); pick(row); } },
     }, make('span', { class: 'name', text: row.name }),
-    make('span', { class: 'what' }, row.predicted === null ? null : classMark(about, row.predicted), document.createTextNode(className(about, row.predicted)),
+    make('span', { class: 'what' }, row.predicted === null ? null : classMark(about, row.predicted),
+      document.createTextNode(row.predicted === null && about.task === 'node' ? 'not predicted' : className(about, row.predicted)),
       row.wrong ? make('em', { text: 'wrong' }) : null)))
       : [make('li', { class: 'hint', role: 'option', 'aria-disabled': 'true', text: 'Nothing found' })]));
     hits.hidden = false;
@@ -116,11 +119,11 @@ const nextWrong = async (step) => {
     }
     wrong = { model, ids: rows.map((row) => row.id) };
   }
-  const now = Number(state()[about.task] ?? -1);
+  const now = nodeNumber(about, state()[about.task] ?? '-1');
   const { ids } = wrong;
   const next = step > 0 ? ids.find((id) => id > now) ?? ids[0] : [...ids].reverse().find((id) => id < now) ?? ids[ids.length - 1];
   const view = ['what-if', 'compare'].includes(main.dataset.view) ? main.dataset.view : 'why';
-  go(view, { [about.task]: next });
+  go(view, { [about.task]: keyOf(next) });
 };
 
 const keys = () => document.addEventListener('keydown', (event) => {

@@ -3,8 +3,8 @@ import { asQuery, get } from './api.js';
 import { change, state } from './state.js';
 import { draw, fact, make, plain } from './tools.js';
 import { createGraphView } from './graph.js';
-import { choice, empty, failure, graphCard, hasQuestion, labelled, whichOf } from './parts.js';
-import { nothingChosen } from './why.js';
+import { choice, empty, failure, graphCard, hasQuestion, isPredicted, labelled, nodeNumber, nodeWords, whichOf } from './parts.js';
+import { nothingChosen, notPredicted } from './why.js';
 
 export const compareView = async (main, about) => {
   const now = state();
@@ -16,12 +16,16 @@ export const compareView = async (main, about) => {
     main.replaceChildren(nothingChosen(about));
     return;
   }
+  if (now.node && !isPredicted(about, nodeNumber(about, now.node))) {
+    main.replaceChildren(notPredicted(about, now.node));
+    return;
+  }
   const name = Object.keys(whichOf(now))[0];
   const otherModel = about.models.find((model) => model !== (now.model ?? about.models[0]));
   const a = { ...whichOf(now), model: now.model, method: now.method, samples: 1000 };
   const fallback = otherModel ? { model: otherModel } : { method: 'saliency' };
   const b = {
-    [name]: now.b_which ?? now[name],
+    ...whichOf(now), [name]: now.b_which ?? now[name],
     model: now.b_model ?? (now.b_method || now.b_which ? now.model : fallback.model ?? now.model),
     method: now.b_method ?? (now.b_model || now.b_which ? now.method : fallback.method ?? now.method),
     samples: 1000,
@@ -30,7 +34,7 @@ export const compareView = async (main, about) => {
   if (now.target) a.target = now.target;
 
   const pick = (question, prefix) => {
-    const field = make('input', { type: 'text', value: question[name], size: 6, 'aria-label': `${name} ${prefix || 'a'}`, inputmode: 'numeric' });
+    const field = make('input', { type: 'text', value: question[name], size: about.types.length ? 12 : 6, 'aria-label': `${name} ${prefix || 'a'}`, inputmode: about.types.length ? 'text' : 'numeric' });
     field.addEventListener('change', () => change({ [prefix ? 'b_which' : name]: field.value.trim() }));
     const parts = [labelled(name, field), labelled('Method', choice(about.methods.map((method) => [method, method]), question.method ?? 'graphsvx',
       (value) => change({ [`${prefix}method`]: value })))];
@@ -82,7 +86,7 @@ const showAgreement = (card, answer, about) => {
   card.replaceChildren(make('h2', { text: 'Agreement' }), make('p', { text: verdict }),
     make('dl', { class: 'facts' }, fact('Rank correlation', answer.spearman === null ? '–' : plain(answer.spearman)), fact('Cosine', plain(answer.cosine)),
       fact(`Shared of the top ${answer.top}`, String(answer.overlap)), fact('Players', String(answer.players.length))),
-    scatter(answer.players, answer.level));
+    scatter(answer.players, answer.level, about));
 };
 
 const W = 560, H = 300, M = 44;
@@ -91,7 +95,8 @@ const frame = (label, ...children) => draw('svg', { class: 'chart', viewBox: `0 
 
 const text = (x, y, words, anchor = 'middle') => draw('text', { x, y, text: words, 'text-anchor': anchor });
 
-const scatter = (players, level) => {
+const scatter = (players, level, about) => {
+  const words = (id) => (level === 'nodes' ? nodeWords(about, id) : `${level.slice(0, -1)} ${[].concat(id).join(' – ')}`);
   const reach = (key) => Math.max(1e-12, ...players.map((player) => Math.abs(player[key] ?? 0)));
   const [rx, ry] = [reach('a'), reach('b')];
   const x = (value) => M + ((W - 2 * M) * (value + rx)) / (2 * rx);
@@ -99,7 +104,7 @@ const scatter = (players, level) => {
   return frame('Credit by A against credit by B',
     draw('line', { class: 'axis', x1: x(0), x2: x(0), y1: M / 2, y2: H - M }), draw('line', { class: 'axis', x1: M, x2: W - M, y1: y(0), y2: y(0) }),
     ...players.map((player) => draw('circle', { cx: x(player.a ?? 0), cy: y(player.b ?? 0), r: 4, class: (player.a ?? 0) * (player.b ?? 0) < 0 ? 'differs' : 'agrees' },
-      draw('title', { text: `${level.slice(0, -1)} ${[].concat(player.id).join(' – ')}: A ${player.a === null ? '–' : plain(player.a)}, B ${player.b === null ? '–' : plain(player.b)}` }))),
+      draw('title', { text: `${words(player.id)}: A ${player.a === null ? '–' : plain(player.a)}, B ${player.b === null ? '–' : plain(player.b)}` }))),
     text(W / 2, H - 10, 'credit by A'), draw('text', { x: 14, y: H / 2, text: 'credit by B', 'text-anchor': 'middle', transform: `rotate(-90 14 ${H / 2})` }));
 };
 

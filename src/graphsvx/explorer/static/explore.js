@@ -2,7 +2,7 @@
 import { get } from './api.js';
 import { change, go, state } from './state.js';
 import { make } from './tools.js';
-import { choice, classMark, className, failure, labelled, scoreText } from './parts.js';
+import { choice, classMark, className, failure, labelled, nodeKey, nodeNumber, nodeWords, relationChoice, scoreText } from './parts.js';
 import { createMap } from './map.js';
 
 const PAGE = 50;
@@ -23,7 +23,7 @@ export const exploreView = async (main, about) => {
     main.replaceChildren(make('div', { class: 'explore' }, left, map));
   }
   const parameters = {
-    q: now.q, class: now.class, predicted: now.predicted, answer: now.answer, model: now.model,
+    q: now.q, type: now.type, class: now.class, predicted: now.predicted, answer: now.answer, model: now.model,
     min_score: now.min, max_score: now.max, sort: now.sort,
   };
   const load = async (offset) => {
@@ -50,19 +50,19 @@ export const exploreView = async (main, about) => {
 
 const pick = (about, id, now) => {
   if (about.task !== 'link') {
-    go('why', { [about.task]: id });
-  } else if (now.first && Number(now.first) !== id) {
-    go('why', { link: `${now.first},${id}` });
+    go('why', { [about.task]: nodeKey(about, id) });
+  } else if (now.first && nodeNumber(about, now.first) !== id) {
+    go('why', { link: `${now.first},${nodeKey(about, id)}`, relation: now.relation });
   } else {
-    change({ first: id });
+    change({ first: nodeKey(about, id) });
   }
 };
 
 const line = (about, row, now) => make('button', {
-  type: 'button', class: `line${row.wrong ? ' wrong' : ''}`, 'data-id': row.id, on: { click: () => pick(about, row.id, now) },
+  type: 'button', class: `line${row.wrong ? ' wrong' : ''}${row.predicted === null && about.task === 'node' ? ' unpredicted' : ''}`, 'data-id': row.id, on: { click: () => pick(about, row.id, now) },
 }, make('span', { class: 'name', text: row.name }),
 make('span', { class: 'what' }, row.predicted === null ? null : classMark(about, row.predicted),
-  document.createTextNode(row.predicted === null ? '' : className(about, row.predicted)),
+  document.createTextNode(row.predicted !== null ? className(about, row.predicted) : about.task === 'node' ? 'not predicted' : ''),
   row.wrong ? make('em', { text: `is ${className(about, row.class)}` }) : null),
 make('span', { class: 'number', text: row.score === null ? `${row.size} edge${row.size === 1 ? '' : 's'}` : scoreText(about, row.score) }));
 
@@ -84,6 +84,7 @@ const filterBar = (about, now) => {
     timer = setTimeout(() => change({ q: search.value || null }, { replace: true }), 250);
   });
   const parts = [labelled('Find', search)];
+  if (about.types.length) parts.push(labelled('Type', choice([['', 'any'], ...about.types.map(({ name }) => [name, name])], now.type, set('type'), { id: 'type' })));
   const hasLabels = about.accuracy !== null;
   if (about.task !== 'link') {
     if (about.classes.length) parts.push(labelled('Predicted', choice(classes, now.predicted, set('predicted'))));
@@ -102,8 +103,9 @@ const filterBar = (about, now) => {
     const sorts = [['', 'number'], ['-confidence', 'most confident'], ['confidence', 'least confident'], ['-size', about.task === 'graph' ? 'largest' : 'most neighbours']];
     parts.push(labelled('Sort by', choice(sorts, now.sort, set('sort'))));
   } else {
-    const first = now.first ? `From node ${now.first} to … pick the other end.` : 'Pick the first end of the link.';
+    const first = now.first ? `From ${nodeWords(about, now.first)} to … pick the other end.` : 'Pick the first end of the link.';
     parts.unshift(make('p', { class: 'hint pick-two', text: first }));
+    if (about.relations.length) parts.push(labelled('Relation', relationChoice(about, now.relation, set('relation'))));
   }
   return make('div', { class: 'filters' }, ...parts);
 };
@@ -111,7 +113,7 @@ const filterBar = (about, now) => {
 const drawMap = async (card, about, now) => {
   if (!about.map) {
     card.append(make('p', { class: 'hint', text: about.live
-      ? `This graph has more than ${about.limits.mapNodes.toLocaleString('en')} nodes, too many to draw. Search for a node, or filter the list.`
+      ? `Graphs of up to ${about.limits.mapNodes.toLocaleString('en')} nodes and ${about.limits.mapEdges.toLocaleString('en')} edges are drawn; this one is larger. Search for a node, or filter the list.`
       : 'This run is shown without its model and graph. Choose an explanation from the list.' }));
     return;
   }
@@ -119,21 +121,24 @@ const drawMap = async (card, about, now) => {
   try {
     const data = await get('map', { model: now.model });
     const link = about.task === 'link';
-    const by = now.colour || (link ? 'class' : 'predicted');
-    const colours = link ? [['class', 'class']]
-      : [['predicted', 'predicted class'], ...(data.class ? [['class', 'class'], ['wrong', 'right or wrong']] : [])];
+    const types = about.types.length > 0;
+    const by = now.colour || (types ? 'type' : link ? 'class' : 'predicted');
+    const colours = [...(types ? [['type', 'type']] : []), ...(link ? [['class', 'class']]
+      : [['predicted', 'predicted class'], ...(data.class ? [['class', 'class'], ['wrong', 'right or wrong']] : [])])];
     const legend = make('div', { class: 'legend' });
     const canvas = make('canvas', { id: 'map', tabindex: '0', role: 'img',
       'aria-label': `Map of ${about.count} nodes. The list beside it holds the same nodes.` });
     const tip = make('div', { class: 'tip', hidden: true });
-    const map = createMap(canvas, tip, data, about, (id) => pick(about, id, now), now.first ? [Number(now.first)] : []);
+    const map = createMap(canvas, tip, data, about, (id) => pick(about, id, now), now.first ? [nodeNumber(about, now.first)] : []);
     const button = (text, name, act) => make('button', { type: 'button', text, 'aria-label': name, title: name, on: { click: act } });
     const toolbar = make('div', { class: 'toolbar' },
       labelled('Colour by', choice(colours, by, (value) => { change({ colour: value }, { replace: true, quiet: true }); colour(value); })),
       make('div', { class: 'zoom' }, button('+', 'Zoom in', () => map.zoom(1.5)), button('\u2212', 'Zoom out', () => map.zoom(1 / 1.5)), button('Fit', 'Fit the whole graph', map.fit)));
     const colour = (value) => {
       map.colour(value);
-      const entries = value === 'wrong' ? [['right', 'var(--grey)'], ['wrong', 'var(--for)']] : about.classes.map((kind) => [kind.name, kind.colour]);
+      const kinds = (value === 'type' ? about.types : about.classes).map((kind) => [kind.name, kind.colour]);
+      const others = about.types.some((kind) => !kind.predicted) ? [['not predicted', 'var(--grey)']] : [];
+      const entries = value === 'type' ? kinds : value === 'wrong' ? [['right', 'var(--grey)'], ['wrong', 'var(--for)']] : [...kinds, ...others];
       legend.replaceChildren(...entries.map(([name, ink]) => {
         const mark = make('i', { class: 'swatch' });
         mark.style.background = ink;

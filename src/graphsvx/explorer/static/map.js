@@ -1,11 +1,12 @@
 // The whole graph on a canvas: zoom, pan, hover and pick among up to 20,000 nodes.
 import { make } from './tools.js';
-import { className } from './parts.js';
+import { className, isPredicted, nodeWords } from './parts.js';
 
 export const createMap = (canvas, tip, data, about, onPick, marked = []) => {
   const nodes = data.x.length;
   const context = canvas.getContext('2d');
   const wrong = new Set(data.wrong);
+  const types = about.types.flatMap((type, i) => Array(type.count).fill(i));
   let width = 0, height = 0, unit = 1, view = { x: 0, y: 0, k: 1 }, mode = 'predicted', hover = -1, pending = false;
   const grid = new Map();
   const CELLS = 100;
@@ -48,13 +49,13 @@ export const createMap = (canvas, tip, data, about, onPick, marked = []) => {
     const r = radius();
     const groups = new Map();
     for (let i = 0; i < nodes; i += 1) {
-      const kind = mode === 'wrong' ? (wrong.has(i) ? 'wrong' : 'right') : (mode === 'class' ? data.class ?? data.predicted : data.predicted)[i];
+      const kind = mode === 'type' ? types[i] : mode === 'wrong' ? (wrong.has(i) ? 'wrong' : 'right') : (mode === 'class' ? data.class ?? data.predicted : data.predicted)[i];
       if (!groups.has(kind)) groups.set(kind, []);
       groups.get(kind).push(i);
     }
     const keys = [...groups.keys()].sort((a, b) => (a === 'wrong') - (b === 'wrong'));
     keys.forEach((kind) => {
-      context.fillStyle = kind === 'wrong' ? ink('--for') : kind === 'right' ? ink('--grey') : about.classes[kind]?.colour ?? ink('--grey');
+      context.fillStyle = kind === 'wrong' ? ink('--for') : kind === 'right' ? ink('--grey') : (mode === 'type' ? about.types : about.classes)[kind]?.colour ?? ink('--grey');
       context.beginPath();
       groups.get(kind).forEach((i) => {
         const [x, y] = screen(i);
@@ -102,8 +103,8 @@ export const createMap = (canvas, tip, data, about, onPick, marked = []) => {
     tip.hidden = i < 0;
     canvas.style.cursor = i < 0 ? 'grab' : 'pointer';
     if (i >= 0) {
-      const lines = [`node ${i}`];
-      if (about.task !== 'link') lines.push(className(about, data.predicted[i]));
+      const lines = [nodeWords(about, i)];
+      if (about.task !== 'link' && isPredicted(about, i)) lines.push(className(about, data.predicted[i]));
       if (wrong.has(i)) lines.push(`wrong, is ${className(about, data.class[i])}`);
       tip.replaceChildren(...lines.map((text) => make('div', { text })));
       tip.style.left = `${Math.min(x + 12, width - tip.offsetWidth - 4)}px`;

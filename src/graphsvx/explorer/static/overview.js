@@ -2,21 +2,23 @@
 import { get } from './api.js';
 import { go } from './state.js';
 import { fact, make, plain, side, signed } from './tools.js';
-import { choice, classMark, className, command, empty, labelled, scoreText } from './parts.js';
+import { choice, classMark, className, command, empty, labelled, nodeKey, scoreText } from './parts.js';
 
 export const overviewView = async (main, about) => {
   if (!about.run) {
+    const predicted = about.types.find((type) => type.predicted);
+    const nodes = predicted && about.task === 'node' ? ` --nodes ${predicted.name}:test` : '';
     main.replaceChildren(empty('No run is open', 'The overview sums up many explanations. Make a run, then open its folder:',
-      command(`graphsvx run ${about.title} --out runs/${about.title}\ngraphsvx serve runs/${about.title}`)));
+      command(`graphsvx run ${about.title}${nodes} --out runs/${about.title}\ngraphsvx serve runs/${about.title}`)));
     return;
   }
   const run = await get('run');
-  const open = (row) => go('why', { [about.task]: row.id, source: 'run' });
+  const open = (row) => go('why', { [about.task]: about.task === 'graph' ? row.id : nodeKey(about, row.id), source: 'run' });
   const table = (title, hint, rows, last, value) => make('section', { class: 'card', 'aria-label': title }, make('h2', { text: title }),
     rows.length ? make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `List: ${title}` }, make('table', {},
       make('thead', {}, make('tr', {}, ...[about.task, 'Predicted', 'Class', last].map((text) => make('th', { scope: 'col', text })))),
       make('tbody', {}, ...rows.map((row) => make('tr', { class: 'link-row', 'data-id': row.id, on: { click: () => open(row) } },
-        make('td', {}, make('button', { type: 'button', class: 'plain', text: String(row.id) })),
+        make('td', {}, make('button', { type: 'button', class: 'plain', text: about.types.length ? row.name : String(row.id) })),
         make('td', {}, classMark(about, row.predicted), document.createTextNode(className(about, row.predicted))),
         make('td', { text: className(about, row.class) }), make('td', { class: 'number', text: value(row) }))))))
       : make('p', { class: 'hint', text: hint }));
@@ -48,6 +50,7 @@ export const overviewView = async (main, about) => {
         fact('Exact', `${run.exact} of ${run.explanations}`), fact('Model calls', run.calls.toLocaleString('en')), fact('Method', run.method ?? 'GraphSVX'))),
     features,
     make('section', { class: 'card', 'aria-label': 'Distance' }, make('h2', { text: 'Credit by distance' }), run.roles.length ? bars('roles', run.roles) : make('p', { class: 'hint', text: 'No nodes play in this run.' })),
+    ...(run.types.length ? [make('section', { class: 'card', 'aria-label': 'Types' }, make('h2', { text: 'Credit by type' }), bars('types', run.types))] : []),
     table('Wrong predictions', 'No prediction of this run is known to be wrong.', run.wrong, 'Score', (row) => scoreText(about, row.score)),
     table('Widest error bars', 'Every explanation is exact.', run.widest, '± s.e.', (row) => plain(row.error))));
 };

@@ -13,6 +13,32 @@ export const className = (about, number) => {
   return about.classes[number] ? about.classes[number].name : `class ${number}`;
 };
 
+// Nodes of typed graphs are numbered through all types; in addresses they are TYPE:ID.
+const typeOf = (about, number) => about.types.find((type) => number < type.start + type.count);
+
+export const nodeKey = (about, number) => {
+  if (!about.types.length) return String(number);
+  const type = typeOf(about, number);
+  return `${type.name}:${number - type.start}`;
+};
+
+export const nodeNumber = (about, key) => {
+  const colon = key.lastIndexOf(':');
+  const type = about.types.find((entry) => entry.name === key.slice(0, colon));
+  return type ? type.start + Number(key.slice(colon + 1)) : Number(key);
+};
+
+// A node in words, from its number or its key.
+export const nodeWords = (about, node) => {
+  if (!about.types.length) return `node ${node}`;
+  return (String(node).includes(':') ? String(node) : nodeKey(about, Number(node))).replace(/:(?=\d+$)/, ' ');
+};
+
+export const linkWords = (about, link) => link.split(',').map((end) => nodeWords(about, end).replace(/^node /, '')).join(' \u2013 ');
+
+// Whether the model has an output for this node.
+export const isPredicted = (about, number) => !about.types.length || typeOf(about, number).predicted;
+
 export const outputName = (about, number) => about.outputs[number] ?? `class ${number}`;
 
 export const classMark = (about, number) => {
@@ -35,14 +61,14 @@ export const command = (text) => make('pre', { class: 'command', text });
 
 // The questions of the address, as parameters of the interface.
 export const questionOf = (about, state) => {
-  const names = ['node', 'graph', 'link', 'model', 'method', 'players', 'samples', 'order', 'target', 'rather_than', 'source'];
+  const names = ['node', 'graph', 'link', 'relation', 'model', 'method', 'players', 'samples', 'order', 'target', 'rather_than', 'source'];
   return Object.fromEntries(names.filter((name) => state[name]).map((name) => [name, state[name]]));
 };
 
 export const hasQuestion = (state) => ['node', 'graph', 'link'].some((name) => state[name]);
 
 export const whichOf = (state) => Object.fromEntries(
-  ['node', 'graph', 'link'].filter((name) => state[name]).map((name) => [name, state[name]]));
+  ['node', 'graph', 'link', 'relation'].filter((name) => state[name]).map((name) => [name, state[name]]));
 
 export const labelled = (text, control, extra = '') => make('label', { class: `field ${extra}` }, make('span', { text }), control);
 
@@ -52,6 +78,8 @@ export const choice = (entries, chosen, onChange, options = {}) => {
   select.value = chosen ?? '';
   return select;
 };
+
+export const relationChoice = (about, chosen, onChange) => choice([['', 'any'], ...about.relations.map((name, i) => [String(i), name])], chosen, onChange, { id: 'relation' });
 
 // Saves what the graph shows: the style sheet does not go along, so each element gets its own style.
 const STYLES = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'stroke-linejoin', 'opacity', 'font-size', 'font-family',

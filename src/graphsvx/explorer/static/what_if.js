@@ -3,8 +3,9 @@ import { get } from './api.js';
 import { change, state } from './state.js';
 import { draw, make, plain } from './tools.js';
 import { createGraphView } from './graph.js';
-import { classBars, failure, graphCard, hasQuestion, labelled, outputName, percentage, whichOf } from './parts.js';
-import { nothingChosen } from './why.js';
+import { classBars, failure, graphCard, hasQuestion, isPredicted, labelled, nodeNumber, nodeWords, outputName, percentage, whichOf } from './parts.js';
+import { drawLegend } from './tables.js';
+import { nothingChosen, notPredicted } from './why.js';
 
 const LISTS = ['nodes_off', 'edges_off', 'features_off', 'set'];
 const split = (text) => (text ? text.split(',') : []);
@@ -27,6 +28,10 @@ export const whatIfView = async (main, about) => {
     main.replaceChildren(nothingChosen(about));
     return;
   }
+  if (now.node && !isPredicted(about, nodeNumber(about, now.node))) {
+    main.replaceChildren(notPredicted(about, now.node));
+    return;
+  }
   // The back button within this view changes what is off, not the page.
   const which = { ...whichOf(now), model: now.model };
   const key = JSON.stringify(which);
@@ -37,6 +42,8 @@ export const whatIfView = async (main, about) => {
   const { card, svg, view } = graphCard(createGraphView, draw, 'Graph to change',
     make('span', { class: 'hint', text: 'Click nodes and edges to switch them off and on.' }));
   svg.id = 'graph';
+  const legend = make('div', { class: 'legend' });
+  card.append(legend);
   const scores = make('section', { class: 'card', id: 'scores', 'aria-live': 'polite', 'aria-label': 'Prediction' });
   const list = make('section', { class: 'card', id: 'changes', 'aria-label': 'Changes' });
   const features = make('section', { class: 'card wide', id: 'features', 'aria-label': 'Features' });
@@ -45,7 +52,7 @@ export const whatIfView = async (main, about) => {
 
   let changes = read(now);
   let record = null;
-  let at = now.node ? Number(now.node) : null;
+  let at = now.node ? nodeNumber(about, now.node) : null;
   const lineOf = (i) => record.graph.lines[i].slice(0, 2).map((dot) => record.graph.dots[dot].id);
   const edgeKey = (u, v) => `${Math.min(u, v)}-${Math.max(u, v)}`;
   const before = [];
@@ -98,11 +105,11 @@ export const whatIfView = async (main, about) => {
   };
 
   const words = (name, value) => {
-    if (name === 'nodes_off') return `node ${value} off`;
-    if (name === 'edges_off') return `edge ${value.replace('-', ' – ')} off`;
+    if (name === 'nodes_off') return `${nodeWords(about, value)} off`;
+    if (name === 'edges_off') return `edge ${value.split('-').map((end) => nodeWords(about, end).replace(/^node /, '')).join(' – ')} off`;
     if (name === 'features_off') return `${featureNames.get(value) ?? `feature ${value}`} at its mean`;
     const [node, column, number] = value.split(':');
-    return `${featureNames.get(column) ?? `feature ${column}`} of node ${node} = ${number}`;
+    return `${featureNames.get(column) ?? `feature ${column}`} of ${nodeWords(about, node)} = ${number}`;
   };
   const featureNames = new Map();
 
@@ -139,13 +146,15 @@ export const whatIfView = async (main, about) => {
     matching = answer.features;
     at = answer.node;
     matching.forEach((feature) => featureNames.set(String(feature.id), feature.name));
-    title.textContent = at === null ? 'Features (means of the graph)' : `Features of node ${at}`;
+    title.textContent = at === null ? 'Features (means of the graph)' : `Features of ${nodeWords(about, at)}`;
+    none.hidden = answer.total > 0 || search.value !== '';
     showFeatures();
     showChanges();
   };
   const title = make('h2');
+  const none = make('p', { class: 'hint', hidden: true, text: 'This node has no features that could be changed.' });
   const showFeatures = () => {
-    const centre = at !== null && (which.link ?? which.node ?? '').split(',').map(Number).includes(at);
+    const centre = at !== null && (which.link ?? which.node ?? '').split(',').map((end) => nodeNumber(about, end)).includes(at);
     rows.replaceChildren(...matching.map((feature) => {
       const id = String(feature.id);
       const off = changes.features_off.includes(id);
@@ -166,7 +175,7 @@ export const whatIfView = async (main, about) => {
   };
   let timer;
   search.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(loadFeatures, 200); });
-  features.replaceChildren(make('div', { class: 'toolbar' }, title, labelled('Find', search)),
+  features.replaceChildren(make('div', { class: 'toolbar' }, title, labelled('Find', search)), none,
     make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Values of features' }, make('table', {},
       make('thead', {}, make('tr', {}, ...['Feature', 'Value', 'Mean', 'On'].map((text) => make('th', { scope: 'col', text })))), rows)));
 
@@ -187,6 +196,7 @@ export const whatIfView = async (main, about) => {
         if (other) answered.then(loadFeatures); // the prediction comes first
       }, (i) => toggle('edges_off', edgeKey(...lineOf(i))));
       mark();
+      if (record.typed) drawLegend(legend, record, svg);
     }
     await loadFeatures();
   } catch (error) {

@@ -3,8 +3,8 @@ import { address, get, stream } from './api.js';
 import { change, go, state } from './state.js';
 import { byId, draw, errorText, fact, largest, make, percent, plain, side, signed } from './tools.js';
 import { createGraphView } from './graph.js';
-import { drawCertificate, drawTables, drawWaterfall } from './tables.js';
-import { choice, classBars, empty, exportMenu, failure, graphCard, hasQuestion, labelled, questionOf, whichOf } from './parts.js';
+import { drawCertificate, drawLegend, drawTables, drawWaterfall } from './tables.js';
+import { choice, classBars, empty, exportMenu, failure, graphCard, hasQuestion, isPredicted, labelled, nodeKey, nodeNumber, nodeWords, questionOf, relationChoice, whichOf } from './parts.js';
 
 let stopStream = () => {};
 
@@ -15,6 +15,10 @@ export const whyView = async (main, about) => {
   const now = state();
   if (!hasQuestion(now)) {
     main.replaceChildren(nothingChosen(about));
+    return;
+  }
+  if (now.node && about.types.length && about.live && !isPredicted(about, nodeNumber(about, now.node))) {
+    main.replaceChildren(notPredicted(about, now.node));
     return;
   }
   const question = questionOf(about, now);
@@ -55,6 +59,12 @@ export const nothingChosen = (about) => {
   openGraph());
 };
 
+export const notPredicted = (about, node) => {
+  const names = about.types.filter((type) => type.predicted).map((type) => type.name).join(', ');
+  return empty(`The model does not predict ${nodeWords(about, node)}`,
+    `Its outputs are for nodes of type ${names}. Choose one of these; other nodes are players of their explanations.`, openGraph());
+};
+
 export const openGraph = () => make('button', { type: 'button', class: 'primary', text: 'Open the Graph view', on: { click: () => go('graph') } });
 
 const skeleton = (about, now, question) => {
@@ -79,7 +89,7 @@ const skeleton = (about, now, question) => {
     make('h2', { id: 'certificate-title', text: 'Certificate' }), make('p', { id: 'certificate-line' }),
     make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Games' }, make('table', { id: 'games' })), make('dl', { class: 'facts', id: 'certificate-facts' }),
     make('details', {}, make('summary', { text: 'The complete account' }), make('pre', { id: 'account' })));
-  const name = Object.entries(whichOf(now)).map(([key, value]) => `${key}-${value}`).join('').replace(',', '-');
+  const name = Object.entries(whichOf(now)).map(([key, value]) => `${key}-${value}`).join('-').replace(/[^\p{L}\p{N}]+/gu, '-');
   const parameters = { ...question };
   const links = [['JSON', address('explain', parameters)], ['Page in one file', address('explain/html', parameters)]];
   const controls = settings(about, now);
@@ -120,7 +130,7 @@ const skeleton = (about, now, question) => {
     const facts = [];
     if (dot.plays && dot.count === 1) facts.push(fact('Standard error', errorText(graph.error[row][index])));
     if (dot.plays && total) facts.push(fact('Share', percent(Math.abs(credit) / total)));
-    if (dot.class !== null) facts.push(fact('Class', graph.classes[dot.class].name));
+    if (dot.class !== null) facts.push(fact(record.typed ? 'Type' : 'Class', graph.classes[dot.class].name));
     if (dot.hop) facts.push(fact('Distance', dot.hop === 1 ? '1 hop' : `${dot.hop} hops`));
     details.replaceChildren(
       make('h3', { text: dot.count > 1 ? `${dot.count} more nodes together` : view.nodeName(dot) }),
@@ -129,8 +139,8 @@ const skeleton = (about, now, question) => {
       make('dl', { class: 'facts' }, ...facts),
       ...(dot.features?.length ? [make('h4', { text: 'Its largest features' }),
         make('dl', { class: 'facts' }, ...dot.features.map(([text, value]) => fact(text, plain(value))))] : []),
-      ...(about.task === 'node' && about.live && !dot.centre && dot.count === 1
-        ? [make('button', { type: 'button', text: `Explain ${view.nodeName(dot)}`, on: { click: () => go('why', { node: dot.id }) } })] : []));
+      ...(about.task === 'node' && about.live && !dot.centre && dot.count === 1 && isPredicted(about, dot.id)
+        ? [make('button', { type: 'button', text: `Explain ${view.nodeName(dot)}`, on: { click: () => go('why', { node: nodeKey(about, dot.id) }) } })] : []));
   };
 
   const pickNode = (id) => {
@@ -218,7 +228,8 @@ const settings = (about, now) => {
   const bar = make('div', { class: 'settings' });
   if (!about.live) return bar;
   const methods = about.methods.map((name) => [name === 'graphsvx' ? '' : name, name]);
-  const plays = [['', about.task === 'graph' ? 'nodes' : 'nodes and features'], ['edges', 'edges'], ['features', 'features'], ...(about.task === 'graph' ? [] : [['nodes', 'nodes']])];
+  const plays = [['', about.task === 'graph' ? 'nodes' : 'nodes and features'], ['edges', 'edges'], ['features', 'features'],
+    ...(about.task === 'graph' ? [] : [['nodes', 'nodes']]), ...(about.typed ? [['relations', 'relations']] : [])];
   const budgets = [['', 'until ± 1 %'], ['100', '100 calls'], ['1000', '1,000 calls'], ['10000', '10,000 calls']]
     .filter(([value]) => Number(value) <= about.limits.samples);
   bar.append(labelled('Method', choice(methods, now.method, (value) => change({ method: value || null, players: null, samples: null, order: null }))));
@@ -227,25 +238,12 @@ const settings = (about, now) => {
       labelled('Budget', choice(budgets, now.samples, (value) => change({ samples: value || null }))),
       labelled('Credit of', choice([['', 'single players'], ['2', 'players and pairs']], now.order, (value) => change({ order: value || null }))));
   }
+  if (about.relations.length) bar.append(labelled('Relation', relationChoice(about, now.relation, (value) => change({ relation: value || null }))));
   if (about.run) bar.append(labelled('From', choice([['', 'model'], ['run', 'run']], now.source, (value) => change({ source: value || null }))));
   return bar;
 };
 
-const drawLegend = (legend, record, svg) => {
-  const entry = (mark, text) => make('span', {}, mark, document.createTextNode(text));
-  const parts = [];
-  if (record.graph.dots.some((dot) => dot.centre)) parts.push(entry(make('i', { class: 'swatch ring' }), 'explained'));
-  Object.values(record.graph.classes).forEach((kind) => {
-    const mark = make('i', { class: 'swatch' });
-    mark.style.background = kind.colour;
-    parts.push(entry(mark, kind.name));
-  });
-  if (svg.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar-mark' }), 'important part'));
-  parts.push(entry(make('i', { class: 'ramp' }), 'against \u2013 for'));
-  legend.replaceChildren(...parts);
-};
-
-// Credit by distance, by direct neighbour, and of pairs of players, with whiskers of one standard error.
+// Credit by distance, direct neighbour, type and relation, and of pairs of players, with whiskers of one standard error.
 const drawGroups = (card, record, row) => {
   const features = record.tables.find((entry) => entry.kind === 'feature');
   const hops = [...record.groups.hops];
@@ -256,6 +254,8 @@ const drawGroups = (card, record, row) => {
   const lists = [
     ['By distance', hops.length > 1 ? hops : []],
     ['By branch', branches.length > 1 ? branches : []],
+    ['By type', record.groups.types],
+    ['By relation', record.groups.relations],
     ['Together', record.together.map((pair) => ({ ...pair, name: pair.players.join(' & ') }))],
   ].filter(([, entries]) => entries.length);
   card.hidden = !lists.length;
@@ -277,7 +277,7 @@ const creditBars = (entries) => {
       whisker.style.left = `${at(value - error)}%`;
       whisker.style.width = `${at(value + error) - at(value - error)}%`;
     }
-    const says = `${name}${nodes > 1 ? `, ${nodes} nodes` : ''}: ${signed(value)}, ${error === null ? 'sum' : errorText(error)}`;
+    const says = `${name}${nodes > 1 ? `, ${nodes} players` : ''}: ${signed(value)}, ${error === null ? 'sum' : errorText(error)}`;
     return make('div', { class: 'step', title: says }, make('div', { class: 'name', text: name }),
       make('div', { class: 'credit-bar' }, bar, whisker), make('div', { class: 'value', text: signed(value) }));
   });

@@ -107,26 +107,6 @@ const pickNode = (id) => {
   if (index >= 0) graphView.select(index);
 };
 
-const drawLegend = () => {
-  const graph = record.graph;
-  const entry = (mark, text) => make('span', {}, mark, document.createTextNode(text));
-  const parts = [];
-  if (graph.dots.some((dot) => dot.centre)) parts.push(entry(make('i', { class: 'swatch ring' }), 'explained'));
-  Object.entries(graph.classes).forEach(([number, kind]) => {
-    const mark = make('i', { class: 'swatch' });
-    mark.style.background = kind.colour;
-    const corners = record.typed ? CORNERS[Number(number) % CORNERS.length] : null;
-    if (corners) {
-      mark.style.borderRadius = '0';
-      mark.style.clipPath = `polygon(${cornersOf(corners, 36).map(([x, y]) => `${50 + x}% ${50 + y}%`).join(', ')})`;
-    }
-    parts.push(entry(mark, kind.name));
-  });
-  if (document.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar' }), 'important part'));
-  parts.push(entry(make('i', { class: 'ramp' }), 'against \u2013 for'));
-  byId('legend').replaceChildren(...parts);
-};
-
 const cutOff = () => {
   const scale = record.tables.reduce((most, table) => Math.max(most, largest(table.credit[row])), 0);
   return (Number(byId('threshold').value) / 100) * scale;
@@ -157,7 +137,7 @@ const drawOutput = () => {
   if (record.graph) {
     const selected = graphView.selected();
     graphView.show(record.graph, row, drawDetails);
-    drawLegend();
+    drawLegend(byId('legend'), record, byId('graph'));
     if (selected !== null && selected < record.graph.dots.length) graphView.select(selected);
     else drawDetails(null);
   }

@@ -1,7 +1,27 @@
-// Waterfall, tables and certificate.
-import { byId, errorText, fact, largest, make, mayBeZero, minus, plain, shortened, side, signed } from './tools.js';
+// Legend, waterfall, tables and certificate.
+import { byId, CORNERS, cornersOf, errorText, fact, largest, make, mayBeZero, minus, plain, shortened, side, signed } from './tools.js';
 
 const STEPS = 12;
+
+// What colours, shapes and lines of the graph mean.
+export const drawLegend = (legend, record, svg) => {
+  const entry = (mark, text) => make('span', {}, mark, document.createTextNode(text));
+  const parts = [];
+  if (record.graph.dots.some((dot) => dot.centre)) parts.push(entry(make('i', { class: 'swatch ring' }), 'explained'));
+  Object.entries(record.graph.classes).forEach(([number, kind]) => {
+    const mark = make('i', { class: 'swatch' });
+    mark.style.background = kind.colour;
+    const corners = record.typed ? CORNERS[Number(number) % CORNERS.length] : null;
+    if (corners) {
+      mark.style.borderRadius = '0';
+      mark.style.clipPath = `polygon(${cornersOf(corners, 36).map(([x, y]) => `${50 + x}% ${50 + y}%`).join(', ')})`;
+    }
+    parts.push(entry(mark, kind.name));
+  });
+  if (svg.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar' }), 'important part'));
+  parts.push(entry(make('i', { class: 'ramp' }), 'against \u2013 for'));
+  legend.replaceChildren(...parts);
+};
 
 export const drawWaterfall = (record, row) => {
   const output = record.outputs[row];

@@ -1,0 +1,202 @@
+"""The predictions of all nodes or graphs, as one table for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from graphsvx.core.graph import check_graph
+from graphsvx.core.model import call_on, check_model
+from graphsvx.core.query import Query
+from graphsvx.core.typed_graph import TypedGraph
+from graphsvx.core.typed_model import rows_of
+from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.typed_batches import whole_input
+from graphsvx.errors import GraphSVXError, ModelError
+from graphsvx.explorer.questions import Changes, Question
+from graphsvx.explorer.what_if import query_of, scores_after
+
+if TYPE_CHECKING:
+    from graphsvx.explorer.workspace import Workspace
+
+_BATCH = 256
+"""Graphs that go through a model together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One row per node (or graph): its class, the model's class, and how sure the model is."""
+
+    label: NDArray[np.int64] | None
+    """The known class; -1 where it is unknown. None: the data has no classes."""
+    predicted: NDArray[np.int64]
+    """The model's class; -1 where it has no output; of a link task, which predicts none, the known
+    one."""
+    score: NDArray[np.float64]
+    """The score of the predicted class (its probability on the probability scale)."""
+    size: NDArray[np.int64]
+    """Edges into the node, or nodes of the graph."""
+    ids: NDArray[np.int64]
+    """What the rows are: node ids, or positions in the list of graphs."""
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """Whether the model's class differs from the known one."""
+        if self.label is None:
+            return np.zeros(len(self.predicted), dtype=bool)
+        return self.judged & (self.label != self.predicted)
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """Whether the model's class and the known one can be compared."""
+        if self.label is None:
+            return np.zeros(len(self.predicted), dtype=bool)
+        return (self.label >= 0) & (self.predicted >= 0)
+
+
+def predict_all(workspace: Workspace, model: str) -> Table:
+    """Classes and predictions of every node or graph."""
+    if workspace.task == "graph":
+        return _table_of_graphs(workspace, model)
+    graph = workspace.checked(workspace.graph)
+    size = np.diff(graph.index.start)
+    ids = np.arange(graph.num_nodes)
+    label = _labels(graph)
+    if workspace.task == "link":  # links are predicted, classes of nodes are not
+        none = np.zeros(graph.num_nodes, dtype=np.int64)
+        classes = none if label is None else np.maximum(label, 0)
+        return Table(label, classes, none.astype(np.float64), size, ids)
+    copy = workspace.model_copy(model)
+    query = query_of(workspace, Question("node", (0,), model), copy.module)
+    predicted = np.full(graph.num_nodes, -1)
+    score = np.zeros(graph.num_nodes)
+    with copy.ready():
+        for first, scores in _scores(query):
+            best, winner = scores.max(-1)
+            rows = slice(first, first + len(scores))
+            predicted[rows], score[rows] = winner.cpu().numpy(), best.cpu().numpy()
+    if (predicted < 0).all():
+        raise ModelError("the model must return a row for each node of a type, got other numbers")
+    return Table(None if workspace.scale == "value" else label, predicted, score, size, ids)
+
+
+def _scores(query: Query) -> list[tuple[int, Tensor]]:
+    """Scores of nodes [nodes, outputs], with the number of the first node."""
+    if not isinstance(query, TypedQuery):
+        return [(0, query.model.scores(call_on(query.model, query.graph)))]
+    graph = query.typed_graph
+    counts = np.diff(graph.node_starts).tolist()
+    out = query.typed_model.run(graph, whole_input(graph))
+    predicted_types = [
+        at for at, (name, count) in enumerate(zip(graph.node_types, counts, strict=True))
+        if count and _has_rows(out, name, count)
+    ]  # fmt: skip
+    if not isinstance(out, Mapping):
+        # Several types may have as many nodes as there are outputs: those with labels are meant.
+        with_labels = [at for at in predicted_types if _label_of(graph, at) is not None]
+        predicted_types = (with_labels or predicted_types)[:1]
+    return [
+        (
+            int(graph.node_starts[at]),
+            query.model.scores(rows_of(out, graph.node_types[at], counts[at])),
+        )
+        for at in predicted_types
+    ]
+
+
+def _has_rows(out: Any, node_type: str, count: int) -> bool:
+    try:
+        rows_of(out, node_type, count)
+    except ModelError:
+        return False
+    return True
+
+
+def _labels(graph: Any) -> NDArray[np.int64] | None:
+    """Known classes of the nodes; -1 where there is none."""
+    if not isinstance(graph, TypedGraph):
+        has_classes = graph.y is not None and not graph.y.is_floating_point()
+        return graph.y.cpu().numpy().astype(np.int64) if has_classes else None
+    label = np.full(graph.num_nodes, -1)
+    for at, first in enumerate(graph.node_starts[:-1].tolist()):
+        y = _label_of(graph, at)
+        if y is not None:
+            label[first : first + len(y)] = y.cpu().numpy()
+    return label if (label >= 0).any() else None
+
+
+def _label_of(graph: TypedGraph, at: int) -> Tensor | None:
+    y = graph.node_values.get("y", {}).get(graph.node_types[at])
+    return None if y is None or y.dim() != 1 or y.is_floating_point() else y
+
+
+def _table_of_graphs(workspace: Workspace, model: str) -> Table:
+    scores = _batched_scores(workspace, model)
+    if scores is None:
+        scores = torch.stack([
+            scores_after(workspace, Question("graph", (i,), model), Changes())
+            for i in range(len(workspace.graphs))
+        ])  # fmt: skip
+    best, predicted = scores.max(-1)
+    size = np.array([graph.num_nodes for graph in workspace.graphs], dtype=np.int64)
+    labels = [_graph_label(graph) for graph in workspace.graphs]
+    unknown = None in labels or workspace.scale == "value"
+    label = None if unknown else np.array(labels, dtype=np.int64)
+    ids = np.arange(len(scores))
+    return Table(label, predicted.cpu().numpy(), best.cpu().numpy(), size, ids)
+
+
+def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
+    """Scores of all graphs by a few calls; None where the model does not take batches."""
+    copy = workspace.model_copy(model)
+    query = query_of(workspace, Question("graph", (0,), model), copy.module)
+    if workspace.typed or query.graph.attributes or "batch" not in query.model.takes:
+        return None
+    parts = []
+    try:
+        for first in range(0, len(workspace.graphs), _BATCH):
+            batch: Any = Batch.from_data_list(list(workspace.graphs[first : first + _BATCH]))
+            graph = check_graph(batch)
+            called = check_model(
+                copy.module, graph, workspace.output, workspace.scale, whole_graphs=True
+            )
+            with copy.ready():
+                out = called(
+                    graph.x, graph.edge_index, graph.edge_weight, graph.edge_attr, batch.batch
+                )
+            parts.append(query.model.scores(out))
+    except GraphSVXError:  # graphs that cannot be joined: one by one
+        return None
+    return torch.cat(parts)
+
+
+def _graph_label(graph: Any) -> int | None:
+    y = getattr(graph, "y", None)
+    if not isinstance(y, Tensor) or y.numel() != 1 or y.is_floating_point():
+        return None
+    return int(y)
+
+
+def table_of_run(workspace: Workspace) -> Table:
+    """The explanations of a run, of which the model is not known."""
+    rows = workspace.run.table(["query", "error", "target", "prediction", "label", "field_ids"])
+    rows = rows.filter([error is None for error in rows["error"].to_pylist()])
+    labels = rows["label"].to_pylist()
+    has_labels = any(label is not None for label in labels)
+    numbers = np.array(rows["query"].to_pylist(), dtype=np.int64)
+    return Table(
+        label=np.array([-1 if label is None else label for label in labels])
+        if has_labels
+        else None,
+        predicted=np.array(rows["target"].to_pylist(), dtype=np.int64),
+        score=np.array(rows["prediction"].to_pylist(), dtype=np.float64),
+        size=np.array([len(ids) for ids in rows["field_ids"].to_pylist()], dtype=np.int64),
+        ids=numbers + workspace.run_start,
+    )
