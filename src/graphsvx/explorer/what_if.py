@@ -62,8 +62,9 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
     """
     of_graph = question.kind == "graph"
     # The two types of a typed link choose its decoder.
-    which = question.which if of_graph or (workspace.typed and question.kind == "link") else ()
-    key = (question.model, question.kind, which, question.relation)
+    is_typed_link = workspace.typed and question.kind == "link"
+    nodes = question.which if of_graph or is_typed_link else ()
+    key = (question.model, question.kind, nodes, question.relation)
     cached = workspace.queries.get(key)
     if cached is None:
         query = build_any_query(
