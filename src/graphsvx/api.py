@@ -21,7 +21,7 @@ from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query, build_query, node_list
-from graphsvx.core.typed_graph import check_typed_graph, is_typed
+from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_query import (
     TypedNode,
     TypedQuery,

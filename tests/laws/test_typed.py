@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphSAGE, HeteroConv
 
 import graphsvx
 from graphsvx import Explanation
-from graphsvx.core.typed_graph import check_typed_graph
+from graphsvx.core.typed_data import check_typed_graph
 from graphsvx.methods import Edges, GraphSVX, MetaPaths, Nodes, Relations
 from tests import typed_worlds as worlds
 from tests.typed_worlds import EDGE_TYPES, Node, call, reaching, shapley, typed_graph, without

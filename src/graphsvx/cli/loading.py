@@ -22,7 +22,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from graphsvx import datasets, zoo
 from graphsvx.cli.options import ModelChoice
 from graphsvx.core.graph import check_graph
-from graphsvx.core.typed_graph import check_typed_graph
+from graphsvx.core.typed_data import check_typed_graph
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx.zoo.progress import training_bar
 

@@ -21,14 +21,9 @@ from graphsvx.core.query import (
     node_list,
     question_kind,
 )
+from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_decoder import model_decoder, with_relation
-from graphsvx.core.typed_graph import (
-    FLAT,
-    TypedGraph,
-    check_typed_graph,
-    is_typed,
-    node_number,
-)
+from graphsvx.core.typed_graph import FLAT, TypedGraph, node_number
 from graphsvx.core.typed_model import TypedModel, check_typed_model
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, checked, shown

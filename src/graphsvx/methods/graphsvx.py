@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.query import Query
-from graphsvx.core.random import derive_rng
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
@@ -20,12 +19,10 @@ from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import EstimatorSetting, Fit
-from graphsvx.games.graph_game import GraphGame, Side, feature_setup
-from graphsvx.games.lookup_game import lookup_game
-from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
+from graphsvx.generators import GameSetup, Indirect, Isolate
 from graphsvx.generators.base import GeneratorSetting
 from graphsvx.generators.indirect import Variant
-from graphsvx.masks import Auto, Paired, SmarterSeparate
+from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.masks.base import MaskSetting
 from graphsvx.methods import build_explanation
 from graphsvx.methods.base import Method
@@ -41,17 +38,10 @@ from graphsvx.methods.pipeline import (
 )
 from graphsvx.methods.player_kinds import (
     KINDS,
-    Cells,
     DefaultPlayers,
     EdgeFeatures,
-    Edges,
-    Features,
     KindName,
-    MetaPaths,
-    Nodes,
     PlayerKind,
-    Relations,
-    SubgraphFeatures,
 )
 from graphsvx.methods.replay import replays_agree
 from graphsvx.methods.rounds import (
@@ -65,15 +55,16 @@ from graphsvx.methods.rounds import (
     default_first_calls,
 )
 from graphsvx.methods.settings import (
-    MISPLACED,
     Budget,
     FlatSettings,
+    check_parts,
     field_names,
     read_generator,
     read_players,
 )
+from graphsvx.methods.setup_games import setup_games
 from graphsvx.methods.typed_record import with_types
-from graphsvx.methods.typed_setup import check_typed_players, typed_setup
+from graphsvx.methods.typed_setup import check_typed_players
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
@@ -170,48 +161,8 @@ class GraphSVX(Checked):
         super().__post_init__()
         self._check_parts(self.players)
 
-    def _check_parts(self, players: PlayerKind) -> None:
-        """Raise InputError for parts that do not go together."""
-        generator = self.generator
-        edges_play = isinstance(players, (Edges, Relations, MetaPaths))
-        if generator is not None and self.cuts_edges != edges_play:
-            raise InputError(
-                f'{generator!r} switches edges off, so edges must play; use players="edges"'
-                if self.cuts_edges
-                else f'players="edges" needs a generator of edges, such as CutEdges(), got '
-                f"{generator!r}"
-            )
-        if isinstance(players, Cells) and generator not in (None, Isolate()):
-            raise InputError(
-                f"cells are features of nodes that switch off by isolation, got {generator!r}"
-            )
-        if isinstance(players, Cells) and not self.mask.separate:
-            raise InputError(f"cells need a mask with a game of nodes alone, got {self.mask!r}")
-        if getattr(generator, "erase", False) and isinstance(players, (Features, SubgraphFeatures)):
-            raise InputError('erase= is about switched-off nodes; use it with players="nodes"')
-        unused = isinstance(players, Nodes) and generator in (None, Isolate())
-        if unused and getattr(players, "reference", None) is not None:
-            raise InputError(
-                f"reference= {MISPLACED['reference']}; "
-                f'use players="features", or erase=True where nodes play'
-            )
-        if self.order > 1 and isinstance(self.estimator, Lasso):
-            raise InputError(
-                "order= is about interactions of all players, of which a Lasso leaves some out; "
-                "use GaussianProcess() or WLS()"
-            )
-        if self.order > 1 and getattr(players, "balance", None) is not None:
-            raise InputError("balance= rescales credit, which interactions would not follow")
-        if self.budget.tolerance is not None and isinstance(self.estimator, Lasso):
-            raise InputError(
-                "tolerance= needs standard errors, which a Lasso does not give; "
-                "use GaussianProcess() or WLS()"
-            )
-
-    @property
-    def cuts_edges(self) -> bool:
-        """Whether the generator that was given switches edges off."""
-        return bool(getattr(self.generator, "edge_players", False))
+    def _check_parts(self, kind: PlayerKind) -> None:
+        check_parts(kind, self.budget, self.mask, self.generator, self.estimator, self.order)
 
     @staticmethod
     def paper(dataset: str = "tree-cycles", variant: Variant = "paper", **changes: Any) -> GraphSVX:
@@ -342,61 +293,20 @@ class GraphSVX(Checked):
     def _play(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
-        setup, games = self._setup_games(query, evaluator, kind, seed)
+        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
         budget = self.budget
         by_default = isinstance(self._goal(), RelativeErrorBelow) and self._most_calls() is None
         calls = default_first_calls(games) if by_default else self._first_calls()
         return setup, play_all(games, self.mask, self.estimator, calls, budget.feature_share, seed)
 
-    def _setup_games(
-        self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
-    ) -> tuple[GameSetup, list[PlayableGame]]:
-        block = kind.generator if self.generator is None else self.generator
-        setup = (
-            typed_setup(kind, block, query, evaluator)
-            if isinstance(query, TypedQuery)
-            else kind.setup(query, evaluator, seed)
-        )
-        generator = block.prepare(setup, derive_rng(seed, "paths"))
-        return setup, self._games(query, evaluator, setup, generator)
-
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""
-        return self._setup_games(query, evaluator, self._kind(query), seed)[1]
+        kind = self._kind(query)
+        return setup_games(query, evaluator, kind, self.generator, self.mask, seed)[1]
 
     def hops(self, query: Query) -> int | None:
         """How far away from the explained node players are; None: as far as the model looks."""
         return self._kind(query).hops
-
-    def _games(
-        self, query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator
-    ) -> list[PlayableGame]:
-        """The games to evaluate; the last one ends in the full prediction."""
-
-        def game(side: Side) -> PlayableGame:
-            if isinstance(self.mask, (Auto, Paired)):
-                by_look_ups = lookup_game(query, evaluator, setup, generator, side)
-                if by_look_ups is not None:
-                    return by_look_ups
-            return GraphGame(query, evaluator, setup, generator, side, rest_on=side == "nodes")
-
-        players = setup.players
-        if players.edges:
-            return [game("edges")]
-        if players.features and not players.nodes:
-            return [game("features")]
-        if not self.mask.separate and players.features:
-            return [game("joint")]
-        games: list[PlayableGame] = []
-        if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
-            games.append(game("features"))
-        elif players.features:
-            # All nodes are off, so there is no indirect effect.
-            alone = feature_setup(setup, evaluator)
-            games.append(
-                GraphGame(query, evaluator, alone, Isolate(), "features", False, full_setup=setup)
-            )
-        return [*games, game("nodes")]
 
     def _accuracy(self, run: _Run, values: Tensor, errors: Tensor) -> dict[str, Any]:
         """What the certificate says of errors and of the calls that were made."""

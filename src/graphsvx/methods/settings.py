@@ -7,12 +7,21 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.errors import BudgetError, InputError
+from graphsvx.estimators.lasso import Lasso
 from graphsvx.generators import Indirect, Isolate
+from graphsvx.masks import Mask
 from graphsvx.methods.player_kinds import (
     KINDS,
+    Cells,
     DefaultPlayers,
+    Edges,
+    Features,
     KindName,
+    MetaPaths,
+    Nodes,
     PlayerKind,
+    Relations,
+    SubgraphFeatures,
 )
 from graphsvx.utils.constraints import MOST, Checked, Range, checked, shown
 
@@ -128,3 +137,44 @@ def read_generator(generator: Any, settings: dict[str, Any]) -> Any:
     if generator is not None or (indirect and erase):
         raise InputError(f"{name}= is short for generator={block!r}; give one generator")
     return block
+
+
+def check_parts(
+    players: PlayerKind, budget: Budget, mask: Mask, generator: Any, estimator: Any, order: int
+) -> None:
+    """Raise InputError for parts of GraphSVX that do not go together."""
+    cuts_edges = bool(getattr(generator, "edge_players", False))
+    edges_play = isinstance(players, (Edges, Relations, MetaPaths))
+    if generator is not None and cuts_edges != edges_play:
+        raise InputError(
+            f'{generator!r} switches edges off, so edges must play; use players="edges"'
+            if cuts_edges
+            else f'players="edges" needs a generator of edges, such as CutEdges(), got '
+            f"{generator!r}"
+        )
+    if isinstance(players, Cells) and generator not in (None, Isolate()):
+        raise InputError(
+            f"cells are features of nodes that switch off by isolation, got {generator!r}"
+        )
+    if isinstance(players, Cells) and not mask.separate:
+        raise InputError(f"cells need a mask with a game of nodes alone, got {mask!r}")
+    if getattr(generator, "erase", False) and isinstance(players, (Features, SubgraphFeatures)):
+        raise InputError('erase= is about switched-off nodes; use it with players="nodes"')
+    unused = isinstance(players, Nodes) and generator in (None, Isolate())
+    if unused and getattr(players, "reference", None) is not None:
+        raise InputError(
+            f"reference= {MISPLACED['reference']}; "
+            f'use players="features", or erase=True where nodes play'
+        )
+    if order > 1 and isinstance(estimator, Lasso):
+        raise InputError(
+            "order= is about interactions of all players, of which a Lasso leaves some out; "
+            "use GaussianProcess() or WLS()"
+        )
+    if order > 1 and getattr(players, "balance", None) is not None:
+        raise InputError("balance= rescales credit, which interactions would not follow")
+    if budget.tolerance is not None and isinstance(estimator, Lasso):
+        raise InputError(
+            "tolerance= needs standard errors, which a Lasso does not give; "
+            "use GaussianProcess() or WLS()"
+        )

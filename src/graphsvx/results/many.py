@@ -9,7 +9,8 @@ from typing import Any, overload
 from graphsvx.errors import InputError
 from graphsvx.results import summary
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.export import many_to_pandas, many_to_shap
+from graphsvx.results.export import many_to_pandas
+from graphsvx.results.export_shap import many_to_shap
 from graphsvx.results.ranking import Players
 from graphsvx.results.view_registry import registered_view
 

@@ -13,7 +13,8 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.api import Failure, explain
 from graphsvx.core import graph as graphs
-from graphsvx.core.typed_graph import check_typed_graph, is_typed, typed_nodes
+from graphsvx.core.typed_data import check_typed_graph, is_typed
+from graphsvx.core.typed_graph import typed_nodes
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema

@@ -18,7 +18,7 @@ from torch_geometric.data import Data, HeteroData
 from graphsvx.core import graph as graphs
 from graphsvx.core.edge_index import Index
 from graphsvx.core.statistics import Statistics
-from graphsvx.core.typed_graph import is_typed
+from graphsvx.core.typed_data import is_typed
 from graphsvx.errors import DataError
 from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
 from graphsvx.utils.constraints import Checked, Workers

@@ -26,7 +26,8 @@ from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
 from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list
-from graphsvx.core.typed_graph import check_typed_graph, is_typed, node_number
+from graphsvx.core.typed_data import check_typed_graph, is_typed
+from graphsvx.core.typed_graph import node_number
 from graphsvx.core.typed_query import build_any_query, nodes_of_one_type
 from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.methods.base import Method

@@ -2,73 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import Normalize
-from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.patheffects import withStroke
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import plain, scale_of, signed
+from graphsvx.results.ranking import plain
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout as placing
 from graphsvx.views import palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Line
 from graphsvx.views.plot import canvas
+from graphsvx.views.plot.graph_legend import draw_colorbar, draw_legend
 from graphsvx.views.plot.interactions import curve
+from graphsvx.views.plot.placed_drawing import Bonds, PlacedDrawing
 
 Atoms = Mapping[int, str] | Sequence[str]
-Bonds = Mapping[tuple[int, int], float]
-
-
-@dataclass(frozen=True)
-class PlacedDrawing:
-    """A drawing with positions and sizes of its nodes."""
-
-    drawing: GraphDrawing
-    where: placing.Places
-    radius: float
-    """Radius of a dot of average credit, in points."""
-    bold: frozenset[int]
-    largest: float
-    atoms: tuple[str, ...] | None
-    bonds: Bonds
-
-    def size(self, i: int) -> float:
-        """Radius of a dot in points: larger with more credit."""
-        dot = self.drawing.dots[i]
-        if dot.count > 1:
-            return max(6.5, self.radius * min(1.7, 0.9 + 0.2 * math.log10(dot.count)))
-        if self.atoms is not None:
-            return self.radius * (0.72 if self.atoms[i] == "H" else 1.0)
-        if dot.centre:
-            return self.radius * (1.5 if self.crowded else 1.1)
-        growth = 1.25 if self.crowded else 0.62
-        return self.radius * (0.62 + growth * math.sqrt(self.strength(i)))
-
-    @property
-    def crowded(self) -> bool:
-        """Whether there are too many dots to show all at the same size."""
-        return len(self.drawing.dots) > placing.CROWD
-
-    def strength(self, i: int) -> float:
-        """Absolute credit as a share of the largest."""
-        return min(1.0, abs(self.drawing.dots[i].credit) / self.largest) if self.largest else 0.0
-
-    def faded(self, i: int) -> bool:
-        """Whether the dot is drawn pale: it has little credit, or credit that may be 0."""
-        dot = self.drawing.dots[i]
-        weak = dot.count > 1 or self.strength(i) < 0.04 or not dot.sure
-        return dot.plays and not dot.centre and weak and i not in self.bold
 
 
 def graph(
@@ -124,9 +79,9 @@ def graph(
         adds_up = abs(explanation.certificate.residual) < 5e-4
         canvas.heading(ax, explanation.title, below if adds_up else "")
     if colorbar and scale > 0:
-        _draw_colorbar(ax, explanation, scale)
+        draw_colorbar(ax, explanation, scale)
     if legend:
-        _draw_legend(ax, explanation, drawing)
+        draw_legend(ax, explanation, drawing)
     return ax
 
 
@@ -325,82 +280,3 @@ def _write_symbols(ax: Axes, drawing: PlacedDrawing) -> None:
             fontsize=max(4.2, 1.12 * drawing.size(i)), ha="center", va="center_baseline",
             color=palette.ink_on(fill), zorder=4,
         )  # fmt: skip
-
-
-def _draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
-    figure = ax.get_figure()
-    if figure is None:
-        return
-    shades = ScalarMappable(Normalize(-scale, scale), canvas.DIVERGING)
-    bar = figure.colorbar(shades, ax=ax, location="right", shrink=0.62, aspect=24, pad=0.02)
-    bar.set_label(f"credit ({scale_of(explanation)})", fontsize=canvas.SMALL, color=palette.INK)
-    bar.ax.tick_params(labelsize=canvas.TINY, length=2, color=palette.GREY)
-    bar.outline.set_visible(False)
-    bar.locator = _colorbar_ticks(scale)
-    bar.update_ticks()
-
-
-def _colorbar_ticks(scale: float) -> Any:
-    from matplotlib.ticker import FixedLocator  # noqa: PLC0415  (used here only)
-
-    step = 10 ** math.floor(math.log10(scale))
-    step *= max(s for s in (1, 2, 5) if s * step <= scale)
-    half = step / 2 if step * 2 > scale else step
-    count = int(scale / half + 1e-9)
-    return FixedLocator([half * i for i in range(-count, count + 1)])
-
-
-def _draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> None:
-    handles: list[Line2D] = []
-
-    def mark(label: str, **style: Any) -> None:
-        handles.append(Line2D([], [], linestyle="none", label=label, **style))
-
-    dots = drawing.drawing.dots
-    if any(dot.centre for dot in dots):
-        mark(
-            "explained", marker="o", markersize=6, markerfacecolor="white",
-            markeredgecolor=palette.INK, markeredgewidth=1.6,
-        )  # fmt: skip
-    if drawing.atoms is None:
-        for category in sorted({dot.category for dot in dots if dot.category is not None}):
-            typed = explanation.types is not None and not explanation.types.flat
-            mark(
-                class_label(explanation, category),
-                marker=palette.shape_of(category if typed else 0), markersize=6.5,
-                markerfacecolor=palette.mixed(palette.of_class(category), "#FFFFFF", 0.15),
-                markeredgecolor="#6B7280", markeredgewidth=0.6,
-            )  # fmt: skip
-    lines = drawing.drawing.lines
-    bold = any(line.a in drawing.bold and line.b in drawing.bold for line in lines)
-    if bold and not any(line.plays for line in lines):
-        handles.append(Line2D([], [], color=palette.INK, lw=2.4, label="important part"))
-    groups = [dot for dot in dots if dot.count > 1]
-    if groups:
-        total = math.fsum(dot.credit for dot in groups)
-        mark(
-            f"+{sum(dot.count for dot in groups)} more nodes, together {signed(total)}",
-            marker="o", markersize=7, markerfacecolor="#E9EAED", markeredgecolor="#6B7280",
-            markeredgewidth=0.6,
-        )  # fmt: skip
-    if not handles:
-        return
-    box = ax.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.01),
-        ncols=min(3, len(handles)),
-        fontsize=canvas.TINY, frameon=False, handletextpad=0.7, handlelength=1.5,
-        columnspacing=1.3,
-        borderaxespad=0.0,
-    )  # fmt: skip
-    for entry in box.get_texts():
-        entry.set_parse_math(False)
-
-
-def class_label(explanation: Explanation, category: int) -> str:
-    """Legend entry of a node class or node type; `class_names` are those of classified nodes."""
-    types = explanation.types
-    if types is not None and not types.flat:
-        return canvas.short(types.node_types[category], 24)
-    if explanation.kind in ("node", "nodes"):
-        return canvas.short(explanation.class_name(category), 24)
-    return f"type {category}"

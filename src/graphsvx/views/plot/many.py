@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.export import feature_inputs
+from graphsvx.results.export_shap import feature_inputs
 from graphsvx.results.ranking import Players, entries, scale_of
 from graphsvx.results.summary import Summary
 from graphsvx.views import palette

@@ -1,0 +1,65 @@
+"""The games of a query for GraphSVX: its players and generator, ready to be evaluated."""
+
+from __future__ import annotations
+
+from graphsvx.core.query import Query
+from graphsvx.core.random import derive_rng
+from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.games.graph_game import GraphGame, Side, feature_setup
+from graphsvx.games.lookup_game import lookup_game
+from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
+from graphsvx.generators.base import GeneratorSetting
+from graphsvx.masks import Auto, Mask, Paired
+from graphsvx.methods.pipeline import PlayableGame
+from graphsvx.methods.player_kinds import PlayerKind
+from graphsvx.methods.typed_setup import typed_setup
+
+
+def setup_games(
+    query: Query, evaluator: Evaluator, kind: PlayerKind, generator: GeneratorSetting, mask: Mask,
+    seed: int,
+) -> tuple[GameSetup, list[PlayableGame]]:  # fmt: skip
+    """The players of a query and their games; that of nodes (or edges) comes last.
+
+    Without a `generator`, that of the kind of players is used.
+    """
+    block = kind.generator if generator is None else generator
+    setup = (
+        typed_setup(kind, block, query, evaluator)
+        if isinstance(query, TypedQuery)
+        else kind.setup(query, evaluator, seed)
+    )
+    prepared = block.prepare(setup, derive_rng(seed, "paths"))
+    return setup, _games(query, evaluator, setup, prepared, mask)
+
+
+def _games(
+    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, mask: Mask
+) -> list[PlayableGame]:
+    """The games to evaluate; the last one ends in the full prediction."""
+
+    def game(side: Side) -> PlayableGame:
+        if isinstance(mask, (Auto, Paired)):
+            by_look_ups = lookup_game(query, evaluator, setup, generator, side)
+            if by_look_ups is not None:
+                return by_look_ups
+        return GraphGame(query, evaluator, setup, generator, side, rest_on=side == "nodes")
+
+    players = setup.players
+    if players.edges:
+        return [game("edges")]
+    if players.features and not players.nodes:
+        return [game("features")]
+    if not mask.separate and players.features:
+        return [game("joint")]
+    games: list[PlayableGame] = []
+    if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
+        games.append(game("features"))
+    elif players.features:
+        # All nodes are off, so there is no indirect effect.
+        alone = feature_setup(setup, evaluator)
+        games.append(
+            GraphGame(query, evaluator, alone, Isolate(), "features", False, full_setup=setup)
+        )
+    return [*games, game("nodes")]
