@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from graphsvx import studies
+from graphsvx import runs, studies
+from graphsvx.runs.backends import Answer, Chunk, Job
 from graphsvx.studies import StudyContext, ablation, noise, properties
 from graphsvx.studies.measurements import Measurements
 
@@ -19,6 +21,17 @@ FIGURES = {
 }  # fmt: skip
 
 
+class ThisProcess:
+    """A backend without workers: what a worker process costs is not tested with studies."""
+
+    def __init__(self, workers: int | None) -> None:
+        assert workers == 1
+
+    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer]:
+        while (chunk := take()) is not None:
+            yield job(chunk)
+
+
 def no_cora() -> bool:
     return not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir()
 
@@ -27,9 +40,12 @@ LONG = ("false-positives", "faithfulness")  # measures of the first are tested i
 
 
 @pytest.mark.parametrize("name", [name for name in studies.names() if name not in LONG])
-def test_a_quick_study_measures_everything_that_it_declares(name: str, quick: StudyContext):
+def test_a_quick_study_measures_everything_that_it_declares(
+    name: str, quick: StudyContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if name.startswith(("noisy", "molecules", "real")) and no_cora():
         pytest.skip("GRAPHSVX_DATA has no Cora/raw")
+    monkeypatch.setattr(runs, "Local", ThisProcess)
     study = studies.get(name)
     study.run(quick)
     text = (quick.out / f"{name}.md").read_text()

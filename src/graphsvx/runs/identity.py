@@ -6,6 +6,7 @@ import hashlib
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -26,11 +27,17 @@ PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
 _GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
 
 
+@cache
+def _version(package: str) -> str:
+    """The version of an installed package; reading it parses a file."""
+    return metadata.version(package)
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
     # Python compiles the code of a model to different bytecode in different versions.
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, **{name: metadata.version(name) for name in PACKAGES}}
+    return {"python": python, **{name: _version(name) for name in PACKAGES}}
 
 
 def of_graphs(graphs: Iterable[Any]) -> str:
