@@ -105,16 +105,17 @@ def test_interactions_are_saved(world, tmp_path: Path) -> None:
     assert again.together(5, size=3) == explanation.together(5, size=3)
 
 
-def test_estimated_interactions_have_error_bars(world) -> None:
+@pytest.mark.parametrize("index", [KSII(), SII(), STII(), FSII(), BII()])
+def test_estimated_interactions_have_error_bars(world, index) -> None:
     data = random_graph(8, nodes=16, chance=0.3)
     explanation = explain(
-        world[0], data, node=1, method=GraphSVX(players="nodes", order=2, samples=60)
+        world[0], data, node=1, method=GraphSVX(players="nodes", order=2, samples=60, index=index)
     )
     assert not explanation.certificate.exact
     pairs = explanation.interactions.sizes == 2
     assert bool((explanation.interactions.errors[:, pairs] > 0).all())
     with pytest.raises(UnsupportedError, match="played exactly"):
-        explain(world[0], data, node=1, method=GraphSVX(samples=60, order=2, index=STII()))
+        explain(world[0], data, node=1, method=GraphSVX(samples=60, order=3))
 
 
 def test_what_does_not_go_together_is_said(world) -> None:

@@ -2,20 +2,22 @@
 
 With f(q) the multilinear extension of a game where every player is there with probability q, and
 d_T f its mixed derivative by the players of T, each index here is I(T) = int g(q) d_T f(q) dq. An
-index is its density g, through W(x, y) = int g(q) q^x (1 - q)^y dq.
+index is its density g, through W(x, y) = int g(q) q^x (1 - q)^y dq, or through a quadrature rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import betaln, roots_legendre
 
 from graphsvx.core.arrays import Floats, Ids
 from graphsvx.utils.constraints import Block, Checked
+
+_NODES = 12
 
 
 class Index(Protocol):
@@ -30,6 +32,17 @@ class Index(Protocol):
         """W(inside, outside) of sets of `size` players where sets have up to `order`."""
         ...
 
+    def quadrature(self, size: int, order: int) -> Quadrature:
+        """int g(q) f(q) dq as a weighted sum; needed where a game is not played exactly."""
+        ...
+
+
+class Quadrature(NamedTuple):
+    """int g(q) f(q) dq = sum of weights * f(nodes)."""
+
+    nodes: Floats
+    weights: Floats
+
 
 IndexSetting = Annotated[
     Index, Block("an interaction index, such as KSII() or STII()", 4, ("name",))
@@ -43,6 +56,18 @@ def _beta(x: Ids, y: Ids | int) -> Floats:
     return integral
 
 
+def _legendre() -> Quadrature:
+    """g = 1. Exact up to rounding for products of up to 64 factors that are linear in q."""
+    nodes, weights = roots_legendre(_NODES)
+    return Quadrature((nodes + 1) / 2, weights / 2)
+
+
+def _at(*masses: tuple[float, float]) -> Quadrature:
+    """Point masses: nodes and their weights."""
+    nodes, weights = np.array(masses, dtype=np.float64).T
+    return Quadrature(nodes, weights)
+
+
 @dataclass(frozen=True)
 class SII(Checked):
     """Shapley interaction index: g = 1. Sets of one player have their Shapley values."""
@@ -52,6 +77,10 @@ class SII(Checked):
     def __call__(self, size: int, order: int, inside: Ids, outside: Ids) -> Floats:  # noqa: ARG002  (an index's arguments)
         """x! y! / (x + y + 1)!."""
         return _beta(inside, outside)
+
+    def quadrature(self, size: int, order: int) -> Quadrature:  # noqa: ARG002  (an index's arguments)
+        """g = 1."""
+        return _legendre()
 
 
 @dataclass(frozen=True)
@@ -63,6 +92,14 @@ class KSII(SII):
 
     name: ClassVar[str] = "k-SII"
 
+    def quadrature(self, size: int, order: int) -> Quadrature:
+        """Up to order 2: of players, less half of their pairs, d_i f(1) - d_i f(0)."""
+        rule = super().quadrature(size, order)
+        if size == order:
+            return rule
+        pairs = _at((0.0, 0.5), (1.0, -0.5))
+        return Quadrature(*(np.concatenate(parts) for parts in zip(rule, pairs, strict=True)))
+
 
 @dataclass(frozen=True)
 class BII(Checked):
@@ -73,6 +110,10 @@ class BII(Checked):
     def __call__(self, size: int, order: int, inside: Ids, outside: Ids) -> Floats:  # noqa: ARG002  (an index's arguments)
         """2^-(x + y)."""
         return np.exp2(-(np.asarray(inside, dtype=np.float64) + outside))
+
+    def quadrature(self, size: int, order: int) -> Quadrature:  # noqa: ARG002  (an index's arguments)
+        """A point mass at 1/2."""
+        return _at((0.5, 1.0))
 
 
 @dataclass(frozen=True)
@@ -87,6 +128,13 @@ class STII(Checked):
             return (inside == 0).astype(np.float64)
         return order * _beta(inside, outside + order - 1)
 
+    def quadrature(self, size: int, order: int) -> Quadrature:
+        """k (1 - q)^(k - 1) for sets of k = `order`; a point mass at 0 for others."""
+        if size < order:
+            return _at((0.0, 1.0))
+        nodes, weights = _legendre()
+        return Quadrature(nodes, weights * order * (1 - nodes) ** (order - 1))
+
 
 @dataclass(frozen=True)
 class FSII(Checked):
@@ -100,6 +148,12 @@ class FSII(Checked):
         for power, factor in enumerate(_faithful(size, order)):
             weights += factor * _beta(inside + low + power, outside + low)
         return weights
+
+    def quadrature(self, size: int, order: int) -> Quadrature:
+        """g at the nodes."""
+        nodes, weights = _legendre()
+        polynomial = np.polynomial.Polynomial(_faithful(size, order))(nodes)
+        return Quadrature(nodes, weights * (nodes * (1 - nodes)) ** (size - 1) * polynomial)
 
 
 @cache

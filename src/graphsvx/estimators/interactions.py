@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
-from scipy.special import bernoulli, roots_legendre, stdtrit
+from scipy.special import bernoulli
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.errors import BudgetError, UnsupportedError
-from graphsvx.estimators.indices import KSII, SII, Index
+from graphsvx.estimators.indices import KSII, SII, Index, Quadrature
+from graphsvx.estimators.parity_kernel import Parity
+from graphsvx.estimators.parity_process import ParityProcess, symmetrised
 from graphsvx.masks.base import Masks
 
 MOST_PLAYERS = {2: 64, 3: 24}
 """Players whose pairs, or pairs and triples, are listed: the heaviest."""
-_FITTED_PAIRS = 160  # pairs of coalitions that lengthscales are learnt on
-_SEEN = 768  # pairs of coalitions that the process sees
-_NODES = 12  # of the quadrature over q
+_SHAPLEY = SII().quadrature(1, 1)
+_SEEN = 768  # pairs of coalitions that a process sees
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +53,20 @@ def interactions(
     states = _states(masks, y, empty.numpy(), full.numpy())
     if states is not None:
         return exact_interactions(*states, index=index, order=order, listed=listed)
-    if order > 2 or not isinstance(index, SII):
+    if order > 2:
         raise UnsupportedError(
-            f"{index.name} of order {order} needs a game that is played exactly, and this one has "
-            f"{players} players; use order=2 with KSII() or SII(), more samples=, or groups="
+            f"interactions of {order} players need a game that is played exactly, and this one has "
+            f"{players} players; use order=2, more samples=, or groups="
         )
     if masks.pair is None:
         raise UnsupportedError(
             "interactions are estimated from pairs of coalitions and their complements; "
             "use mask=Auto() or Paired()"
         )
-    return estimated_pairs(masks, y, empty.numpy(), full.numpy(), index, listed, credit, errors)
+    sets = [np.arange(players)[:, None], _sets(listed, 2)][:order]
+    return estimated_interactions(
+        masks.rows, y, empty.numpy(), full.numpy(), index, sets, credit, errors
+    )
 
 
 def heaviest(credit: Floats, most: int) -> Ids:
@@ -197,191 +200,43 @@ def _products(on: Floats, off: Floats, two: Floats, mixed: Floats, none: Floats)
     return on.T @ (two[:, None] * on) + off.T @ (none[:, None] * off) + across + across.T
 
 
-def estimated_pairs(
-    masks: Masks, values: Floats, empty: Floats, full: Floats, index: Index, listed: Ids,
+def estimated_interactions(
+    rows: Bools, values: Floats, empty: Floats, full: Floats, index: Index, sets: list[Ids],
     credit: Floats, errors: Floats,
 ) -> list[SetValues]:  # fmt: skip
-    """k-SII or SII of order 2 from pairs of coalitions and their complements.
+    """The index for sets of one and of two players, from coalitions next to their complements.
 
-    Pairs of players depend on the *even* part of the game alone, e(S) = (v(S) + v(N - S)) / 2. It
-    is taken for a draw from a Gaussian process with the kernel k(S, T) = exp(-d(S, T)) +
-    exp(-d(S, N - T)) and an unknown constant, which has no interactions. Error bars are posterior
-    standard deviations, scaled by how far held-out pairs are missed.
+    The even and the odd part of the game are taken for draws of two Gaussian processes. Shapley
+    values, which are `credit`, depend on the odd part alone.
     """
-    signs = np.ones((len(values) // 2 + 1, masks.rows.shape[1]))
-    signs[1:] = 2.0 * masks.rows[::2] - 1
-    even = np.concatenate([(empty + full)[None], values[::2] + values[1::2]]) / 2
-    seen = slice(0, _SEEN + 1)
-    process = _EvenProcess.fitted(signs[seen], even[seen])
-    pair_values, deviations = process.pairs(listed)
-    sets = _sets(listed, 2)
-    row, column = np.searchsorted(listed, sets).T
-    pairs = SetValues(sets, pair_values[row, column], deviations[row, column])
-    singles = SetValues(np.arange(len(credit))[:, None], credit, errors)
-    if isinstance(index, KSII):
-        sums, spread = process.row_sums(masks, values, empty, full)
-        singles = SetValues(singles.members, credit - sums / 2, np.sqrt(errors**2 + spread**2 / 4))
-    return [singles, pairs]
+    signs = np.ones((min(len(values) // 2, _SEEN) + 1, rows.shape[1]))
+    signs[1:] = 2.0 * rows[: 2 * _SEEN : 2] - 1
+    first, second = values[: 2 * _SEEN : 2], values[1 : 2 * _SEEN : 2]
+    process: dict[Parity, ParityProcess] = {}
+
+    def part_of_index(parity: Parity, players: Ids) -> tuple[Floats, Floats]:
+        size = players.shape[1]
+        rule = index.quadrature(size, len(sets))
+        symmetric = symmetrised(rule, parity * (-1) ** size)
+        if not len(symmetric.nodes):
+            return np.zeros((len(players), values.shape[1])), np.zeros(values.shape[1])
+        if (size, parity) == (1, -1) and _same(symmetric, symmetrised(_SHAPLEY, 1)):
+            return credit, errors
+        if parity not in process:
+            part = np.concatenate([(full + parity * empty)[None], first + parity * second]) / 2
+            process[parity] = ParityProcess.fitted(parity, signs, part)
+        return process[parity].interactions(players, rule)
+
+    by_size = []
+    for players in sets:
+        even, even_errors = part_of_index(1, players)
+        odd, odd_errors = part_of_index(-1, players)
+        by_size.append(SetValues(players, even + odd, np.hypot(even_errors, odd_errors)))
+    return by_size
 
 
-@dataclass(frozen=True, eq=False)
-class _EvenProcess:
-    """A Gaussian process with an unknown mean that has seen the even part of a game."""
-
-    signs: Floats
-    """[pairs, M]: a coalition of each pair."""
-    even: Floats
-    lengths: Floats
-    """theta, [M]: how fast the game changes with each player."""
-    factor: tuple[Floats, bool]
-    scale: Floats
-    """Variance of the process, [outputs], from held-out pairs."""
-    held_out: int
-
-    @staticmethod
-    def fitted(signs: Floats, even: Floats) -> _EvenProcess:
-        """The most likely relevance of players, by the values' spread, and a common length."""
-        count, players = signs.shape
-        learnt_on = np.unique(np.linspace(0, count - 1, min(count, _FITTED_PAIRS)).astype(np.int64))
-        relevance = _relevance(signs, even)
-        best = max(
-            (
-                (
-                    _evidence(signs[learnt_on], even[learnt_on], total * shape / shape.sum()),
-                    total,
-                    tilt,
-                )
-                for tilt in (0.0, 0.5, 1.0)
-                for shape in [relevance**tilt]
-                for total in players * np.geomspace(0.02, 3.0, 8)
-            ),
-            key=lambda candidate: candidate[0],
-        )
-        shape = relevance ** best[2]
-        lengths = best[1] * shape / shape.sum()
-        # What the first half of the pairs predicts of the second gives the scale.
-        half = max(2, count // 2)
-        scale = _missed(signs, even, lengths, half)
-        return _EvenProcess(signs, even, lengths, _factor(signs, lengths), scale, count - half)
-
-    def pairs(self, listed: Ids) -> tuple[Floats, Floats]:
-        """SII of pairs of the listed players and standard errors, [listed, listed, outputs]."""
-        nodes, weights = roots_legendre(_NODES)
-        q, w = (nodes + 1) / 2, weights / 2
-        moved = 1 - np.exp(-self.lengths)
-        # m[q, pair, player]: 1 - (1 - q) d where the player is on, 1 - q d where not.
-        on = self.signs > 0
-        factors = [np.where(on, 1 - (1 - x) * moved, 1 - x * moved) for x in q]
-        totals = [part.prod(1) for part in factors]
-        count, size = len(self.signs), len(listed)
-        slopes = self.signs[:, listed] * moved[listed]
-        shares = np.zeros((count, size, size))
-        for weight, part, total in zip(w, factors, totals, strict=True):
-            inverse = 1 / part[:, listed]
-            shares += (2 * weight * total)[:, None, None] * inverse[:, :, None] * inverse[:, None]
-        shares *= slopes[:, :, None] * slopes[:, None]
-        flat = shares.reshape(count, -1)
-        ones = np.ones((count, 1))
-        solved = cho_solve(self.factor, np.concatenate([ones, self.even, flat], 1))
-        weight_one, outputs = solved[:, :1], self.even.shape[1]
-        precision = (ones.T @ weight_one).item()
-        mean = (ones.T @ solved[:, 1 : 1 + outputs]) / precision
-        pair_values = flat.T @ (solved[:, 1 : 1 + outputs] - weight_one * mean)
-        explained = (flat * solved[:, 1 + outputs :]).sum(0)
-        constant = (ones.T @ solved[:, 1 + outputs :])[0]
-        left = self._prior(listed, q, w).reshape(-1) - explained + constant**2 / precision
-        variance = np.maximum(left, 0)[:, None] * self.scale
-        wider = stdtrit(self.held_out, 0.975) / stdtrit(np.inf, 0.975)
-        shape = (size, size, outputs)
-        return pair_values.reshape(shape), (wider * np.sqrt(variance)).reshape(shape)
-
-    def _prior(self, listed: Ids, q: Floats, w: Floats) -> Floats:
-        """8 d_i d_j times the double integral of the product over the other players."""
-        moved = 1 - np.exp(-self.lengths)
-        apart = (q[:, None] + q - 2 * q[:, None] * q).reshape(-1)
-        weight = (w[:, None] * w).reshape(-1)
-        part = 1 - moved * apart[:, None]
-        total = part.prod(1) * weight
-        inverse = 1 / part[:, listed]
-        d = moved[listed]
-        return 8 * d[:, None] * d * ((inverse * total[:, None]).T @ inverse)
-
-    def row_sums(
-        self, masks: Masks, values: Floats, empty: Floats, full: Floats
-    ) -> tuple[Floats, Floats]:
-        """Sum over j of SII(i, j) and its error, [M, outputs].
-
-        It is v(N) - v(N - i) - v(i) + v(0): exact where these coalitions were played, otherwise
-        what the process predicts of them.
-        """
-        players, outputs = self.signs.shape[1], self.even.shape[1]
-        single = -np.ones((players, players)) + 2 * np.eye(players)
-        across = _kernel(single, self.signs, self.lengths)
-        ones = np.ones((len(self.signs), 1))
-        solved = cho_solve(self.factor, np.concatenate([ones, self.even, across.T], 1))
-        precision = (ones.T @ solved[:, :1]).item()
-        mean = (ones.T @ solved[:, 1 : 1 + outputs]) / precision
-        predicted = mean + across @ (solved[:, 1 : 1 + outputs] - solved[:, :1] * mean)
-        prior_variance = 1 + np.exp(-self.lengths.sum())
-        left = prior_variance - (across.T * solved[:, 1 + outputs :]).sum(0)
-        left += (1 - (ones.T @ solved[:, 1 + outputs :])[0]) ** 2 / precision
-        spread = 2 * np.sqrt(np.maximum(left, 0)[:, None] * self.scale)
-        size = masks.rows[::2].sum(1)
-        for coalition_size in (1, players - 1):
-            for pair in np.flatnonzero(size == coalition_size):
-                row = masks.rows[2 * pair]
-                player = int(np.flatnonzero(row if coalition_size == 1 else ~row)[0])
-                predicted[player] = (values[2 * pair] + values[2 * pair + 1]) / 2
-                spread[player] = 0
-        return empty + full - 2 * predicted, spread
-
-
-def _kernel(first: Floats, second: Floats, lengths: Floats) -> Floats:
-    """exp(-d(S, T)) + exp(-d(S, N - T)) of coalitions as signs, d the weighted distance."""
-    inner = (first * lengths) @ second.T
-    total = lengths.sum()
-    return np.exp((inner - total) / 2) + np.exp((-inner - total) / 2)
-
-
-def _factor(signs: Floats, lengths: Floats) -> tuple[Floats, bool]:
-    gram = _kernel(signs, signs, lengths)
-    gram[np.diag_indices(len(gram))] += 1e-10
-    return np.asarray(np.linalg.cholesky(gram), dtype=np.float64), True
-
-
-def _relevance(signs: Floats, even: Floats) -> Floats:
-    """How much the even part changes with each player, from products of signs with others."""
-    centred = even - even.mean(0)
-    size = signs.sum(1, keepdims=True)
-    slopes = (signs * size).T @ centred / len(signs)
-    weight = np.sqrt((slopes**2).sum(1))
-    return weight / max(weight.max(), 1e-300) + 0.05
-
-
-def _evidence(signs: Floats, even: Floats, lengths: Floats) -> float:
-    """Log likelihood of a process with these lengthscales, its scale and mean integrated out."""
-    try:
-        factor = _factor(signs, lengths)
-    except np.linalg.LinAlgError:
-        return -np.inf
-    ones = np.ones((len(signs), 1))
-    solved = cho_solve(factor, np.concatenate([ones, even], 1))
-    precision = (ones.T @ solved[:, :1]).item()
-    mean = (ones.T @ solved[:, 1:]) / precision
-    left = ((even - mean) * (solved[:, 1:] - solved[:, :1] * mean)).sum(0)
-    count = len(signs) - 1
-    spread = np.log(np.maximum(left, 1e-300)).sum() * count / 2
-    return float(
-        -spread - even.shape[1] * (np.log(np.diag(factor[0])).sum() + np.log(precision) / 2)
+def _same(first: Quadrature, second: Quadrature) -> bool:
+    return all(
+        a.shape == b.shape and np.allclose(a, b, atol=1e-12)
+        for a, b in zip(first, second, strict=True)
     )
-
-
-def _missed(signs: Floats, even: Floats, lengths: Floats, half: int) -> Floats:
-    """Mean squared standardised error of the pairs from `half` on, [outputs]."""
-    factor = _factor(signs, lengths)[0]
-    leading = factor[:half, :half]
-    ones = solve_triangular(leading, np.ones(half), lower=True)
-    first = solve_triangular(leading, even[:half], lower=True)
-    mean = (ones @ first) / (ones @ ones)
-    whitened = solve_triangular(factor, even - mean, lower=True)
-    return (whitened[half:] ** 2).mean(0)
