@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from graphsvx import datasets
+from graphsvx.datasets.changed import MARK, marked
 from graphsvx.studies import molecules
 from graphsvx.studies.false_positives import share_significant
-from graphsvx.studies.shortcut import MARK, marked
+from graphsvx.studies.shortcut import TRAINED_ON
 
 
 def test_correlation_is_pearsons_and_0_without_spread():
@@ -34,7 +35,7 @@ def test_every_explainer_has_candidates_and_its_selected_one_is_among_them():
 
 @pytest.mark.parametrize("gives_class_away", [True, False])
 def test_a_mark_sits_on_one_base_node_of_the_graphs_that_have_one(gives_class_away: bool):
-    data = marked(datasets.load("ba-2motifs", 3), gives_class_away)
+    data = marked(datasets.load("ba-2motifs", 3), TRAINED_ON, gives_class_away)
     has_mark = torch.tensor([bool((graph.x == MARK).any()) for graph in data.graphs])
     assert [i for i, has in enumerate(has_mark.tolist()) if has] == list(data.graph_truth.graphs())
     assert bool((has_mark == data.labels.bool()).all()) == gives_class_away

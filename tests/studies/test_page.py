@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphsvx.errors import DataError
+from graphsvx.metrics.comparison import PairedTest, is_close, is_positive, reaches
 from graphsvx.studies import (
     Claim,
     Estimate,
@@ -21,7 +22,6 @@ from graphsvx.studies import (
 )
 from graphsvx.studies.measurements import Row
 from graphsvx.studies.page import WithPaper, dots, from_paper, pivot, pivots, summary_rows
-from graphsvx.studies.statistics import PairedTest, is_close, is_positive, reaches
 
 
 def measured(level: float = 0.8, seeds: int = 5) -> Measurements:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from graphsvx.metrics import PAPER_PROTOCOLS
+from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT
 from graphsvx.studies import ground_truth, motifs
-from graphsvx.studies.statistics import MIN_SEEDS, SIGNIFICANT
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "protocols.md"
 TEXT = PAGE.read_text()

@@ -11,15 +11,10 @@ import torch
 from graphsvx import GraphSVX, explain
 from graphsvx.methods import GNNExplainer, PGExplainer, Random
 from graphsvx.metrics import accuracy, auroc
+from graphsvx.metrics.reading import both_directions, with_node_scores, without_credit
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.studies import Setting, StudyContext
-from graphsvx.studies.setting import (
-    both_directions,
-    fitted,
-    training_questions,
-    with_node_scores,
-    without_credit,
-)
+from graphsvx.studies.setting import fitted, training_questions
 from tests.records import house
 from tests.studies.conftest import trained_on
 

@@ -204,7 +204,7 @@ def test_the_example_of_the_package_runs(context: StudyContext):
         from graphsvx.studies import *
         from graphsvx.studies import motifs
         from graphsvx.studies.page import pivot
-        from graphsvx.studies.statistics import reaches
+        from graphsvx.metrics.comparison import reaches
     """
     space: dict = {}
     exec(textwrap.dedent(imports), space)

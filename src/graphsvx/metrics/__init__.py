@@ -4,12 +4,14 @@
     against the model             fidelity, characterization, unfaithfulness, efficiency_residual
     of the explanation itself     sparsity, contrastivity
     against other explanations    stability, consistency
+    of several methods            paired_tests (is one ahead of others on the same questions?)
 
 Credit may have any sign: `by="value"` ranks signed values (positive credit supports the
 prediction), `by="absolute"` their magnitude.
 """
 
 from graphsvx.metrics.agreement import consistency, contrastivity, similarity, stability
+from graphsvx.metrics.comparison import PairedTest, paired_tests
 from graphsvx.metrics.faithful import (
     Fidelity,
     characterization,
@@ -29,6 +31,7 @@ from graphsvx.metrics.truth import (
 __all__ = [
     "PAPER_PROTOCOLS",
     "Fidelity",
+    "PairedTest",
     "PaperProtocol",
     "accuracy",
     "auroc",
@@ -37,6 +40,7 @@ __all__ = [
     "contrastivity",
     "efficiency_residual",
     "fidelity",
+    "paired_tests",
     "scored_nodes",
     "similarity",
     "sparsity",

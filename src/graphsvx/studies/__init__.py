@@ -40,6 +40,7 @@ explanations or other models are `case_measures`; a model of one's own is an ent
 from __future__ import annotations
 
 from graphsvx.errors import InputError
+from graphsvx.metrics.comparison import Estimate
 from graphsvx.studies import (
     ablation,
     faithfulness,
@@ -57,7 +58,6 @@ from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, Table
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.statistics import Estimate
 from graphsvx.studies.study import Answer, Case, Grid, Study, write_summary
 from graphsvx.utils.suggest import did_you_mean
 

@@ -16,12 +16,13 @@ from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit, surrogate
 from graphsvx.masks import Masks, Paired
 from graphsvx.methods import GraphSVX, Random
+from graphsvx.metrics.comparison import Estimate, is_close, is_positive, reaches
+from graphsvx.metrics.reading import without_credit
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
-from graphsvx.studies.setting import CHANCE, Setting, without_credit
-from graphsvx.studies.statistics import Estimate, is_close, is_positive, reaches
+from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained

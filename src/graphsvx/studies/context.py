@@ -9,10 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from graphsvx import datasets, runs, zoo
-from graphsvx.datasets.base import DataSet, generator, stratified_split
+from graphsvx.datasets.base import DataSet
 from graphsvx.errors import DataError
 from graphsvx.methods.base import Method
 from graphsvx.results.explanation import Explanation
@@ -150,12 +148,3 @@ def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str
         return trained(dataset, seed, used, context.runs / "models-of-changed-data")
 
     return make
-
-
-def part_of(data: DataSet, count: int) -> DataSet:
-    """`count` graphs drawn by the seed of the data, split anew; graphs have no truth any more."""
-    order = torch.randperm(len(data.graphs), generator=generator(data.seed, data.name, "part"))
-    graphs = tuple(data.graphs[i] for i in order[:count].tolist())
-    labels = torch.cat([graph.y for graph in graphs])
-    split = stratified_split(labels, generator(data.seed, data.name, "part split"))
-    return replace(data, graphs=graphs, split=split, truth=None)

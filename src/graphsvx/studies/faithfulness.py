@@ -2,44 +2,40 @@
 
 characterization   harmonic mean of fidelity+ and 1 - fidelity-, mean over shares of the nodes,
                    which are removed as in Eq. 2: the best-ranked ones, or all others
-robust fidelity    F-Fidelity (Zheng et al. 2024): a model that was trained further on randomly
-                   cut graphs; `PART` of the explanation (or of the rest) is cut, `DRAWS` times
-removal, retrain   ROAR (Hooker et al. 2019): the top nodes of all graphs are cut off, a new
-                   model is trained; the faster its accuracy falls, the better the explainer
+robust fidelity    F-Fidelity: `PART` of the explanation (or of the rest) is cut, `DRAWS` times
+removal, retrain   ROAR: the top nodes of all graphs are cut off, a new model is trained
 leave-one-out      the fall of the score without one node, everything else in place
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import torch
 from scipy import stats
-from torch.nn.functional import cross_entropy
-from torch_geometric.data import Batch
-from torch_geometric.utils import dropout_edge
 
 from graphsvx import metrics, zoo
-from graphsvx.datasets.base import DataSet, Split, generator
+from graphsvx.datasets.base import generator
+from graphsvx.datasets.changed import part_of
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.methods import GraphSVX
 from graphsvx.methods.greedy import one_less
+from graphsvx.metrics.comparison import is_positive
 from graphsvx.metrics.faithful import question
+from graphsvx.metrics.retraining import accuracy_without, fine_tuned
 from graphsvx.metrics.select import top_keys, top_positions
 from graphsvx.results.explanation import Explanation
 from graphsvx.studies import motifs
-from graphsvx.studies.context import StudyContext, model_of, part_of
+from graphsvx.studies.context import StudyContext, model_of
 from graphsvx.studies.measurements import NO_QUESTION, Measurements
 from graphsvx.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx.studies.page import Claim, Page, Table, curves, dots, paired_table, pivots
 from graphsvx.studies.setting import USUAL, USUAL_WITHOUT_FEATURES, Setting
-from graphsvx.studies.statistics import is_positive
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value
-from graphsvx.zoo import Settings, Trained
+from graphsvx.zoo import Trained
 
 OURS, RANDOM, SLOWEST = "GraphSVX", "Random", "PGM-Explainer"
 """The slowest is not asked about all graphs that are learnt again."""
@@ -96,7 +92,7 @@ def some_graphs(trained: Trained) -> Questions:
 
 def robust_fidelity(answer: Answer) -> dict[str, float]:
     """The same on a model that knows cut graphs, with a random part cut each time."""
-    robust = replace(answer.trained, model=further_trained(answer.trained))
+    robust = replace(answer.trained, model=fine_tuned(answer.trained, TUNED_FOR, CUT))
     score = motifs.score_without(robust, answer.question, answer.explanation.target)
     players = answer.explanation.node_ids.tolist()
     top = set(top_keys(answer.explanation, ROBUST, answer.setting.by, "nodes"))
@@ -113,30 +109,6 @@ def robust_fidelity(answer: Answer) -> dict[str, float]:
     return {**values, SOFT: metrics.characterization(plus, minus)}
 
 
-@lru_cache(maxsize=2)
-def further_trained(trained: Trained) -> torch.nn.Module:
-    """A copy of the model, trained further on graphs whose edges are cut at random."""
-    data, net = trained.dataset, deepcopy(trained.model).train()
-    part = data.split.train
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(generator(data.seed, data.name, "cut").get_state())
-        for _ in range(TUNED_FOR):
-            edges_kept = partial(dropout_edge, p=CUT * float(torch.rand(1)), force_undirected=True)
-            if data.task == "node":
-                logits = net(data.graph.x, edges_kept(data.graph.edge_index)[0])[part]
-                labels = data.labels[part]
-            else:
-                batch_ids = part[torch.randperm(len(part))[:256]].tolist()
-                batch = Batch.from_data_list([data.graphs[graph] for graph in batch_ids])
-                logits = net(batch.x, edges_kept(batch.edge_index)[0], batch.batch)
-                labels = batch.y
-            optimizer.zero_grad()
-            cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call] # torch leaves it without types
-            optimizer.step()
-    return net.eval()
-
-
 def retrained(case: Case) -> Iterator[Value]:
     """Test accuracy of a new model on graphs without the top nodes of each method."""
     graphs = case.questions["graphs"]
@@ -144,36 +116,14 @@ def retrained(case: Case) -> Iterator[Value]:
     if len(graphs) < FEW:  # a quick version: too few to be split
         return
     settings = replace(case.trained.card.settings, epochs=AGAIN)
-    accuracy = partial(accuracy_without, case.trained.dataset, settings, case.seed)
+    accuracy = partial(accuracy_without, case.trained.dataset, settings=settings, seed=case.seed,
+                       splits=SPLITS)  # fmt: skip
     for method, by_question in case.explanations.items():
         by = case.settings[method].by
         for share in REMOVED:
             tops = {q: top_keys(e, share, by, "nodes") for q, e in by_question.items()}
             yield method, NO_QUESTION, f"{RETRAINED}{share:.0%}", accuracy(tops)
     yield "nothing removed", NO_QUESTION, f"{RETRAINED}0%", accuracy(dict.fromkeys(graphs, ()))
-
-
-def accuracy_without(
-    data: DataSet, settings: Settings, seed: int, tops: Mapping[int, Iterable[object]]
-) -> float:
-    """Test accuracy of a model trained on graphs whose `tops` are cut off and at the mean."""
-    graphs = []
-    for number, nodes in tops.items():
-        graph = data.graphs[number].clone()
-        removed = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-        removed[[node for node in nodes if isinstance(node, int)]] = True
-        graph.edge_index = graph.edge_index[:, ~removed[graph.edge_index].any(0)]
-        graph.x = torch.where(removed[:, None], graph.x.mean(0), graph.x)
-        graphs.append(graph)
-    train, val = round(0.6 * len(graphs)), round(0.7 * len(graphs))
-    accuracies = []
-    for split_number in map(str, range(SPLITS)):
-        rng = generator(seed, "retrain split", split_number)
-        order = torch.randperm(len(graphs), generator=rng)
-        split = Split(order[:train], order[train:val], order[val:])
-        less = replace(data, graphs=tuple(graphs), split=split, truth=None)
-        accuracies.append(zoo.train(less, seed=seed, settings=settings).card.accuracy["test"])
-    return float(np.mean(accuracies))
 
 
 GRID = Grid(

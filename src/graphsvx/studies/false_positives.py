@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from scipy import stats
 
 from graphsvx import zoo
-from graphsvx.datasets.base import DataSet, generator
+from graphsvx.datasets.changed import shuffled
 from graphsvx.methods import GraphSVX
+from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT, Estimate, holm
 from graphsvx.studies.context import StudyContext, model_of
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.molecules import molecules
 from graphsvx.studies.page import Claim, Page, Table, dots, pivot
 from graphsvx.studies.setting import GRAPH_RIVALS, Setting
-from graphsvx.studies.statistics import MIN_SEEDS, SIGNIFICANT, Estimate, holm
 from graphsvx.studies.study import Answer, Grid, Questions, Study
 from graphsvx.zoo import Trained
 
@@ -66,16 +67,6 @@ def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
     return replace(trained, model=model)
 
 
-def shuffled(data: DataSet) -> DataSet:
-    """Labels permuted by the seed of the data; a part of the training molecules."""
-    rng = generator(data.seed, data.name, "shuffled")
-    graphs = [graph.clone() for graph in data.graphs]
-    for graph, place in zip(graphs, torch.randperm(len(graphs), generator=rng), strict=True):
-        graph.y = data.graphs[int(place)].y
-    split = replace(data.split, train=data.split.train[:TRAINED_ON])
-    return replace(data, graphs=tuple(graphs), split=split)
-
-
 def first_of_test(trained: Trained) -> Questions:
     """The same molecules for every seed: the test part is that of the files."""
     return {"test": tuple(trained.dataset.split.test[:GRAPHS].tolist())}
@@ -89,7 +80,7 @@ GRID = Grid(
 )  # fmt: skip
 OVER_MODELS = replace(
     GRID, questions=first_of_test, measures=(values_of_atoms,),
-    models={SHUFFLED: model_of(shuffled, SETTINGS, "shuffled")},
+    models={SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SETTINGS, "shuffled")},
 )  # fmt: skip
 
 

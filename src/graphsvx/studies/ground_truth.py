@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from graphsvx import zoo
 from graphsvx.methods import GraphSVX
+from graphsvx.metrics.comparison import Estimate, is_positive, reaches
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, from_paper, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import DEFAULT, EXPLAINERS, OURS, RANDOM, RIVALS, compared_methods
-from graphsvx.studies.statistics import Estimate, is_positive, reaches
 from graphsvx.studies.study import SEEDS, Grid, Study, zoo_models
 from graphsvx.studies.titles import TRUTH_SETS, TRUTH_TITLES
 

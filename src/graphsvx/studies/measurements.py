@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphsvx.errors import DataError, InputError
-from graphsvx.studies.statistics import Estimate, PairedTest, Statistic, paired_tests
+from graphsvx.metrics.comparison import Estimate, PairedTest, Statistic, paired_tests
 from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
 

@@ -18,12 +18,13 @@ from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.saliency import Saliency
+from graphsvx.metrics.comparison import reaches
+from graphsvx.metrics.reading import EdgeRule
 from graphsvx.metrics.select import strength
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots
-from graphsvx.studies.setting import CHANCE, SPARSE, EdgeRule, Setting
-from graphsvx.studies.statistics import reaches
+from graphsvx.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx.studies.study import Answer, Grid, Questions, Study, zoo_models
 from graphsvx.zoo import Trained
 

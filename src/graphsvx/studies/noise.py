@@ -23,13 +23,13 @@ from torch_geometric.nn import GATConv
 from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
+from graphsvx.metrics.comparison import is_positive
 from graphsvx.metrics.select import expected_hits
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.statistics import is_positive
 from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
 from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained

@@ -8,8 +8,8 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from graphsvx.metrics.comparison import MIN_SEEDS, Estimate, PairedTest, Rule, number
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.statistics import MIN_SEEDS, Estimate, PairedTest, Rule, number
 from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table

@@ -15,6 +15,7 @@ from graphsvx import metrics
 from graphsvx.estimators.least_squares import WLS, Fit
 from graphsvx.masks import Masks, Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
+from graphsvx.metrics.comparison import Estimate, is_close, reaches
 from graphsvx.metrics.select import Level
 from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.studies import motifs
@@ -23,7 +24,6 @@ from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import selected_setting
-from graphsvx.studies.statistics import Estimate, is_close, reaches
 from graphsvx.studies.study import SEEDS, Answer, Case, Grid, Study, Value, zoo_models
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained

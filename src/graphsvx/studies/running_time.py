@@ -15,11 +15,11 @@ from graphsvx.api import explain
 from graphsvx.estimators import WLS
 from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.metrics import PAPER_PROTOCOLS
+from graphsvx.metrics.comparison import is_close
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, WithPaper, dots, from_paper, pivots
 from graphsvx.studies.setting import CHANCE, Setting
-from graphsvx.studies.statistics import is_close
 from graphsvx.studies.study import Case, Grid, Study, Value
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.utils.threads import single_thread

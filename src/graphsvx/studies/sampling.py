@@ -18,12 +18,12 @@ from graphsvx.errors import InputError
 from graphsvx.games.base import Game
 from graphsvx.masks import Auto, Mask, Masks, Random, Smart, SmarterSeparate, SmartSeparate
 from graphsvx.methods import GraphSVX
+from graphsvx.metrics.comparison import Estimate, is_close, is_positive, reaches
 from graphsvx.results.explanation import Explanation
 from graphsvx.studies import motifs, settings
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, curves, dots, from_paper, pivots
 from graphsvx.studies.setting import CHANCE, Setting
-from graphsvx.studies.statistics import Estimate, is_close, is_positive, reaches
 from graphsvx.studies.study import Answer, Grid, Measure, Study
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES, data_title
 

@@ -10,20 +10,17 @@ import torch
 
 from graphsvx.core.model import Scale
 from graphsvx.datasets.base import generator
-from graphsvx.estimators.direct import edges_to_nodes
 from graphsvx.methods import LIME, SHAP, Edges, GNNExplainer, GraphSVX, Greedy, PGExplainer, Random
 from graphsvx.methods.base import Method
 from graphsvx.methods.integrated_gradients import IntegratedGradients
 from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.saliency import Saliency
-from graphsvx.results.explanation import Credit, Explanation, Ranking
+from graphsvx.metrics.reading import EdgeRule, both_directions, with_node_scores, without_credit
+from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.context import StudyContext
 from graphsvx.utils.constraints import changed_fields
 from graphsvx.zoo import Trained
 
-EdgeRule = Literal["largest", "mean", "undirected"]
-"""A node's score from those of its edges: the one of largest magnitude, their mean, or the largest
-after the two directions of an edge have been averaged."""
 TRAINING_QUESTIONS = 30
 """PGExplainer is trained on this many nodes or graphs of the training part."""
 QUICK_METHODS: dict[type, dict[str, int]] = {
@@ -106,14 +103,6 @@ def settings_words(value: Any) -> str:
     return f"{type(value).__name__}({inside})"
 
 
-def without_credit(explanation: Explanation) -> Explanation:
-    """All players tied: scores what random rankings score on average, since ties are averaged."""
-    kinds = ("node_credit", "feature_credit", "edge_credit")
-    credits = {kind: getattr(explanation, kind) for kind in kinds}
-    zeros: Any = {k: replace(c, values=torch.zeros_like(c.values)) for k, c in credits.items()}
-    return replace(explanation, **zeros)
-
-
 CHANCE = Setting(Random(players="nodes"), change=without_credit)
 """The exact average over all random rankings of nodes."""
 SPARSE = GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1)
@@ -136,41 +125,6 @@ GRAPH_RIVALS = {
     "Greedy": Setting(Greedy(players="nodes")),
 }
 """Other explainers of whole graphs, masks sparse."""
-
-
-def both_directions(explanation: Explanation) -> Explanation:
-    """Edges that play once for both directions, named in both, as the truth names them."""
-    edges = explanation.edge_credit
-    reversible = (edges.ids[0] != edges.ids[1]).nonzero()[:, 0]
-    ids = torch.cat([edges.ids, edges.ids[:, reversible].flip(0)], 1)
-    places = torch.cat([torch.arange(edges.players), reversible])
-    credit = Credit(ids, edges.values[:, places], edges.errors[:, places])
-    return replace(explanation, edge_credit=credit)
-
-
-def with_node_scores(explanation: Explanation, rule: EdgeRule) -> Explanation:
-    """Node credit from that of edges; unchanged if edges have none."""
-    edges, ids = explanation.edge_credit, explanation.field.ids
-    if not edges.players:
-        return explanation
-    ids = ids[~torch.isin(ids, torch.tensor(explanation.centres, dtype=torch.long))]
-    if rule == "mean":
-        is_end = (edges.ids[:, None, :] == ids[None, :, None]).any(0).to(edges.values)
-        values = edges.values @ is_end.t() / is_end.sum(1).clamp(min=1)
-    else:
-        scores = edges.values if rule == "largest" else _undirected(edges)
-        values = edges_to_nodes(edges.ids, scores, ids)
-    credit = Credit(ids, values, torch.full_like(values, torch.nan))
-    return replace(explanation, node_credit=credit)
-
-
-def _undirected(edges: Credit) -> torch.Tensor:
-    """Each edge with the mean of its two directions; a direction alone keeps its value."""
-    pairs = torch.stack([edges.ids.min(0).values, edges.ids.max(0).values])
-    _, group = torch.unique(pairs, dim=1, return_inverse=True)
-    total = torch.zeros(edges.values.shape[0], int(group.max()) + 1, dtype=edges.values.dtype)
-    total = total.index_add(1, group, edges.values) / torch.bincount(group).to(total)
-    return total[:, group]
 
 
 def fitted(

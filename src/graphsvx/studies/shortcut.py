@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import torch
 
 from graphsvx import metrics, zoo
-from graphsvx.datasets.base import DataSet, generator
-from graphsvx.datasets.truth import from_masks
+from graphsvx.datasets.changed import marked, with_feature
 from graphsvx.methods import GraphSVX, PGExplainer
 from graphsvx.metrics.select import expected_hits, scores, strength
 from graphsvx.studies import motifs
-from graphsvx.studies.context import model_of, part_of
+from graphsvx.studies.context import model_of
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.setting import CHANCE, GRAPH_RIVALS, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, of_model
 from graphsvx.zoo import Trained
 
-BASE, MARK = 20, 3.0
-"""Nodes of the base graph, which come first; one of them has this value as a mark."""
 SHORTCUT, CONTROL = "mark decides", "mark says nothing"
 FIRST, RELIANCE = "mark first", "predictions that change without the mark"
 EXPOSED, CONTROLLED = 0.9, 0.1
@@ -39,28 +33,6 @@ METHODS = {
     "GNNExplainer": GRAPH_RIVALS["GNNExplainer"], PG: Setting(PGExplainer(), edge_rule="mean"),
     **GRAPH_RIVALS, RANDOM: CHANCE,
 }  # fmt: skip
-
-
-def marked(data: DataSet, gives_class_away: bool) -> DataSet:
-    """Graphs, a half of them with a mark on a base node: those of class 1, or drawn by coin."""
-    data = part_of(data, TRAINED_ON)
-    rng = generator(data.seed, "shortcut", data.name)
-    coins = torch.randint(0, 2, (len(data.graphs),), generator=rng)
-    has_mark = (data.labels if gives_class_away else coins).bool().tolist()
-    nodes = torch.randint(0, BASE, (len(data.graphs),), generator=rng).tolist()
-    graphs, masks = [], []
-    for graph, node, is_marked in zip(data.graphs, nodes, has_mark, strict=True):
-        graphs.append(with_feature(graph, node, MARK) if is_marked else graph)
-        mask = (torch.arange(int(graph.num_nodes)) == node) & is_marked
-        masks.append((mask, mask[graph.edge_index].any(0)))
-    return replace(data, graphs=tuple(graphs), truth=from_masks(masks, "mark"))
-
-
-def with_feature(graph: Any, node: int, value: float) -> Any:
-    """A copy of the graph in which feature 0 of `node` has this value."""
-    changed = graph.clone()  # with tensors of its own
-    changed.x[node, 0] = value
-    return changed
 
 
 def marked_graphs(trained: Trained) -> Questions:
@@ -92,8 +64,8 @@ def reliance(case: Case) -> list[Value]:
 
 SETTINGS = replace(zoo.settings_for("ba-2motifs"), cut_edges=False, epochs=60)
 MODELS = {
-    SHORTCUT: model_of(partial(marked, gives_class_away=True), SETTINGS, "shortcut"),
-    CONTROL: model_of(partial(marked, gives_class_away=False), SETTINGS, "control"),
+    name: model_of(partial(marked, count=TRAINED_ON, gives_class_away=decides), SETTINGS, short)
+    for name, decides, short in ((SHORTCUT, True, "shortcut"), (CONTROL, False, "control"))
 }
 GRID = Grid(
     ("ba-2motifs",), lambda _: METHODS, marked_graphs, measures=(mark_first,),

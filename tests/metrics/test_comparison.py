@@ -8,7 +8,7 @@ from math import isnan
 import numpy as np
 import pytest
 
-from graphsvx.studies.statistics import MIN_SEEDS, Estimate, number, paired_tests
+from graphsvx.metrics.comparison import MIN_SEEDS, Estimate, number, paired_tests
 
 
 def test_the_interval_holds_the_truth_in_95_percent_of_cases():
