@@ -102,7 +102,8 @@ def graph_model() -> nn.Module:
 def graphs_client(small_graphs, graph_model) -> Iterator[Client]:
     for i, data in enumerate(small_graphs):
         data.y = torch.tensor([i % 2])
-    workspace = make_workspace(graph_model, small_graphs)
+    names = ("of the first kind", "of the second kind")  # long enough to need two lines
+    workspace = make_workspace(graph_model, small_graphs, class_names=names)
     with start(workspace, browser=False, limits=Limits(samples=300)) as server:
         yield Client(server)
 

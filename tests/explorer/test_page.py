@@ -266,6 +266,16 @@ def test_a_gallery_of_graphs(window, graphs_client, small_graphs, graph_model):
         "const images = [...document.querySelectorAll('.tile img')];"
         "return images.length === 5 && images.every((image) => image.naturalWidth)"
     )
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    page.browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert page.browser.run("return document.documentElement.scrollWidth") <= 400
+    on_one_line = """return [...document.querySelectorAll('.tile .what, #tabs')].every((line) => {
+        const middle = [...line.children].map((part) => part.getBoundingClientRect())
+            .map((box) => (box.top + box.bottom) / 2);
+        return Math.max(...middle) - Math.min(...middle) < 8;
+    })"""
+    assert page.browser.run(on_one_line)
+    assert violations(page, {}) == []
     page.browser.one('.tile[data-id="3"]').click()
     page.is_explained()
     assert len(page.browser.all(".dot")) == small_graphs[3].num_nodes

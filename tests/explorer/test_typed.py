@@ -199,6 +199,45 @@ def test_links_of_a_typed_graph(data):
         assert answer["name"] == "link Cleo – paper 4"
 
 
+class Facts(nn.Module):
+    """Entities with a table, and a decoder that takes the relation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.randn(7, 4, dtype=torch.float64))
+        self.relations = nn.Parameter(torch.randn(3, 4, dtype=torch.float64))
+        self.inner = relational_model("rgcn", 1)
+        self.inner.second = type(self.inner.first)(6, 4, 3).double()
+
+    def forward(self, edge_index, edge_type):
+        return self.inner(self.entities, edge_index, edge_type)
+
+    def decoder(self, head, tail, relation):
+        return (head * self.relations[relation] * tail).sum(-1)
+
+
+def test_a_link_of_a_relation():
+    graph = relational_graph(2)
+    graph.relation_names = ["knows", "likes", "owes <i>"]
+    model = Facts().eval()
+    workspace = make_workspace(model, graph, task="link")
+    with start(workspace, browser=False, limits=Limits(samples=300)) as server:
+        client = Client(server)
+        assert client.answer("workspace")["relations"] == graph.relation_names
+        answer = client.answer("predict", link="1,4", relation=2, nodes_off="3")
+        keep = (graph.edge_index != 3).all(0)
+        with torch.no_grad():
+            out = model(graph.edge_index[:, keep], graph.edge_type[keep])
+            expected = model.decoder(out[1], out[4], 2).sigmoid().item()
+        assert answer["scores"][1] == pytest.approx(expected, abs=1e-12)
+        record = client.answer("explain/page", link="1,4", relation=2, players="edges")
+        assert record["outputs"][0]["prediction"] == pytest.approx(
+            client.answer("predict", link="1,4", relation=2)["scores"][0]
+        )
+        assert record["groups"]["relations"]
+        assert "from 0 to 2, got 3" in client.get("predict", link="1,4", relation=3)[1]["error"]
+
+
 def test_relational_graphs_and_whole_typed_graphs():
     graph, model = relational_graph(2), relational_model("rgcn", 1)
     with start(make_workspace(model, graph), browser=False, limits=Limits(samples=300)) as server:
@@ -266,8 +305,8 @@ def test_a_neighbour_is_switched_off_and_on(page, data, model):
     number = 9 + author
     page.browser.one(f'.dot[data-id="{number}"] .base').click()
     page.scores(scores(model, without(data, {("author", author)}), 4))
-    page.says("#changes", f"author {author} off")
-    page.says("#features h2", f"Features of author {author}")
+    page.says("#changes", f"{AUTHORS[author]} off")
+    page.says("#features h2", f"Features of {AUTHORS[author]}")
     page.browser.one(f'.dot[data-id="{number}"] .base').click()
     page.scores(scores(model, data, 4))
     assert page.browser.complaints() == []

@@ -138,7 +138,7 @@ class Answers:
         data = self.workspace.data_of(question.kind, question.which) if live else None
         certificate = explanation.certificate
         return {
-            **page_data(explanation, data, plan),
+            **page_data(explanation, data, plan, feature_names=self.workspace.feature_names),
             "groups": self._groups(explanation),
             "together": _together(explanation),
             "progress": {

@@ -69,8 +69,8 @@ make('span', { class: 'number', text: row.score === null ? `${row.size} edge${ro
 const tile = (about, row) => make('button', {
   type: 'button', class: `tile${row.wrong ? ' wrong' : ''}`, 'data-id': row.id, on: { click: () => go('why', { graph: row.id }) },
 }, make('img', { src: `api/v1/graphs/${row.id}.svg?theme=${document.documentElement.dataset.theme}`, alt: '', loading: 'lazy', width: 220, height: 150 }),
-make('span', { class: 'name', text: `${row.name} · ${row.size} nodes` }),
-make('span', { class: 'what' }, classMark(about, row.predicted), document.createTextNode(className(about, row.predicted)),
+make('span', { class: 'top' }, make('span', { class: 'name', text: row.name }), make('span', { class: 'size', text: `${row.size} nodes` })),
+make('span', { class: 'what' }, classMark(about, row.predicted), make('span', { class: 'class', text: className(about, row.predicted) }),
   make('span', { class: 'number', text: scoreText(about, row.score) })),
 row.wrong ? make('em', { text: `is ${className(about, row.class)}` }) : null);
 

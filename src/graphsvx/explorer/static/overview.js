@@ -49,8 +49,8 @@ export const overviewView = async (main, about) => {
       make('dl', { class: 'facts' }, fact('State', status.state), fact('Explained', `${status.done} of ${status.total}`), fact('Failed', String(status.failed)),
         fact('Exact', `${run.exact} of ${run.explanations}`), fact('Model calls', run.calls.toLocaleString('en')), fact('Method', run.method ?? 'GraphSVX'))),
     features,
-    make('section', { class: 'card', 'aria-label': 'Distance' }, make('h2', { text: 'Credit by distance' }), run.roles.length ? bars('roles', run.roles) : make('p', { class: 'hint', text: 'No nodes play in this run.' })),
-    ...(run.types.length ? [make('section', { class: 'card', 'aria-label': 'Types' }, make('h2', { text: 'Credit by type' }), bars('types', run.types))] : []),
+    make('section', { class: 'card', 'aria-label': 'Distance' }, make('h2', { text: 'Credit by distance' }), run.roles.length ? bars('roles', run.roles) : make('p', { class: 'hint', text: 'No nodes play in this run.' }),
+      ...(run.types.length ? [make('h2', { text: 'Credit by type' }), bars('types', run.types)] : [])),
     table('Wrong predictions', 'No prediction of this run is known to be wrong.', run.wrong, 'Score', (row) => scoreText(about, row.score)),
     table('Widest error bars', 'Every explanation is exact.', run.widest, '± s.e.', (row) => plain(row.error))));
 };

@@ -104,12 +104,16 @@ export const whatIfView = async (main, about) => {
     apply({ ...changes, [name]: rest.length === changes[name].length ? [...rest, value] : rest });
   };
 
+  const nameOf = (node) => {
+    const dot = record?.graph?.dots.find((entry) => entry.count === 1 && entry.id === nodeNumber(about, String(node)));
+    return dot && dot.label !== String(dot.id) ? dot.label : nodeWords(about, node);
+  };
   const words = (name, value) => {
-    if (name === 'nodes_off') return `${nodeWords(about, value)} off`;
-    if (name === 'edges_off') return `edge ${value.split('-').map((end) => nodeWords(about, end).replace(/^node /, '')).join(' – ')} off`;
+    if (name === 'nodes_off') return `${nameOf(value)} off`;
+    if (name === 'edges_off') return `edge ${value.split('-').map((end) => nameOf(end).replace(/^node /, '')).join(' – ')} off`;
     if (name === 'features_off') return `${featureNames.get(value) ?? `feature ${value}`} at its mean`;
     const [node, column, number] = value.split(':');
-    return `${featureNames.get(column) ?? `feature ${column}`} of ${nodeWords(about, node)} = ${number}`;
+    return `${featureNames.get(column) ?? `feature ${column}`} of ${nameOf(node)} = ${number}`;
   };
   const featureNames = new Map();
 
@@ -146,7 +150,7 @@ export const whatIfView = async (main, about) => {
     matching = answer.features;
     at = answer.node;
     matching.forEach((feature) => featureNames.set(String(feature.id), feature.name));
-    title.textContent = at === null ? 'Features (means of the graph)' : `Features of ${nodeWords(about, at)}`;
+    title.textContent = at === null ? 'Features (means of the graph)' : `Features of ${nameOf(at)}`;
     none.hidden = answer.total > 0 || search.value !== '';
     showFeatures();
     showChanges();

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,11 +59,13 @@ def page_data(
     data: Any = None,
     plan: Plan | None = None,
     most_rows: int = MOST_ROWS,
+    feature_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Dictionary of an explanation with all its outputs; the keys are read by the script.
 
     `plan`: the layout of an earlier explanation of the same prediction, so that nodes stay where
     they are. `most_rows`: players in a table; the others are summed in a last row.
+    `feature_names`: of all columns of `data.x`; those that play have theirs in the explanation.
     """
     views = [explanation.for_target(output) for output in explanation.outputs]
     return {
@@ -74,7 +76,7 @@ def page_data(
         "scale": scale_of(explanation),
         "target_row": explanation.outputs.index(explanation.target),
         "outputs": [_output(view) for view in views],
-        "graph": _graph(explanation, data, plan, most_rows),
+        "graph": _graph(explanation, data, plan, most_rows, feature_names),
         "tables": _tables(views, explanation, most_rows),
         "cells": _cells(views) if explanation.cells is not None else None,
         "certificate": _certificate(explanation),
@@ -101,7 +103,11 @@ def _drawings(explanation: Explanation) -> list[GraphDrawing]:
 
 
 def _graph(
-    explanation: Explanation, data: Any, plan: Plan | None, most_rows: int
+    explanation: Explanation,
+    data: Any,
+    plan: Plan | None,
+    most_rows: int,
+    feature_names: Sequence[str] | None,
 ) -> dict[str, Any] | None:
     if not len(explanation.field.ids):
         return None
@@ -113,7 +119,8 @@ def _graph(
     rows = None if data is None else _feature_rows(data, explanation)
     names = explanation.feature_credit.names
     lines = map(one_line, names or ())
-    named = dict(zip(explanation.feature_ids.tolist(), lines, strict=False))
+    named = dict(enumerate(map(one_line, feature_names or ())))
+    named |= dict(zip(explanation.feature_ids.tolist(), lines, strict=False))
     return {
         "dots": [
             {
@@ -210,8 +217,8 @@ def _classes(explanation: Explanation) -> dict[str, dict[str, str]]:
     }
 
 
-FeatureRow = tuple[Tensor, int]
-"""Features of a node, and the number of the first column."""
+FeatureRow = tuple[Tensor, int, str]
+"""Features of a node, the number of the first column, and what a column without name is called."""
 
 
 def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], FeatureRow] | None:
@@ -230,7 +237,7 @@ def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], Featur
             f"data has {len(x)} nodes, but the explanation has node {int(ids.max())}; "
             f"pass the graph that was explained"
         )
-    return lambda node: (x[node], 0)
+    return lambda node: (x[node], 0, "feature")
 
 
 def _typed_feature_rows(data: Any, types: GraphTypes) -> Callable[[int], FeatureRow]:
@@ -242,7 +249,8 @@ def _typed_feature_rows(data: Any, types: GraphTypes) -> Callable[[int], Feature
         x = data[node_type].get("x")
         has_columns = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
         values = x[node] if has_columns else torch.zeros(0)
-        return values, types.feature_starts[types.node_types.index(node_type)]
+        first = types.feature_starts[types.node_types.index(node_type)]
+        return values, first, one_line(f"{node_type} feature")
 
     return row
 
@@ -253,10 +261,10 @@ def _largest(
     """The node's features that are not 0, the largest first."""
     if node < 0:
         return []
-    row, first = rows(node)
+    row, first, word = rows(node)
     order = row.abs().argsort(descending=True, stable=True)[:MOST_FEATURES].tolist()
     return [
-        [named.get(first + column, f"feature {column}"), _number(float(row[column]))]
+        [named.get(first + column, f"{word} {column}"), _number(float(row[column]))]
         for column in order
         if float(row[column]) != 0
     ]
