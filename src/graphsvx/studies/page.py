@@ -210,7 +210,8 @@ def dots(
     rows: the column of the measurements that a panel shows; if "measure", one line for all.
     paper: the paper's figures of the first line; log: measures on a logarithmic axis.
     """
-    lines: dict[str, Any] = {"share": measures} if rows == "measure" else {m: m for m in measures}
+    lines: dict[str, Any] = {_axis(measure): measure for measure in measures}
+    lines = {"share": measures} if rows == "measure" else lines
 
     def bands(measure: str | Sequence[str], title: str) -> dict[str, Any]:
         selected = {"measure": measure, "data": title, **selection}
@@ -255,11 +256,22 @@ def curves(
     def draw() -> Any:
         from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
-        drawn = {panel: {title: {line: points(panel, line, title) for line in lines}
-                         for title in results.names("data")} for panel in panels}  # fmt: skip
-        return study.curves(drawn, x[0], paper, log)
+        drawn = {
+            _axis(panel): {
+                title: {line: points(panel, line, title) for line in lines}
+                for title in results.names("data")
+            }
+            for panel in panels
+        }
+        theirs = {(_axis(panel), title): by_x for (panel, title), by_x in (paper or {}).items()}
+        return study.curves(drawn, x[0], theirs, log)
 
     return Figure(name, caption, draw)
+
+
+def _axis(measure: str) -> str:
+    """The label of an axis: that of an accuracy names its protocol."""
+    return f"accuracy ({measure})" if measure in ("paper", "strict") else measure
 
 
 @dataclass(frozen=True, eq=False)
