@@ -23,7 +23,7 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
-from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
+from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study, Value, of_model
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained
 
@@ -176,7 +176,7 @@ REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
                motifs.scoring(10, 0), measures=(left_out,), quick=("tree-cycles",))  # fmt: skip
 BASES = Grid(NODE_SETS, lambda _: BASE, motifs.test_nodes(20), case_measures=(base_values,),
              quick=("tree-cycles",))  # fmt: skip
-CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": zoo_models("gcn", "gat")}
+CORA: dict[str, Any] = {"datasets": ("cora",), "quick": (), "models": CITATION_MODELS}
 CORA_TITLES = ("Cora, GCN", "Cora, GAT")
 GRIDS = (
     REDUCED,

@@ -42,10 +42,6 @@ class StudyContext:
     command: str = "graphsvx study"
     failures: dict[str, str] = field(default_factory=dict)
 
-    def say(self, text: str) -> None:
-        """A line on standard error."""
-        message(text)
-
     def trained_model(
         self, dataset: str, seed: int = 0, model: str | None = None, **changes: Any
     ) -> Trained:
@@ -80,7 +76,7 @@ class StudyContext:
         """
         ids = sorted({int(query) for query in queries})
         dataset, name = trained.dataset, type(method).__name__
-        self.say(f"{trained.card.name}: {name}, {len(ids)} {dataset.task}s")
+        message(f"{trained.card.name}: {name}, {len(ids)} {dataset.task}s")
         is_graph = dataset.task == "graph"
         # Only the graphs in question: a run reads and names everything that it is given.
         run = runs.start(

@@ -1,12 +1,7 @@
 """Study `false-positives`: how many atoms does a method call important where none is?
 
-    no motif          molecules without a benzene ring, asked of a model that knows it
-    constant          a model that says the same of every molecule
-    shuffled labels   models trained on permuted labels, each on another permutation
-
-Values in units of the score (GraphSVX, gradients, Greedy) are important from `LEAST` on, GraphSVX's
-with their whole 95 % interval; masks from 1/2 on; PGM-Explainer has a test of its own. For shuffled
-labels one rule fits all: over the models, is an atom's mean value different from 0?
+Each method has its own rule of what is important (`called_important`). For shuffled labels one rule
+fits all: over the models, is an atom's mean value different from 0?
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, from_paper, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import DEFAULT, EXPLAINERS, OURS, RANDOM, RIVALS, compared_methods
-from graphsvx.studies.study import SEEDS, Grid, Study, zoo_models
+from graphsvx.studies.study import SEEDS, Grid, Study, zoo_model
 from graphsvx.studies.titles import TRUTH_SETS, TRUTH_TITLES
 
 _GRAPHSVX = (0.99, 0.93, 0.97, 0.93, 0.99, 0.77)
@@ -138,7 +138,7 @@ def as_published(dataset: str) -> dict[str, Setting]:
 
 
 FRESH_GRID = replace(
-    MAIN, methods=as_published, measures=(motifs.accuracy,), models=zoo_models(FRESH),
+    MAIN, methods=as_published, measures=(motifs.accuracy,), models={FRESH: zoo_model(FRESH)},
     quick=("tree-cycles",),
 )  # fmt: skip
 
@@ -185,7 +185,7 @@ ALONE = f"{motifs.MOTIF}score alone"
 CUT_GRID = replace(
     MAIN, datasets=CUT_SETS, quick=("tree-cycles",),
     measures=(motifs.accuracy, motifs.use_of_motif(DEFAULT)),
-    models={WHOLE: zoo_models(None)[""], CUT: zoo_models(None, cut_edges=True)[""]},
+    models={WHOLE: zoo_model(), CUT: zoo_model(cut_edges=True)},
 )  # fmt: skip
 
 

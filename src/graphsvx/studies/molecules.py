@@ -25,7 +25,7 @@ from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, SPARSE, Setting
-from graphsvx.studies.study import Answer, Grid, Questions, Study, zoo_models
+from graphsvx.studies.study import Answer, Grid, Questions, Study, zoo_model
 from graphsvx.zoo import Trained
 
 OURS, RANDOM, VALIDATED = "GraphSVX", "Random", "validation"
@@ -139,7 +139,7 @@ GRID = Grid(
 )  # fmt: skip
 TUNING = replace(
     GRID, methods=tried, questions=molecules("val", VALIDATION), measures=(against_truth,),
-    case_measures=(), models={VALIDATED: zoo_models(None)[""]}, seeds=(100,), quick=(),
+    case_measures=(), models={VALIDATED: zoo_model()}, seeds=(100,), quick=(),
 )  # fmt: skip
 
 

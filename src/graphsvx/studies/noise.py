@@ -1,9 +1,5 @@
 """Studies `noisy-features` and `noisy-nodes`: how much that means nothing is among the top?
 
-    candidates   the features (or nodes) that are ranked, the same for all methods
-    k            20, or 20 % of the candidates where there are fewer than 100 (rounded, at least 1)
-    noise        how many of the k with the most credit were added and mean nothing
-
 A candidate without credit has 0. Where candidates share the last place, each of them is in with
 the same chance, and the expected number counts: a method that gives credit to few is filled up
 at random, not in the order of ids (noise has the last ids).
@@ -30,7 +26,7 @@ from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.study import Answer, Case, Grid, Study, Value, of_model, zoo_models
+from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study, Value, of_model
 from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained
 from graphsvx.zoo.paper import ACCURACY
@@ -68,7 +64,7 @@ def noise_of(trained: Trained) -> tuple[str, set[int]]:
 
 
 def top_k(candidates: int) -> int:
-    """How many of the candidates are looked at."""
+    """How many of the candidates are looked at: 20, or 20 % of few, at least 1."""
     return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
 
 
@@ -177,7 +173,7 @@ FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in SETS),
     lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
     measures=(counted,),
-    case_measures=(use_of_noise,), models=zoo_models("gcn", "gat"),
+    case_measures=(use_of_noise,), models=CITATION_MODELS,
 )  # fmt: skip
 CANNOT_USE = replace(
     FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),

@@ -22,6 +22,7 @@ from graphsvx.studies.page import Claim, Page, Table, WithPaper, dots, from_pape
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import Case, Grid, Study, Value
 from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
+from graphsvx.utils.console import message
 from graphsvx.utils.threads import single_thread
 
 OURS, PAPERS, GNN, FLOOR = "ours", "paper's method", "GNNExplainer", "Random explainer"
@@ -66,7 +67,7 @@ def seconds(case: Case) -> Iterator[Value]:
     scored = PAPER_PROTOCOLS[trained.dataset.name].scored
     for place in range(case.seed * nodes, (case.seed + 1) * nodes):  # other nodes for every seed
         node = scored[place % len(scored)]
-        case.context.say(f"{trained.card.name}: timing node {node}")
+        message(f"{trained.card.name}: timing node {node}")
         ask = partial(explain, trained.model, trained.dataset.graph, node=node)
         ask()  # indexes the graph, before the clock runs
         with single_thread():

@@ -18,6 +18,7 @@ from graphsvx.methods.saliency import Saliency
 from graphsvx.metrics.reading import EdgeRule, both_directions, with_node_scores, without_credit
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.context import StudyContext
+from graphsvx.utils.console import message
 from graphsvx.utils.constraints import changed_fields
 from graphsvx.zoo import Trained
 
@@ -135,7 +136,7 @@ def fitted(
     path = context.folder(trained, "fitted", method, questions) / "weights.safetensors"
     if path.exists():
         return PGExplainer.load(path)
-    context.say(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
+    message(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
     data = trained.dataset
     if data.task == "node":
         method = method.fit(trained.model, data.graph, nodes=questions)

@@ -20,6 +20,7 @@ from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
 from graphsvx.studies.setting import Setting, settings_words
 from graphsvx.studies.titles import data_title
+from graphsvx.utils.console import message
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 from graphsvx.zoo import Trained
@@ -81,18 +82,17 @@ def of_model(values: Mapping[str, float]) -> list[Value]:
     return [("", NO_QUESTION, measure, value) for measure, value in values.items()]
 
 
-def zoo_models(*names: str | None, cut_edges: bool = False) -> dict[str, MakeModel]:
-    """The zoo's models by name; None, which is "" in tables, is the usual one of a data set.
+def zoo_model(name: str | None = None, cut_edges: bool = False) -> MakeModel:
+    """A model of the zoo by name, or the usual one of a data set.
 
     Without `cut_edges`, which was chosen by looking at explanations.
     """
+    return lambda context, dataset, seed: context.trained_model(
+        dataset, seed, name, cut_edges=cut_edges
+    )
 
-    def make(name: str | None) -> MakeModel:
-        return lambda context, dataset, seed: context.trained_model(
-            dataset, seed, name, cut_edges=cut_edges
-        )
 
-    return {name or "": make(name) for name in names}
+CITATION_MODELS = {"gcn": zoo_model("gcn"), "gat": zoo_model("gat")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Grid:
     questions: Callable[[Trained], Questions]
     measures: tuple[Measure, ...] = ()
     case_measures: tuple[CaseMeasure, ...] = ()
-    models: Mapping[str, MakeModel] = field(default_factory=lambda: zoo_models(None))
+    models: Mapping[str, MakeModel] = field(default_factory=lambda: {"": zoo_model()})
     seeds: tuple[int, ...] = SEEDS
     quick: tuple[str, ...] | None = None
 
@@ -163,11 +163,11 @@ class Study:
 
     def run(self, context: StudyContext) -> list[Path]:
         """Measure, and write table, page and pictures; returns the files."""
-        context.say(f"{self.name}: {self.about}")
+        message(f"{self.name}: {self.about}")
         start = time.monotonic()
         table = self.measure(context).write(context.out / f"{self.name}.parquet")
         written = [table, *self.write_page(context.out)]
-        context.say(f"{self.name}: done in {time.monotonic() - start:.0f} s")
+        message(f"{self.name}: done in {time.monotonic() - start:.0f} s")
         return written
 
     def read(self, folder: Path) -> Measurements:
