@@ -42,22 +42,16 @@ class RawFiles:
 
 def planetoid(folder: str) -> RawFiles:
     """The files of a citation set."""
-    return RawFiles(
-        folder=folder,
-        files=raw_files(folder),
-        url=Planetoid.url,
-        download=lambda root: Planetoid(root, folder),
-    )
+    return _of_pyg(folder, Planetoid)
 
 
 def tu_dataset(folder: str) -> RawFiles:
     """The files of a set of molecules."""
-    return RawFiles(
-        folder=folder,
-        files=raw_files(folder),
-        url=TUDataset.url,
-        download=lambda root: TUDataset(root, folder),
-    )
+    return _of_pyg(folder, TUDataset)
+
+
+def _of_pyg(folder: str, kind: type[Planetoid] | type[TUDataset]) -> RawFiles:
+    return RawFiles(folder, raw_files(folder), kind.url, lambda root: kind(root, folder))
 
 
 def amazon(name: str) -> RawFiles:

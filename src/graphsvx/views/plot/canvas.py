@@ -59,6 +59,21 @@ def plain_ticks(ax: Axes, axis: str, places: list[float], names: list[str]) -> N
     side.set_ticks(places, names, parse_math=False)
 
 
+def matrix(ax: Axes, image: Any, rows: list[str], columns: list[str], label: str) -> None:
+    """Names along a matrix of colours, and a bar beside it that says what they mean."""
+    for axis, names in (("x", columns), ("y", rows)):
+        plain_ticks(ax, axis, [float(place) for place in range(len(names))], names)
+    ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
+    ax.tick_params(axis="x", rotation=90)
+    ax.spines[:].set_visible(False)
+    figure = ax.get_figure()
+    if figure is not None:
+        bar = figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02)
+        bar.set_label(label, fontsize=SMALL)
+        bar.ax.tick_params(labelsize=TINY)
+        bar.outline.set_visible(False)
+
+
 def short(name: str, most: int = 28) -> str:
     """The name on one line, shortened in the middle to `most` characters."""
     name = one_line(name)

@@ -40,25 +40,16 @@ def cell_heatmap(
             ax, float(j), float(i), signed(float(values[i, j]), 2 if largest >= 0.1 else 3),
             ha="center", va="center", fontsize=canvas.TINY, color=palette.ink_on(fill),
         )  # fmt: skip
-    names = [canvas.short(name, 18) for name in table.column_names]
-    canvas.plain_ticks(ax, "x", [float(i) for i in range(columns)], names)
-    canvas.plain_ticks(
-        ax, "y", [float(i) for i in range(rows)], [canvas.short(n, 22) for n in table.row_names]
-    )
-    ax.tick_params(length=0, labelsize=canvas.SMALL, labelcolor=palette.INK)
-    ax.tick_params(axis="x", rotation=90)
     ax.set_facecolor("#FFFFFF")
-    ax.spines[:].set_visible(False)
+    canvas.matrix(
+        ax, image, [canvas.short(name, 22) for name in table.row_names],
+        [canvas.short(name, 18) for name in table.column_names],
+        f"credit ({scale_of(explanation)})",
+    )  # fmt: skip
     ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#FFFFFF", lw=1.5)
     ax.tick_params(which="minor", length=0)
-    figure = ax.get_figure()
-    if figure is not None:
-        bar = figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02)
-        bar.set_label(f"credit ({scale_of(explanation)})", fontsize=canvas.SMALL)
-        bar.ax.tick_params(labelsize=canvas.TINY)
-        bar.outline.set_visible(False)
     if title:
         canvas.heading(ax, explanation.title)
     return ax

@@ -31,18 +31,7 @@ def interaction_heatmap(
     ax = canvas.axes(ax, side + 1.0, side)
     np.fill_diagonal(values, np.nan)
     image = ax.imshow(values, cmap=canvas.DIVERGING, vmin=-largest, vmax=largest)
-    places = [float(place) for place in range(len(players))]
-    canvas.plain_ticks(ax, "y", places, names)
-    canvas.plain_ticks(ax, "x", places, names)
-    ax.tick_params(length=0, labelsize=canvas.SMALL, labelcolor=palette.INK)
-    ax.tick_params(axis="x", rotation=90)
-    ax.spines[:].set_visible(False)
-    figure = ax.get_figure()
-    if figure is not None:
-        bar = figure.colorbar(image, ax=ax, shrink=0.7, pad=0.02)
-        bar.set_label(f"{record.index} of pairs", fontsize=canvas.SMALL)
-        bar.ax.tick_params(labelsize=canvas.TINY)
-        bar.outline.set_visible(False)
+    canvas.matrix(ax, image, names, names, f"{record.index} of pairs")
     if title:
         canvas.heading(ax, explanation.title, _below(record))
     return ax
