@@ -32,7 +32,7 @@ from graphsvx.studies import (
 from graphsvx.studies import study as framework
 from graphsvx.studies.measurements import Row
 from graphsvx.studies.page import pivot
-from graphsvx.studies.study import Answer, Case, Value, of_model
+from graphsvx.studies.study import NO_FILES, Answer, Case, Value, of_model
 from tests.studies.conftest import trained_on
 
 NODES = (400, 401, 402)
@@ -179,9 +179,9 @@ def test_a_missing_data_set_is_told_and_others_are_measured(
     )
     grid = replace(GRID, datasets=("cora", "ba-shapes"), quick=("cora", "ba-shapes"))
     results = replace(SMALL, grids=(grid,)).measure(context)
-    assert results.facts["missing"] == {"Cora": "no x"}
+    assert results.facts["missing"] == {"Cora": NO_FILES}
     assert results.names("dataset") == ["ba-shapes"]
-    assert "**Cora is missing:** no x" in page(results).markdown(results)
+    assert f"**Cora is missing:** {NO_FILES}" in page(results).markdown(results)
 
 
 def test_models_with_other_settings_are_kept_apart(context: StudyContext):

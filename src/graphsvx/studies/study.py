@@ -27,6 +27,7 @@ from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)
 QUICK_QUESTIONS = 2
+NO_FILES = "its raw files were not there when this was measured"
 OTHER_PAGES = {
     "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
     "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
@@ -195,7 +196,9 @@ class Study:
         grids = [grid.reduced() if context.quick else grid for grid in self.grids]
         datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
         absent = {name: reason for name in datasets if (reason := context.missing(name))}
-        no_files = {data_title(name): reason for name, reason in absent.items()}
+        for reason in absent.values():  # it names folders of this machine, which no page should
+            context.say(reason)
+        no_files = dict.fromkeys(map(data_title, absent), NO_FILES)
         results.facts["missing"] = no_files
         cells = [(place, Row(dataset, model, seed, "", 0, "")) for place, grid in enumerate(grids)
                  for seed, dataset, model in product(grid.seeds, grid.datasets, grid.models)
