@@ -17,7 +17,8 @@ from graphsvx.core.graph import Graph, check_graph
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query
-from graphsvx.core.typed_graph import TypedGraph, check_typed_graph, is_typed
+from graphsvx.core.typed_data import check_typed_graph, is_typed
+from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_players import feature_label
 from graphsvx.errors import InputError
 from graphsvx.explorer.model_copy import ModelCopy
