@@ -197,7 +197,7 @@ class Study:
         datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
         absent = {name: reason for name in datasets if (reason := context.missing(name))}
         for reason in absent.values():  # it names folders of this machine, which no page should
-            context.say(reason)
+            message(reason)
         no_files = dict.fromkeys(map(data_title, absent), NO_FILES)
         results.facts["missing"] = no_files
         cells = [(place, Row(dataset, model, seed, "", 0, "")) for place, grid in enumerate(grids)
