@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch_geometric.data import Batch
 from torch_geometric.loader import LinkLoader, NodeLoader, RandomNodeLoader
@@ -38,11 +37,9 @@ from graphsvx.results.many import ExplanationIterator
 from graphsvx.results.naming import with_names
 from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
-from graphsvx.utils.console import message
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
 from graphsvx.utils.printable import one_line
-from graphsvx.utils.progress_bar import progress_bar
 
 _DEFAULT = GraphSVX()
 
@@ -308,6 +305,15 @@ def _with_progress(
     results: Iterable[Explanation | Failure], count: int, progress: bool | None,
     on_failure: Callable[[Failure], None],
 ) -> Iterator[Explanation]:  # fmt: skip
+    from rich.progress import (  # noqa: PLC0415  (slow to import)
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from graphsvx.utils.progress_bar import progress_bar  # noqa: PLC0415  (rich)
+
     visible = sys.stderr.isatty() if progress is None else progress
     columns = (
         TextColumn("{task.description}"),
@@ -326,6 +332,8 @@ def _with_progress(
 
 
 def _print_failure(failure: Failure) -> None:
+    from graphsvx.utils.console import message  # noqa: PLC0415  (rich is slow to import)
+
     message(one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow")
 
 

@@ -67,7 +67,7 @@ def test_answered_without_torch(words: str, code: int, answer: str) -> None:
         f"assert not set(sys.modules) & set({HEAVY!r})",
         # What it adds to PyG at first use; then every name.
         "import torch_geometric; before = set(sys.modules); import graphsvx; graphsvx.explain; "
-        "heavy = {'sklearn', 'matplotlib', 'networkx', 'scipy.spatial'}; "
+        "heavy = {'sklearn', 'matplotlib', 'networkx', 'scipy.spatial', 'scipy.optimize', 'rich'}; "
         "assert not heavy & (set(sys.modules) - before); "
         "assert all(getattr(graphsvx, name) for name in graphsvx.__all__); "
         "assert graphsvx.masks.Paired and graphsvx.zoo.load and graphsvx.datasets.load",

@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
-from scipy.optimize import minimize
 
 from graphsvx.core.arrays import Floats
 from graphsvx.estimators.cholesky import inverse_from_cholesky
@@ -87,6 +86,8 @@ def fitted_kernel(parity: Parity, signs: Floats, part: Floats) -> ParityKernel:
 
     bounds = [(_LOWEST, _HIGHEST)] * players + [_FACTOR[2], _HEIGHT[2]]
     parameters = np.append(start.clip(_LOWEST, _HIGHEST), (_FACTOR[0], _HEIGHT[0]))
+    from scipy.optimize import minimize  # noqa: PLC0415  (slow to import, seldom needed)
+
     fitted = minimize(
         loss, parameters, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS}
     )
