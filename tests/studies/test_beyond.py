@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
+from torch_geometric.data import Data
 
 from graphsvx import datasets
 from graphsvx.datasets.changed import MARK, marked
-from graphsvx.studies import molecules
-from graphsvx.studies.false_positives import share_significant
+from graphsvx.studies import false_positives, molecules
+from graphsvx.studies.false_positives import EFFECT, FALSE, LARGEST, SHARE, share_significant
 from graphsvx.studies.shortcut import TRAINED_ON
+from tests.studies.conftest import answer_of
 
 
 def test_correlation_is_pearsons_and_0_without_spread():
@@ -24,6 +30,38 @@ def test_means_away_from_0_are_significant_and_others_are_not():
     assert share_significant([none, none]) == 0
     assert share_significant([clear, none]) == 0.5
     assert share_significant([[0.0] * 4, [2.0] * 4]) == 0.5  # no spread: 0, or never 0
+
+
+class FirstBond:
+    """A path of four atoms; p(class 1) hangs on the bonds of the atom with feature 2, the first."""
+
+    dataset = SimpleNamespace(graphs=(Data(
+        x=torch.tensor([[2.0], [0.0], [0.0], [0.0]]),
+        edge_index=torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]),
+    ),))  # fmt: skip
+
+    def model(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        of_first = (x[edges[0], 0] > 1.5).float()
+        bonds = torch.zeros(int(batch.max()) + 1).index_add(0, batch[edges[0]], of_first)
+        return torch.stack([torch.zeros_like(bonds), bonds], 1)
+
+
+def test_only_atoms_without_effect_are_called_important_wrongly():
+    trained: Any = FirstBond()
+    changes = false_positives.largest_changes(trained, 0, 1)
+    assert changes.tolist() == pytest.approx([1 / (1 + 2.718281828**-1) - 0.5] * 2 + [0, 0])
+    values, errors = torch.tensor([0.2, 0.0, 0.2, 0.02]), torch.tensor([0.0, 0.0, 0.01, 0.01])
+    ids = torch.arange(4)
+    explanation: Any = SimpleNamespace(
+        node_values=values, node_errors=errors, node_ids=ids, target=1
+    )
+    answer = answer_of(trained, explanation, 0, method="GraphSVX")
+    # The last one's interval contains values that do not count; the third has no effect.
+    assert false_positives.called_important(answer) == {SHARE: 0.5, FALSE: 0.5}
+    saliency = answer_of(trained, explanation, 0, method="Saliency")
+    assert false_positives.called_important(saliency) == {SHARE: 0.75, FALSE: 1.0}
+    measured = {measure: value for _, _, measure, value in false_positives.effects(answer.case)}
+    assert measured == {EFFECT: 0.5, LARGEST: pytest.approx(0.231, abs=1e-3)}
 
 
 def test_every_explainer_has_candidates_and_its_selected_one_is_among_them():
