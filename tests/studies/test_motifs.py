@@ -43,9 +43,9 @@ def test_test_nodes_have_a_neighbour_and_are_the_same_each_time():
 
 def test_edges_of_a_graph_set_are_those_of_the_motif():
     trained = trained_on("ba-2motifs")
-    assert all(20 <= end < 25 for pair in motifs.true_edges(trained, 3) for end in pair)
+    assert all(20 <= end < 25 for pair in trained.dataset.true_edges(3) for end in pair)
     # A house has six edges, a ring of five has five; both directions count.
-    assert [len(motifs.true_edges(trained, graph)) for graph in (3, 700)] == [12, 10]
+    assert [len(trained.dataset.true_edges(graph)) for graph in (3, 700)] == [12, 10]
 
 
 def test_accuracy_is_measured_under_the_protocol_that_scores_the_question():

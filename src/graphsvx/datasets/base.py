@@ -123,6 +123,20 @@ class DataSet:
             raise DataError(f"data set {self.name!r} has no ground truth on graphs")
         return self.truth
 
+    def true_nodes(self, query: int) -> set[int]:
+        """The nodes that explain a node (without itself) or a graph."""
+        if self.task == "node":
+            return set(self.node_truth.motif(query)) - {query}
+        return set(self.graph_truth.graph_nodes(query).nonzero().flatten().tolist())
+
+    def true_edges(self, query: int) -> set[tuple[int, int]]:
+        """The directed edges that explain a node or a graph."""
+        if self.task == "node":
+            return set(self.node_truth.motif_edges(query))
+        edge_index: Tensor = self.graphs[query].edge_index
+        inside = edge_index[:, self.graph_truth.graph_edges(query)].t().tolist()
+        return {(source, target) for source, target in inside}
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over features, edges, labels and split: ties a checkpoint to its data."""

@@ -3,14 +3,21 @@
     against ground truth          accuracy (protocols "paper" and "strict"), auroc
     against the model             fidelity, characterization, unfaithfulness, efficiency_residual
     of the explanation itself     sparsity, contrastivity
-    against other explanations    stability, consistency
+    against other explanations    stability, consistency, relative_error, expected_error
     of several methods            paired_tests (is one ahead of others on the same questions?)
 
 Credit may have any sign: `by="value"` ranks signed values (positive credit supports the
 prediction), `by="absolute"` their magnitude.
 """
 
-from graphsvx.metrics.agreement import consistency, contrastivity, similarity, stability
+from graphsvx.metrics.agreement import (
+    consistency,
+    contrastivity,
+    expected_error,
+    relative_error,
+    similarity,
+    stability,
+)
 from graphsvx.metrics.comparison import PairedTest, paired_tests
 from graphsvx.metrics.faithful import (
     Fidelity,
@@ -39,8 +46,10 @@ __all__ = [
     "consistency",
     "contrastivity",
     "efficiency_residual",
+    "expected_error",
     "fidelity",
     "paired_tests",
+    "relative_error",
     "scored_nodes",
     "similarity",
     "sparsity",

@@ -101,6 +101,37 @@ def consistency(
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
+def relative_error(explanation: Explanation, reference: Explanation) -> float:
+    """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere.
+
+    Raises:
+        InputError: the two have other players.
+
+    """
+    ids = [(e.feature_ids.tolist(), e.node_ids.tolist(), e.edge_ids.tolist())
+           for e in (explanation, reference)]  # fmt: skip
+    if ids[0] != ids[1]:
+        raise InputError(
+            f"an error needs the same players on both sides, got {explanation.title} with "
+            f"{explanation.method} and {reference.title} with {reference.method}"
+        )
+    return _relative(_credit(explanation) - _credit(reference), reference)
+
+
+def expected_error(explanation: Explanation) -> float:
+    """The relative squared error that an explanation's own standard errors let expect."""
+    return _relative(explanation.errors, explanation)
+
+
+def _credit(e: Explanation) -> Tensor:
+    return torch.cat([e.feature_values, e.node_values, e.edge_values])
+
+
+def _relative(distance: Tensor, reference: Explanation) -> float:
+    size = float((_credit(reference) ** 2).sum())
+    return float((distance**2).sum()) / size if size > 0 else float("nan")
+
+
 def contrastivity(
     first: Explanation,
     second: Explanation | None = None,

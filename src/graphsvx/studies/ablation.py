@@ -141,7 +141,7 @@ def fits(dataset: str) -> dict[str, Setting]:
 def same_top(answer: Answer) -> dict[str, float]:
     """Overlap of the top nodes with those of the usual fit, as many as the motif has."""
     usual = answer.of(f"{answer.method.split(', ')[0]}, {ENDS}")
-    top = len(motifs.true_nodes(answer.trained, answer.question))
+    top = len(answer.trained.dataset.true_nodes(answer.question))
     return {} if usual is None else {"same top": metrics.consistency(
         answer.explanation, usual, top=top, by="value", level="nodes")}  # fmt: skip
 

@@ -107,23 +107,6 @@ def predicted(trained: Trained, graphs: Sequence[int] = ()) -> Tensor:
     return logits.argmax(-1)
 
 
-def true_nodes(trained: Trained, query: int) -> set[int]:
-    """The nodes that explain a node (without itself) or a graph."""
-    data = trained.dataset
-    if data.task == "node":
-        return set(data.node_truth.motif(query)) - {query}
-    return set(data.graph_truth.graph_nodes(query).nonzero().flatten().tolist())
-
-
-def true_edges(trained: Trained, query: int) -> set[tuple[int, int]]:
-    """The directed edges that explain a node or a graph."""
-    data = trained.dataset
-    if data.task == "node":
-        return set(data.node_truth.motif_edges(query))
-    inside = data.graphs[query].edge_index[:, data.graph_truth.graph_edges(query)]
-    return {(source, target) for source, target in inside.t().tolist()}
-
-
 def accuracy(answer: Answer) -> dict[str, float]:
     """`paper`, `strict` and `AUROC`, with the ranking of the setting."""
     return ranked_accuracy(answer, answer.explanation, answer.setting.by)
@@ -132,7 +115,7 @@ def accuracy(answer: Answer) -> dict[str, float]:
 def ranked_accuracy(answer: Answer, explanation: Explanation, by: Ranking) -> dict[str, float]:
     """The same of any reading of the explanation; AUROC is about the strict questions."""
     name, values = answer.trained.dataset.name, {}
-    truth = true_nodes(answer.trained, answer.question)
+    truth = answer.trained.dataset.true_nodes(answer.question)
     if answer.scored_by("paper") and name != "mutag":
         values["paper"] = metrics.accuracy(explanation, protocol="paper", dataset=name, by=by)
     elif answer.scored_by("paper"):
@@ -148,7 +131,7 @@ def edge_accuracy(answer: Answer) -> dict[str, float]:
     """Accuracy and AUROC on edges; a node method's edges have the mean of their ends."""
     if not answer.scored_by("strict"):
         return {}
-    truth = true_edges(answer.trained, answer.question)
+    truth = answer.trained.dataset.true_edges(answer.question)
     return {
         "strict, edges": metrics.accuracy(answer.explanation, truth, level="edges"),
         "AUROC, edges": metrics.auroc(answer.explanation, truth, level="edges"),
@@ -183,7 +166,7 @@ def fidelity(answer: Answer) -> dict[str, float]:
     """
     if not answer.scored_by("strict"):
         return {}
-    count = len(true_nodes(answer.trained, answer.question))
+    count = len(answer.trained.dataset.true_nodes(answer.question))
     top = top_keys(answer.explanation, count, answer.setting.by, "nodes")
     score = score_without(answer.trained, answer.question, answer.explanation.target)
     return {"fidelity": score(()) - score([node for node in top if isinstance(node, int)])}
@@ -232,7 +215,8 @@ def use_of_motif(method: str) -> Measure:
     def measure(answer: Answer) -> dict[str, float]:
         if answer.method != method or not answer.scored_by("strict"):
             return {}
-        data, truth = answer.trained.dataset, sorted(true_nodes(answer.trained, answer.question))
+        data = answer.trained.dataset
+        truth = sorted(data.true_nodes(answer.question))
         players = set(answer.explanation.node_ids.tolist())
         others = sorted(players - set(truth))
         compared = draw(others, OTHERS, answer.question, "why", data.name)
@@ -269,7 +253,7 @@ def credit_shares(answer: Answer) -> dict[str, float]:
     if not answer.scored_by("strict"):
         return {}
     explanation, distance = answer.explanation, answer.explanation.field.distances
-    motif = true_nodes(answer.trained, answer.question)
+    motif = answer.trained.dataset.true_nodes(answer.question)
     planted = answer.trained.dataset.node_truth.motif_of >= 0
     shares = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)
     for node, credit in explanation.nodes.items():

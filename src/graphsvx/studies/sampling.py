@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import nan
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from graphsvx.errors import InputError
+from graphsvx import metrics
 from graphsvx.games.base import Game
 from graphsvx.masks import Auto, Mask, Masks, Random, Smart, SmarterSeparate, SmartSeparate
 from graphsvx.methods import GraphSVX
 from graphsvx.metrics.comparison import Estimate, is_close, is_positive, reaches
-from graphsvx.results.explanation import Explanation
 from graphsvx.studies import motifs, settings
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, curves, dots, from_paper, pivots
@@ -72,38 +69,17 @@ def reference(method: GraphSVX, separate: bool = True) -> Setting:
     )
 
 
-def relative_error(explanation: Explanation, exact: Explanation) -> float:
-    """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere."""
-    ids = [(e.feature_ids.tolist(), e.node_ids.tolist(), e.edge_ids.tolist())
-           for e in (explanation, exact)]  # fmt: skip
-    if ids[0] != ids[1]:
-        raise InputError(
-            f"an error needs the same players on both sides, got {explanation.title} with "
-            f"{explanation.method} and {exact.title} with {exact.method}"
-        )
-    return _relative(_credit(explanation) - _credit(exact), exact)
-
-
 def error_against(reference_of: Callable[[str], str | None]) -> Measure:
     """`error` against the reference of a method; what a reference's error bars say: `own error`."""
 
     def measure(answer: Answer) -> dict[str, float]:
         name = reference_of(answer.method)
         if name == answer.method:
-            return {"own error": _relative(answer.explanation.errors, answer.explanation)}
+            return {"own error": metrics.expected_error(answer.explanation)}
         exact = answer.of(name) if name else None
-        return {} if exact is None else {"error": relative_error(answer.explanation, exact)}
+        return {} if exact is None else {"error": metrics.relative_error(answer.explanation, exact)}
 
     return measure
-
-
-def _credit(e: Explanation) -> Tensor:
-    return torch.cat([e.feature_values, e.node_values, e.edge_values])
-
-
-def _relative(distance: Tensor, exact: Explanation) -> float:
-    size = float((_credit(exact) ** 2).sum())
-    return float((distance**2).sum()) / size if size > 0 else nan
 
 
 # --- masks ----------------------------------------------------------------------------------

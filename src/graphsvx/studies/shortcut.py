@@ -45,7 +45,7 @@ def marked_graphs(trained: Trained) -> Questions:
 
 def mark_first(answer: Answer) -> dict[str, float]:
     """Whether the marked node is ranked first (ties: with what chance), and its AUROC."""
-    mark, by = motifs.true_nodes(answer.trained, answer.question), answer.setting.by
+    mark, by = answer.trained.dataset.true_nodes(answer.question), answer.setting.by
     keys, values = scores(answer.explanation, "nodes")
     return {FIRST: expected_hits(keys, strength(values, by), mark, 1),
             "AUROC of the mark": metrics.auroc(answer.explanation, mark, by=by)}  # fmt: skip
@@ -55,7 +55,7 @@ def reliance(case: Case) -> list[Value]:
     """Of the explained graphs: how many predictions change without the mark; test accuracy."""
     data, changed = case.trained.dataset, list(case.trained.dataset.graphs)
     for graph in case.questions["test"]:
-        (node,) = motifs.true_nodes(case.trained, graph)
+        (node,) = case.trained.dataset.true_nodes(graph)
         changed[graph] = with_feature(data.graphs[graph], node, 1.0)
     unmarked = replace(case.trained, dataset=replace(data, graphs=tuple(changed)))
     follows = (motifs.predicted(unmarked, case.questions["test"]) != 1).double().mean()
