@@ -30,10 +30,12 @@ from graphsvx.errors import ModelError
 
 Numbers = NDArray[np.int32]
 
+_JOIN = {"sum": torch.add, "mean": torch.add, "max": torch.maximum, "min": torch.minimum}
 _TABLE = 1 << 22  # keys that are numbered by a table; more are sorted
 _CACHED = 1 << 16  # keys whose table fits into the caches of a core
 _JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
 _POOLED = 1 << 20  # numbers of a batch of pooled embeddings
+_FIRST_KEYS = 1 << 12  # that are numbered by themselves, if there are no more distinct ones
 _BLOCK = 1 << 18  # graphs whose states are evaluated together
 
 
@@ -276,15 +278,28 @@ def _states(parts: list[tuple[Numbers, int]], count: int) -> _States:
 
 
 def _numbered(keys: Numbers, bound: int) -> _States:
-    """The distinct keys, numbered."""
+    """The distinct keys, numbered in the order in which they come."""
     table = np.full(bound, -1, dtype=np.int32)
-    # From the last to the first, so that the first is written last; numpy's own type of indices
-    # is written at three times the speed.
-    table[keys[::-1].astype(np.intp)] = np.arange(len(keys) - 1, -1, -1, dtype=np.int32)
-    met = np.flatnonzero(table >= 0)
-    example = table[met].astype(np.int64)
-    table[met] = np.arange(len(met), dtype=np.int32)
-    return _States(table.take(keys), example)
+    # Few distinct keys are nearly all met among the first ones.
+    leading = _FIRST_KEYS if bound <= _FIRST_KEYS else len(keys)
+    example = _first_places(keys[:leading], table, 0)
+    number = table.take(keys)
+    if leading < len(keys) and number.min() < 0:
+        rest = np.flatnonzero(number < 0)
+        new = _first_places(keys[rest], table, len(example))
+        number[rest] = table.take(keys[rest])
+        example = np.concatenate([example, rest[new]])
+    return _States(number, example)
+
+
+def _first_places(keys: Numbers, table: Numbers, start: int) -> Ids:
+    """Where each distinct key comes first; the table gets their numbers, from `start` on."""
+    places = keys.astype(np.intp)
+    # From the last to the first, so that the first is written last.
+    table[places[::-1]] = np.arange(len(keys) - 1, -1, -1, dtype=np.int32)
+    first = np.flatnonzero(table.take(places) == np.arange(len(keys), dtype=np.int32))
+    table[places[first]] = np.arange(start, start + len(first), dtype=np.int32)
+    return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,11 +346,11 @@ class _Pool:
             )
             batch = torch.arange(len(rows), device=rows.device).repeat_interleave(nodes)
             return pooling.call(rows.flatten(0, 1), batch)
-        total: Tensor | None = None
-        for numbers, tables in joined:
+        (numbers, tables), *others = joined
+        total = tables[number].index_select(0, numbers[part])
+        for numbers, tables in others:
             block = tables[number].index_select(0, numbers[part])
-            total = block if total is None else _reduce(pooling.reduction, total, block)
-        total = cast(Tensor, total)
+            _reduce(pooling.reduction, total, block, out=total)
         return total / nodes if pooling.reduction == "mean" else total
 
     def _joined(self) -> list[tuple[Tensor, list[Tensor]]]:
@@ -371,8 +386,8 @@ class _Pool:
         return [*blocks, (as_tensor(numbers, device), tables)]
 
 
-def _reduce(reduction: Reduction, first: Tensor, second: Tensor) -> Tensor:
+def _reduce(
+    reduction: Reduction, first: Tensor, second: Tensor, out: Tensor | None = None
+) -> Tensor:
     """Two parts of a pooling joined; means are sums until the end."""
-    if reduction in ("sum", "mean"):
-        return first + second
-    return torch.maximum(first, second) if reduction == "max" else torch.minimum(first, second)
+    return _JOIN[reduction](first, second, out=out)

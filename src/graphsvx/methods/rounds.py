@@ -11,6 +11,7 @@ from typing import Protocol
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.least_squares import Estimator, Fit
 from graphsvx.games.graph_game import GraphGame
+from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Mask
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame, fit_all, play
 
@@ -24,6 +25,7 @@ MOST_CALLS_OF_LOOK_UPS = 3000
 """Calls whose embeddings a game of look-ups is given by default at most."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
+_MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them
 _WORK = 1.2e8  # about half a second of known layers
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
@@ -46,7 +48,11 @@ def default_calls(game: PlayableGame) -> int:
 
 
 def default_first_calls(games: Sequence[PlayableGame]) -> int:
-    """Calls of the first round by default: all, where games allow few more than the usual ones."""
+    """Calls of the first round by default: all, where a second one would be needed or small."""
+    if games and all(
+        isinstance(game, LookupGame) and game.players >= _MANY_PLAYERS for game in games
+    ):
+        return MOST_CALLS_OF_LOOK_UPS
     allowed = [default_calls(game) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
     return most if most <= _ONE_ROUND * FIRST_CALLS else FIRST_CALLS
