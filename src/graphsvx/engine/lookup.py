@@ -9,7 +9,7 @@ its nodes' embeddings, pooled and sent through the model's head.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -30,7 +30,12 @@ from graphsvx.errors import ModelError
 
 Numbers = NDArray[np.int32]
 
-_JOIN = {"sum": torch.add, "mean": torch.add, "max": torch.maximum, "min": torch.minimum}
+_JOIN: dict[str, Callable[..., Tensor]] = {
+    "sum": torch.add,
+    "mean": torch.add,
+    "max": torch.maximum,
+    "min": torch.minimum,
+}
 _TABLE = 1 << 22  # keys that are numbered by a table; more are sorted
 _CACHED = 1 << 16  # keys whose table fits into the caches of a core
 _JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
