@@ -238,8 +238,8 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
         f"20 % more {kind} that mean nothing are added, and a model is trained. Test nodes are "
         f"drawn at random and their predicted class is explained. Candidates are the same for all "
         f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "
-        f"are fewer than {FEW}; ties count with the expected number of noisy ones. Models with "
-        f"noise weights 0 cannot use the noise.",
+        f"are fewer than {FEW}; ties count with the expected number of noisy ones."
+        + (" Models with noise weights 0 cannot use the noise." if kind == "features" else ""),
     )  # fmt: skip
 
 
