@@ -10,7 +10,17 @@ from typing import Any
 
 import torch
 
-from benchmarks import coverage, error, interactions, large_games, machine, report, speed, typed
+from benchmarks import (
+    coverage,
+    error,
+    interactions,
+    large_games,
+    machine,
+    recorded,
+    report,
+    speed,
+    typed,
+)
 from benchmarks.soundness import run as soundness
 from graphsvx.utils.files import atomic_write
 
@@ -68,6 +78,8 @@ if __name__ == "__main__":
         sys.exit(soundness.main(sys.argv[2:]))
     if sys.argv[1:2] == ["typed"]:
         sys.exit(typed.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["record"]:
+        sys.exit(recorded.main(sys.argv[2:]))
     if sys.argv[1:2] == ["interactions"]:
         sys.exit(interactions.main(sys.argv[2:]))
     main()

@@ -22,11 +22,13 @@ from benchmarks import (
     interactions,
     large_games,
     machine,
+    recorded,
     report,
     speed,
     truths,
     worlds,
 )
+from graphsvx.methods import registry
 
 pytest.importorskip("shap")
 pytest.importorskip("shapiq")
@@ -141,3 +143,30 @@ def test_pairs_of_a_game_by_definition() -> None:
     assert pairs[0, 1] == pytest.approx((4 - 1 - 2 + 0 + 9 - 5 - 6 + 3) / 2)
     estimated, errors = interactions.our_pairs(np.arange(256.0) ** 2, 100, 0)
     assert estimated.shape == errors.shape == (8, 8)
+
+
+def test_recorded_explanations_are_compared_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = [case for case in recorded.cases() if case.name.startswith("gcn small node {'samp")]
+    monkeypatch.setattr(recorded, "cases", lambda: iter(chosen))
+    file = tmp_path / "before.json"
+    assert recorded.main([str(file)]) == 0
+    assert recorded.main([str(file), "--compare"]) == 0
+    before = json.loads(file.read_text())
+    changed = next(iter(before.values()))
+    changed["bases"][0] = float(np.nextafter(changed["bases"][0], 2))
+    file.write_text(json.dumps(before))
+    capsys.readouterr()
+    assert recorded.main([str(file), "--compare"]) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert "bases by" in lines[0]
+    assert last == f"{len(chosen)} explained, 1 differ"
+
+
+def test_the_record_has_every_question_and_method() -> None:
+    names = [case.name for case in recorded.cases()]
+    assert len(names) == len(set(names)) > 200
+    for method in registry.names()[1:]:
+        assert any(name.endswith(f" {method}") for name in names)
