@@ -101,8 +101,10 @@ def test_sections_of_the_faq_that_messages_name_exist() -> None:
 
 
 def _functions(value: object) -> list[FunctionType]:
-    """The function itself, or the public methods of a class of ours."""
-    members = vars(value).items() if inspect.isclass(value) else [("function", value)]
+    """The function itself, or the public methods of a class of ours and of its base classes."""
+    members: list[tuple[str, object]] = [("function", value)]
+    if inspect.isclass(value):
+        members = [member for base in value.__mro__ for member in vars(base).items()]
     plain = [getattr(member, "__func__", member) for name, member in members if name[0] != "_"]
     return [
         member

@@ -29,9 +29,9 @@ def test_many_nodes_and_ten_times_as_many_edges(tmp_path) -> None:
         "--edges",
         "3000000",
         "--explained",
-        "60",
+        "20",
         "--by-hand",
-        "16",
+        "10",
         "--json",
         str(tmp_path / "found.json"),
     ]
@@ -42,6 +42,6 @@ def test_many_nodes_and_ten_times_as_many_edges(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     measured = json.loads((tmp_path / "found.json").read_text())["large"]
     assert (measured["nodes"], measured["edges"]) == (300_000, 3_000_000)
-    assert (measured["explained"], measured["failed"]) == (60, 0)
+    assert (measured["explained"], measured["failed"]) == (20, 0)
     assert measured["peak, GiB"] - measured["before, GiB"] <= 0.4  # 0.15, the graph itself 0.06
     assert measured["in the large graph / cut out by hand"] <= 1.5  # 1.1; 10 and more if cost grew

@@ -249,7 +249,12 @@ class _OfTypedGraphs(PlayerKind):
     generator: ClassVar[Generator] = CutEdges()
 
     def check_names(self, graph: Graph) -> None:  # noqa: ARG002  (wrong for every graph)
-        """Raise InputError: the graph has no types."""
+        """Refuse every graph without types.
+
+        Raises:
+            InputError: always.
+
+        """
         raise InputError(
             f"{type(self).__name__}() needs a graph with edge types: HeteroData, or Data with "
             f"edge_type and a model that takes it"
