@@ -28,6 +28,7 @@ from graphsvx.core.typed_query import (
     nodes_of_one_type,
 )
 from graphsvx.engine.reading import with_reading
+from graphsvx.engine.typed_reading import with_typed_reading
 from graphsvx.errors import GraphSVXError, InputError, ModelError, UnsupportedError
 from graphsvx.methods.answers import Question
 from graphsvx.methods.base import Method
@@ -142,7 +143,9 @@ def explain(
         else:
             query = build_query(model, data, arguments=arguments, **options)
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
-            if not isinstance(query, TypedQuery):
+            if isinstance(query, TypedQuery):
+                query = with_typed_reading(query)
+            else:
                 query = with_reading(query)
             explanation = method(query, seed)
     if not isinstance(explanation, Explanation):

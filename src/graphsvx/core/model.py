@@ -85,7 +85,7 @@ class Model:
                 + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
-            raise ModelError(_no_tensor(out, self.pick is not None))
+            raise ModelError(no_tensor(out, self.pick is not None))
         must_be_real(out)
         rows = x.shape[0]
         if self.whole_graphs:
@@ -260,7 +260,7 @@ def log_odds(logits: Tensor) -> Tensor:
 _OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
 
 
-def _no_tensor(out: Any, picked: bool) -> str:
+def no_tensor(out: Any, picked: bool) -> str:
     """Message for a model that returns something else than one tensor."""
     if picked:
         return f"the function given as output= must return one tensor, got {type(out).__name__}"

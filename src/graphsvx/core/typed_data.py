@@ -48,6 +48,12 @@ def check_typed_graph(data: Any) -> TypedGraph:
     if not parts.edges:
         raise InputError("the graph has no edge types; set data[source, relation, target]")
     for edge_type, store in parts.edges.items():
+        if "adj_t" in store and "edge_index" not in store:
+            raise InputError(
+                f"data[{edge_type}] has a sparse adj_t; typed graphs are explained with "
+                "edge_index: leave the transform ToSparseTensor out, or keep edge_index beside it "
+                "(remove_edge_index=False)"
+            )
         _check_edge_index(store.get("edge_index"), edge_type, parts)
     key = next(iter(parts.edges.values()))["edge_index"]
     with exclusive():

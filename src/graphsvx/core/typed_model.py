@@ -13,7 +13,7 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.core.calling import embedding_method
 from graphsvx.core.in_place import call_without_writing
-from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, read_outputs
+from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, no_tensor, read_outputs
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.errors import InputError, ModelError
 
@@ -94,7 +94,24 @@ class TypedModel(Model):
             counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
             raise ModelError(
                 f"the model failed on a graph with {counts} nodes: {type(error).__name__}: {error}"
+                f"{self._hint(inputs)}"
             ) from error
+
+    def _hint(self, inputs: TypedInput) -> str:
+        """Advice where features and weights have different floating types."""
+        weights = {w.dtype for m in self.submodules for w in m._parameters.values()
+                   if w is not None and w.is_floating_point()}  # fmt: skip
+        features = {x.dtype for x in inputs.x.values() if x.is_floating_point()}
+        if not weights or not features or weights == features:
+            return ""
+        return (
+            f"; features are {_listed(features)}, weights {_listed(weights)}: convert the model "
+            f"(model.double()) or x of each type (data[type].x.float())"
+        )
+
+
+def _listed(dtypes: set[torch.dtype]) -> str:
+    return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
 
 
 class _Method(nn.Module):
@@ -117,15 +134,16 @@ def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
     """The outputs of the nodes of one type, [nodes, outputs]."""
     if isinstance(out, Mapping):
         if node_type not in out:
+            example = (
+                f"; if these are no node types, say output=lambda out: out[{next(iter(out))!r}]"
+            )
             raise ModelError(
                 f"the model returns outputs for the node types {sorted(map(str, out))}, "
-                f"not for {node_type!r}"
+                f"not for {node_type!r}{example}"
             )
         out = out[node_type]
     if not isinstance(out, Tensor):
-        raise ModelError(
-            f"the model must return a tensor, or one for each node type, got {type(out).__name__}"
-        )
+        raise ModelError(no_tensor(out, picked=False))
     must_be_real(out)
     if out.dim() == 1 and out.shape[0] == rows:
         out = out[:, None]

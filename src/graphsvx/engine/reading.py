@@ -47,14 +47,19 @@ def with_reading(query: Query) -> Query:
     profile = profile_for(model, query.graph)
     if profile.reading is None:
         profile.reading = _read(query)
-    assumed: Assumption = profile.reading
+    return apply_reading(query, profile.reading)
+
+
+def apply_reading(query: Query, assumed: Assumption) -> Query:
+    """The query with the assumed meaning of its outputs; warns where it rests on little."""
+    model = query.model
     if query.kind == "edge" and assumed.output in ("multilabel_probs", "values"):
         # One score a link is that of the link.
         assumed = Assumption("probs" if assumed.output == "multilabel_probs" else "raw")
     if assumed.output == "values" and model.scale_is_given:
         assumed = Assumption()
     if assumed.warning is not None and not model.scale_is_given:
-        warnings.warn(assumed.warning, stacklevel=4)
+        warnings.warn(assumed.warning, stacklevel=5)
     scale = model.scale if model.scale_is_given else assumed.scale
     return replace(query, model=replace(model, output=assumed.output, scale=scale))
 
@@ -83,21 +88,31 @@ _LABELS = Assumption(
 
 
 def _read(query: Query) -> Assumption:
-    call = _LastOperation()
+    call = LastOperation()
     out = _sample_output(query, call)
     if out is None:
         return Assumption()
-    outputs, last = out.shape[-1], call.squashing
+    return assumption(
+        query, out, call.squashing, _labels(query), lambda: _stays_between_0_and_1(query)
+    )
+
+
+def assumption(
+    query: Query, out: Tensor, last: Reading | None, labels: Tensor | None,
+    stays_between_0_and_1: Callable[[], bool],
+) -> Assumption:  # fmt: skip
+    """What outputs are, by the model's last operation, labels [rows, labels] and their range."""
+    outputs = out.shape[-1]
     if last is not None:
         return Assumption("probs" if outputs == 1 else last)
     if query.kind == "edge":  # the score of a link
         return Assumption()
-    by_labels = _by_labels(_labels(query), outputs)
+    by_labels = _by_labels(labels, outputs)
     if by_labels is not None:
         return by_labels
     if outputs == 1:
         return _ONE_OUTPUT
-    separate = _are_separate_probabilities(out) and _stays_between_0_and_1(query)
+    separate = _are_separate_probabilities(out) and stays_between_0_and_1()
     return _BETWEEN_0_AND_1 if separate else Assumption()
 
 
@@ -106,7 +121,7 @@ def _stays_between_0_and_1(query: Query) -> bool:
     x = query.graph.x
     for factor in (1000, -1000) if x.is_floating_point() else ():
         scaled = replace(query, graph=replace(query.graph, x=factor * x))
-        out = _sample_output(scaled, _LastOperation())
+        out = _sample_output(scaled, LastOperation())
         if out is not None and bool(((out < 0) | (out > 1)).any()):
             return False
     return True
@@ -147,7 +162,7 @@ def _are_separate_probabilities(out: Tensor) -> bool:
     )  # fmt: skip
 
 
-def _sample_output(query: Query, call: _LastOperation) -> Tensor | None:
+def _sample_output(query: Query, call: LastOperation) -> Tensor | None:
     """Outputs for a part of the graph, or all of it where the model does not take a part."""
     model, graph = query.model, query.graph
     tries: list[Graph] = [graph]
@@ -166,7 +181,7 @@ def _sample_output(query: Query, call: _LastOperation) -> Tensor | None:
     return None
 
 
-def _decoded(decoder: Callable[..., Any], out: Tensor, call: _LastOperation) -> Tensor | None:
+def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> Tensor | None:
     call.seen.clear()
     try:
         with call:
@@ -176,7 +191,7 @@ def _decoded(decoder: Callable[..., Any], out: Tensor, call: _LastOperation) -> 
     return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
 
 
-class _LastOperation(TorchFunctionMode):
+class LastOperation(TorchFunctionMode):
     """Records which tensors come from a sigmoid or softmax, in one call of a model."""
 
     def __init__(self) -> None:
@@ -201,4 +216,8 @@ class _LastOperation(TorchFunctionMode):
     @property
     def squashing(self) -> Reading | None:
         """The operation (sigmoid, softmax) that the last tensor comes from."""
-        return None if self.last is None else self.seen.get(id(self.last), (None, None))[1]
+        return None if self.last is None else self.of(self.last)
+
+    def of(self, tensor: Tensor) -> Reading | None:
+        """The operation (sigmoid, softmax) that a tensor comes from."""
+        return self.seen.get(id(tensor), (None, None))[1]

@@ -40,6 +40,18 @@ _REPLAYS_LATER = 2
 _REPLAYED_NUMBERS = 1 << 26
 
 
+def profile_of(query: TypedQuery) -> ModelProfile:
+    """What is cached of the model and the graph of a query."""
+    graph = query.typed_graph
+    return profile_for(
+        query.model,
+        graph,
+        lambda: ModelProfile(
+            graph_fingerprint(graph), message_passing_chain(query), query.model.plan
+        ),
+    )
+
+
 def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evaluator]:
     """Evaluators that pass their checks, fastest first; the last makes plain calls only.
 
@@ -47,13 +59,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
     unperturbed graph and with fewer plain calls.
     """
     graph = query.typed_graph
-    profile = profile_for(
-        query.model,
-        graph,
-        lambda: ModelProfile(
-            graph_fingerprint(graph), message_passing_chain(query), query.model.plan
-        ),
-    )
+    profile = profile_of(query)
     profile.explained += 1
     depth = hops if profile.depth is None else profile.depth
     if query.kind == "graph":

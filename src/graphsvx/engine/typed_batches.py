@@ -81,15 +81,25 @@ def evaluate_with_edges(query: TypedQuery, edges: Ids) -> Tensor:
     return _call(query, _whole_rows(query.typed_graph, edges), query.centres[None], _NO_SHORTCUT)
 
 
-def whole_input(graph: TypedGraph) -> TypedInput:
-    """The whole graph as its model gets it."""
-    rows = _whole_rows(graph, np.arange(graph.num_edges))
-    edge_index, edge_rows = edges_by_type(rows, graph.local(rows.ids))
+def whole_input(graph: TypedGraph, left_out: int | None = None) -> TypedInput:
+    """The whole graph as its model gets it, or without one node."""
+    ids, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
+    ends = graph.edge_index.cpu().numpy()
+    if left_out is not None:
+        ids = np.delete(ids, left_out)
+        edges = np.flatnonzero((ends != left_out).all(0))
+        ends = ends - (ends > left_out)
+    rows = replace(_whole_rows(graph, edges), ids=ids, ends=ends[:, edges])
+    kinds = graph.node_type[ids]
+    within = np.arange(len(ids)) - np.searchsorted(kinds, kinds)
+    edge_index, edge_rows = edges_by_type(rows, within)
+    local = graph.local(ids)
     node_rows = {
-        name: torch.arange(int(count), device=graph.x.device)
-        for name, count in zip(graph.node_types, np.diff(graph.node_starts), strict=True)
+        name: as_tensor(local[kinds == at], graph.x.device)
+        for at, name in enumerate(graph.node_types)
     }
-    return TypedInput(graph.features, edge_index, node_rows, edge_rows)
+    x = {name: values[node_rows[name]] for name, values in graph.features.items()}
+    return TypedInput(x, edge_index, node_rows, edge_rows)
 
 
 def _whole_rows(graph: TypedGraph, edges: Ids) -> TypedRows:

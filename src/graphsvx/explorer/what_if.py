@@ -16,6 +16,7 @@ from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_query import TypedQuery, build_any_query
 from graphsvx.engine.reading import with_reading
 from graphsvx.engine.typed_batches import evaluate_with_edges
+from graphsvx.engine.typed_reading import with_typed_reading
 from graphsvx.errors import InputError
 from graphsvx.explorer.questions import Changes, Question
 
@@ -74,8 +75,10 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
             output=workspace.output,
             scale=workspace.asked_scale,
         )
-        if not isinstance(query, TypedQuery):
-            with evaluation_mode(query.model.submodules):
+        with evaluation_mode(query.model.submodules):
+            if isinstance(query, TypedQuery):
+                query = with_typed_reading(query)
+            else:
                 query = with_reading(query)
         cached = workspace.queries[key] = query
     if of_graph:

@@ -22,6 +22,9 @@ from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame
 
+FEW = 4
+"""Coalitions of all sizes that are replayed where plain calls are costly."""
+
 
 def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
     """Whether the full coalition has the expected output and replays give the same outputs."""
@@ -69,12 +72,18 @@ def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Ge
 
 
 def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
-    """A few coalitions of a game, or both ends, the extremes and `count` of all sizes."""
+    """A few coalitions of a game, or both ends, the extremes and `count` of all sizes.
+
+    Where plain calls are costly, the full coalition, which is compared anyway, and the extremes of
+    all outputs but the first are left out.
+    """
     game, rows = played.game, played.masks.rows
     ends = empty_and_full(game.players)
     if not len(rows):
         return ends
-    extremes = _extremes(played)
+    costly = count <= FEW
+    extremes = _extremes(played, outputs=1 if costly else 4)
+    ends = ends[:1] if costly else ends
     if count <= 2:
         return rows[[extremes[0], rng.integers(len(rows))]]
     if played.masks.exact:
@@ -85,9 +94,9 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
     return np.concatenate([ends, rows[np.unique(np.concatenate([over_sizes, extremes]))]])
 
 
-def _extremes(played: PlayedGame) -> Ids:
+def _extremes(played: PlayedGame, outputs: int) -> Ids:
     """Coalitions with the smallest and the largest value of each of the first outputs."""
-    values: Tensor = played.values[2:, :4]
+    values: Tensor = played.values[2:, :outputs]
     return np.concatenate([values.argmin(0).numpy(), values.argmax(0).numpy()])
 
 

@@ -1,0 +1,114 @@
+"""What the outputs of typed models are read as: classes, labels, numbers; and of which type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import HeteroData
+
+from graphsvx import GraphSVX, explain
+from graphsvx.errors import GraphSVXError, InputError
+from tests.typed_worlds import call, hetero_model, reaching, shapley, typed_graph, without
+
+NODE = ("paper", 1)
+
+
+class After(nn.Module):
+    """A model followed by a function of its outputs."""
+
+    def __init__(self, inner: nn.Module, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.inner, self.function = inner, function
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Any:
+        return self.function(self.inner(x_dict, edge_index_dict))
+
+
+def same(out: Tensor) -> Tensor:
+    return out
+
+
+def graph(labels: Tensor | None = None) -> HeteroData:
+    data = typed_graph(1)
+    if labels is None:
+        del data["paper"].y
+    else:
+        data["paper"].y = labels
+    return data
+
+
+LABELS = torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 0], [1, 0, 1]])
+CASES = {
+    "a sigmoid in the model": (torch.sigmoid, None, same),
+    "a softmax in the model": (lambda out: out.softmax(-1), None, same),
+    "labels of 0 and 1": (same, LABELS, torch.sigmoid),
+    "classes": (same, torch.arange(4) % 3, lambda out: out.softmax(-1)),
+    "numbers": (lambda out: out[:, :1], torch.randn(4), same),
+    "numbers, several outputs": (same, torch.randn(4, 3), same),
+}
+
+
+@pytest.mark.filterwarnings("ignore:data.y")
+@pytest.mark.parametrize("name", CASES)
+def test_brute_force_agrees(name: str) -> None:
+    function, labels, read = CASES[name]
+    data = graph(labels)
+    model = After(hetero_model("sage", data, 0), function)
+    explanation = explain(model, data, node=NODE, method=GraphSVX(players="nodes"), targets="all")
+    players = reaching(data, NODE, 2)
+    expected, base = shapley(
+        players, lambda on: read(call(model, without(data, {*players} - on)))[NODE[1]]
+    )
+    position = {explanation.types.node(n): i for i, n in enumerate(explanation.node_ids.tolist())}
+    assert explanation.bases.tolist() == pytest.approx(base.tolist(), abs=1e-9)
+    for player, credit in expected.items():
+        values = explanation.node_credit.values[:, position[player]]
+        assert values.tolist() == pytest.approx(credit.tolist(), abs=1e-9)
+
+
+def test_what_is_assumed_is_said() -> None:
+    data = graph()
+    one_output = After(hetero_model("sage", data, 0), lambda out: out[:, :1])
+    with pytest.warns(UserWarning, match="read as the logit of the second of two classes"):
+        explain(one_output, data, node=NODE)
+    with pytest.warns(UserWarning, match="read as logits of labels"):
+        explain(hetero_model("sage", data, 0), graph(LABELS), node=NODE)
+    with pytest.warns(UserWarning, match="read as a regression"):
+        numbers = explain(one_output, graph(torch.randn(4)), node=NODE)
+    assert numbers.title == "paper 1: output 0"
+
+
+@pytest.mark.parametrize("counts", [(4, 3, 2), (4, 4, 2), (4, 4, 4)])
+def test_outputs_of_another_type_are_not_taken_for_those_of_the_asked_one(counts) -> None:
+    data = typed_graph(2, counts=counts)
+    model = hetero_model("sage", data, 0)
+    explain(model, data, node=("paper", 1), method=GraphSVX(samples=20))
+    with pytest.raises(InputError, match=r"a row for each node of type 'paper'.*not of 'author'"):
+        explain(model, data, node=("author", 1))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda out: (out, None), r"got tuple of 2; say where .* output=lambda out: out\[0\]"),
+        (lambda out: {"logits": out}, r"output=lambda out: out\['logits'\]"),
+    ],
+)
+def test_outputs_that_are_no_tensor_say_where_to_point(function, message) -> None:
+    data = graph()
+    with pytest.raises(GraphSVXError, match=message):
+        explain(After(hetero_model("sage", data, 0), function), data, node=NODE)
+
+
+def test_floating_types_that_differ_and_sparse_edges_say_what_to_do() -> None:
+    data = graph()
+    with pytest.raises(GraphSVXError, match="features are float64, weights float32: convert"):
+        explain(hetero_model("sage", data, 0).float(), data, node=NODE)
+    for store in data.edge_stores:
+        store.adj_t = store.pop("edge_index")
+    with pytest.raises(InputError, match=r"has a sparse adj_t; .*ToSparseTensor"):
+        explain(hetero_model("sage", graph(), 0), data, node=NODE)

@@ -1,0 +1,49 @@
+"""Coalitions that are played again by plain calls: which, and how many."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from graphsvx.methods import replay
+from graphsvx.methods.replay import _coalitions_to_replay
+
+PLAYERS = 12
+
+
+@pytest.fixture
+def played() -> SimpleNamespace:
+    """A sampled game of 100 coalitions and three outputs."""
+    rng = np.random.default_rng(0)
+    rows = rng.random((100, PLAYERS)) < rng.random((100, 1))
+    values = torch.from_numpy(rng.normal(size=(102, 3)))
+    masks = SimpleNamespace(rows=rows, exact=False)
+    return SimpleNamespace(game=SimpleNamespace(players=PLAYERS), masks=masks, values=values)
+
+
+def replayed(played: SimpleNamespace, count: int) -> list[tuple[bool, ...]]:
+    chosen = _coalitions_to_replay(played, count, np.random.default_rng(0))
+    return [tuple(row) for row in chosen.tolist()]
+
+
+def test_costly_plain_calls_are_few_but_at_the_ends_and_over_all_sizes(played) -> None:
+    coalitions = replayed(played, replay.FEW)
+    assert 6 <= len(coalitions) <= 7
+    assert coalitions[0] == (False,) * PLAYERS
+    for position in (played.values[2:, 0].argmin(), played.values[2:, 0].argmax()):
+        assert tuple(played.masks.rows[int(position)].tolist()) in coalitions
+    sizes = [sum(coalition) for coalition in coalitions[1:]]
+    of_game = played.masks.rows.sum(1)
+    assert (min(sizes), max(sizes)) == (of_game.min(), of_game.max())
+
+
+def test_cheap_plain_calls_hold_both_ends_and_the_extremes_of_all_outputs(played) -> None:
+    coalitions = replayed(played, 64)
+    assert (True,) * PLAYERS in coalitions
+    assert (False,) * PLAYERS in coalitions
+    for output in range(3):
+        for position in (played.values[2:, output].argmin(), played.values[2:, output].argmax()):
+            assert tuple(played.masks.rows[int(position)].tolist()) in coalitions
