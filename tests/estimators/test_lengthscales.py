@@ -40,7 +40,7 @@ def test_what_is_learnt_makes_the_pairs_more_likely(players: int) -> None:
     coalitions = drawn(60, players)
     weights = np.exp(2 * RNG.normal(size=(players, 1)))
     odd = np.tanh(coalitions.signs @ weights / np.linalg.norm(weights))
-    before = lengthscales.all_mixtures(coalitions, odd)
+    before = lengthscales.all_mixtures(Kernel(coalitions, np.ones(players)), odd)
     after = lengthscales.fit_lengthscales(coalitions, odd)
     assert max(after.likelihoods.values()) > max(before.likelihoods.values()) + 1
 
@@ -68,7 +68,7 @@ def test_the_mixture_that_pairs_were_drawn_from_is_likely() -> None:
         (Mixture(0, 9, 1e-4), lambda m: m.theta >= 3),
     ):
         y = np.linalg.cholesky(kernel.gram(mixture)) @ RNG.normal(size=(80, 6))
-        assert holds(lengthscales.all_mixtures(coalitions, y).best(1, 1)[0])
+        assert holds(lengthscales.all_mixtures(kernel, y).best(1, 1)[0])
 
 
 def test_lengthscales_of_constant_values_are_finite() -> None:

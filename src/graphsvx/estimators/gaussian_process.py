@@ -16,20 +16,24 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 from scipy.special import softmax, stdtrit
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.estimators.cholesky import cholesky, diagonal, solve_lower
+from graphsvx.estimators.cholesky import cholesky, diagonal
 from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
 from graphsvx.estimators.least_squares import WLS, Fit, surrogate
 from graphsvx.estimators.lengthscales import (
+    START,
     FittedKernel,
     all_mixtures,
     fit_lengthscales,
     log_likelihood,
+    prior_relevances,
 )
+from graphsvx.estimators.log_odds import expected_square
+from graphsvx.estimators.process import Process
 from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
 from graphsvx.estimators.walks import MOST_ENTRIES, Walks
 from graphsvx.masks.base import Masks
@@ -46,7 +50,6 @@ _WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # tried with all pairs,
 _WHITE_PAIRS = 512  # or so many of them
 _FLATTER = 0.25  # power of likelihoods as weights of processes, where pairs are few
 _LIKELY = 0.1  # of those that are at least so likely, compared with the best
-_BLOCK = 512  # pairs that g is evaluated at together
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
 # squares, which sees players in blocks.
 _MOST_ENTRIES = 1 << 21
@@ -106,7 +109,13 @@ class GaussianProcess(Checked):
             if prior.passed is not None and prior.passed.size <= MOST_ENTRIES:
                 walks = Walks.of(np.flatnonzero(direct), prior.passed)
         coalitions = Coalitions.of(signs, direct, walks)
-        average = _average(coalitions, odd[: count + 1], relevance, _pair_weights(masks, count))
+        square = None
+        if masks.probabilities:
+            square = expected_square(
+                np.concatenate([[empty.numpy(), full.numpy()], values.numpy()])
+            )
+        pairs = _Pairs(coalitions, odd[: count + 1], _pair_weights(masks, count), square)
+        average = _average(pairs, relevance)
         posterior: _Average | _Corrected = average
         if count + 1 < len(odd):
             posterior = _Corrected.of(average, masks, odd)
@@ -129,28 +138,6 @@ class GaussianProcess(Checked):
 def _pair_weights(masks: Masks, count: int) -> Floats:
     """Regression weights of the first `count` pairs, after 0 for the full coalition."""
     return np.append(0.0, masks.weights[: 2 * count : 2])
-
-
-def _understatement(signs: Floats, residuals: Floats, weights: Floats, variance: Floats) -> Floats:
-    """By what factor squared errors of credit exceed `variance` [outputs]; at least 1.
-
-    `residuals` [pairs, outputs] are those of pairs that a process has not seen, `signs` and
-    `weights` theirs. Products of the residuals of two different pairs tell the squared error of the
-    process's credit without bias, whatever its covariance; where they tell it badly (a standard
-    error above the variance itself), the factor is drawn to 1.
-    """
-    rows = signs / 2
-    rows -= rows.mean(1, keepdims=True)
-    share = weights / weights.sum()
-    squares = _squares(rows.T)
-    spread = float(share @ squares) / (signs.shape[1] - 1)
-    together = (rows.T @ (share[:, None] * residuals)) / spread
-    alone = (share**2 * squares) @ residuals**2 / spread**2
-    error = (_squares(together) - alone) / max(1 - float(share @ share), 1e-12)
-    variance = np.maximum(variance, 1e-300)
-    uncertainty = np.sqrt(2 / (signs.shape[1] - 1)) * alone / variance
-    factor: Floats = 1 + np.maximum(error / variance - 1, 0) / (1 + uncertainty**2)
-    return factor
 
 
 def _odd_part(values: Tensor, empty: Tensor, full: Tensor) -> Floats:
@@ -178,7 +165,7 @@ def _is_linear(signs: Floats, odd: Floats) -> bool:
 class _Average:
     """Several processes that have seen the same pairs, averaged."""
 
-    processes: list[_Process]
+    processes: list[Process]
     weights: Floats
     credit: Floats
     """Shapley values, [M, outputs]."""
@@ -222,30 +209,47 @@ class _Average:
         return total_variance * self.disagreement[:, None]
 
 
-def _average(
-    coalitions: Coalitions, odd: Floats, expected: Floats | None, pair_weights: Floats
-) -> _Average:
-    """The processes that explain these pairs; the full coalition is the first one."""
-    processes: list[_Process] = []
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs with half the differences of their values; the full coalition is the first one."""
+
+    coalitions: Coalitions
+    odd: Floats
+    """[pairs, outputs]."""
+    weights: Floats
+    """In a regression, [pairs]."""
+    expected_square: Floats | None
+    """Mean square of `odd` as log-odds predict it, [outputs]; None: they are not known."""
+
+    def take(self, index: Ids) -> _Pairs:
+        """Those at these positions."""
+        return _Pairs(
+            self.coalitions.take(index), self.odd[index], self.weights[index], self.expected_square
+        )
+
+
+def _average(pairs: _Pairs, expected: Floats | None) -> _Average:
+    """The processes that explain these pairs; `expected` [M]: relevance of the players."""
+    processes: list[Process] = []
     weights: list[Floats] = []
+    odd = pairs.odd
     missed, size = np.zeros(odd.shape[1]), np.zeros(odd.shape[1])
-    splits = _splits(*coalitions.signs.shape)
+    splits = _splits(*pairs.coalitions.signs.shape)
     for fitted, held_out in splits:
-        learning = fit_lengthscales if len(held_out) else all_mixtures
-        lengthscales = learning(coalitions.take(fitted), odd[fitted], expected)
+        if not len(held_out):
+            candidates = _nothing_learnt(pairs, expected)
+        elif len(splits) == 1:
+            candidates = [_learnt(pairs, fitted, held_out, expected)]
+        else:
+            candidates = _learnt_on_half(pairs, fitted, held_out, expected)
         order = np.concatenate([fitted, held_out])
-        kernel = Kernel(coalitions.take(order), lengthscales.relevance)
-        mixtures = lengthscales.best(_BEST if len(held_out) else _MANY, _LIKELY)
-        if len(splits) == 1 and len(held_out):
-            mixture = _best_predicted(coalitions, odd, fitted, held_out, lengthscales)
-            mixtures = [_likeliest_white(kernel, mixture, odd[order])]
-        elif len(held_out):
-            relearnt = [_likeliest_white(kernel, mixture, odd[order]) for mixture in mixtures]
-            mixtures = list(dict.fromkeys([*mixtures, *relearnt]))
         same = [
-            _Process.of(kernel, mixture, odd[order], len(fitted), pair_weights[order])
-            for mixture in mixtures
-        ]
+            Process.of(
+                kernel, mixture, odd[order], len(fitted), pairs.weights[order],
+                pairs.expected_square,
+            )
+            for kernel, mixture in candidates
+        ]  # fmt: skip
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
         # Few pairs are learnt on by halves: their likelihoods say less than they seem to.
@@ -261,6 +265,48 @@ def _average(
     disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
     r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
     return _Average(processes, weight, credit, variance * disagreement, disagreement, r2)
+
+
+def _nothing_learnt(pairs: _Pairs, expected: Floats | None) -> list[tuple[Kernel, Mixture]]:
+    """All likely mixtures, with players as `expected` and with all of them alike."""
+    candidates = []
+    for relevance in prior_relevances(pairs.coalitions.players, expected):
+        kernel = Kernel(pairs.coalitions, relevance)
+        mixtures = all_mixtures(kernel, pairs.odd).best(_MANY, _LIKELY)
+        candidates += [(kernel, mixture) for mixture in mixtures]
+    return candidates
+
+
+def _learnt(
+    pairs: _Pairs, fitted: Ids, held_out: Ids, expected: Floats | None
+) -> tuple[Kernel, Mixture]:
+    """Relevance and mixture that are learnt on some of many pairs."""
+    part = pairs.take(fitted)
+    lengthscales = fit_lengthscales(part.coalitions, part.odd, expected)
+    mixture = _best_predicted(pairs.coalitions, pairs.odd, fitted, held_out, lengthscales)
+    order = np.concatenate([fitted, held_out])
+    kernel = Kernel(pairs.coalitions.take(order), lengthscales.relevance)
+    return kernel, _likeliest_white(kernel, mixture, pairs.odd[order])
+
+
+def _learnt_on_half(
+    pairs: _Pairs, fitted: Ids, held_out: Ids, expected: Floats | None
+) -> list[tuple[Kernel, Mixture]]:
+    """The likeliest mixtures for a relevance that is learnt on half of the pairs.
+
+    These may be too few to learn it from: processes for which nothing was learnt are there too.
+    """
+    part = pairs.take(fitted)
+    lengthscales = fit_lengthscales(part.coalitions, part.odd, expected)
+    every = pairs.take(np.concatenate([fitted, held_out]))
+    kernel = Kernel(every.coalitions, lengthscales.relevance)
+    mixtures = lengthscales.best(_BEST, _LIKELY)
+    relearnt = [_likeliest_white(kernel, mixture, every.odd) for mixture in mixtures]
+    candidates = [(kernel, mixture) for mixture in dict.fromkeys([*mixtures, *relearnt])]
+    for relevance in prior_relevances(every.coalitions.players, expected):
+        kernel = Kernel(every.coalitions, relevance)
+        candidates.append((kernel, _likeliest_white(kernel, START, every.odd)))
+    return candidates
 
 
 def _likeliest_white(kernel: Kernel, mixture: Mixture, odd: Floats) -> Mixture:
@@ -342,85 +388,6 @@ def _splits(count: int, players: int) -> list[tuple[Ids, Ids]]:
         (np.append(0, np.delete(indices[1:], np.s_[fold::2])), indices[1 + fold :: 2])
         for fold in range(2)
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class _Process:
-    """A Gaussian process that has seen some pairs, with unit scale."""
-
-    kernel: Kernel
-    mixture: Mixture
-    factor: Floats
-    whitened: Floats
-    """factor^-1 y: row i is the standardised one-step-ahead error of pair i, so that errors on
-    held-out pairs, if they come last, need no other fit."""
-    scale: Floats
-    """Variance of the process in units of the values, by pairs that nothing was learnt on."""
-    credit: Floats
-    """Shapley values of g, [M, outputs]."""
-    left: Floats
-    """Posterior variance of the Shapley values, [M]."""
-    disagreement: Floats
-    """How far the other pairs move the Shapley values that those learnt on give, in multiples of
-    what the variances say, [outputs]; at least 1."""
-    fitted: int
-
-    @staticmethod
-    def of(kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int, weights: Floats) -> _Process:
-        """`fitted`: number of leading pairs that the covariance was learnt on."""
-        factor = cholesky(kernel.gram_once(mixture))
-        outputs = odd.shape[1]
-        whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
-        values, shares = whitened[:, :outputs].copy(), whitened[:, outputs:]
-        prior = kernel.prior(mixture)
-        moved, explained = shares[fitted:].T @ values[fitted:], _squares(shares[fitted:])
-        scale = (values[fitted if fitted < len(values) else 0 :] ** 2).mean(0)
-        apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
-        understatement = np.ones(outputs)
-        cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
-        if len(values) - cut > 1:
-            residuals = blas.dtrmm(1.0, factor[cut:, cut:], values[cut:], lower=1)
-            left = np.maximum(prior - _squares(shares[:cut]), 1e-10 * prior).sum()
-            understatement = _understatement(
-                kernel.coalitions.signs[cut:], residuals, weights[cut:], left * scale
-            )
-        return _Process(
-            kernel, mixture, factor, values, scale, shares[:fitted].T @ values[:fitted] + moved,
-            np.maximum(prior - explained - _squares(shares[:fitted]), 1e-10 * prior),
-            np.maximum(apart, understatement), fitted,
-        )  # fmt: skip
-
-    @property
-    def log_likelihood(self) -> float:
-        return log_likelihood(self.factor, self.whitened)
-
-    def one_step_errors(self) -> Floats:
-        """Errors of pairs that were not learnt on, as predicted by those before each."""
-        return self.whitened[self.fitted :] * self.factor.diagonal()[self.fitted :, None]
-
-    def at(self, members: Bools) -> Floats:
-        """g at other pairs, given by one coalition of each, [pairs, outputs]."""
-        solved, _ = lapack.dtrtrs(self.factor, self.whitened, lower=1, trans=1)
-        coalitions = self.kernel.coalitions
-        blocks = []
-        for first in range(0, len(members), _BLOCK):
-            signs = members[first : first + _BLOCK].astype(np.float64) * 2 - 1
-            others = coalitions.others(signs)
-            blocks.append(self.kernel.expected(others, self.mixture, solved))
-        return np.concatenate(blocks)
-
-    def sums(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Variances [sums] and values [outputs, sums] of weighted sums of Shapley values."""
-        shares = solve_lower(self.factor, self.kernel.shapley(self.mixture) @ weights)
-        prior = self.kernel.prior_of_sums(self.mixture, weights)
-        left = np.maximum(prior - _squares(shares), 1e-10 * prior)
-        return left, self.whitened.T @ shares
-
-
-def _squares(rows: Floats) -> Floats:
-    """Sums of squares of the columns."""
-    squares: Floats = np.einsum("ij,ij->j", rows, rows)
-    return squares
 
 
 @dataclass(frozen=True, eq=False)

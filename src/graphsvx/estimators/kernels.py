@@ -3,7 +3,7 @@
 Shapley values depend on a game v only through its odd part, (v(S) - v(N \\ S)) / 2. With signs
 s_j = +-1 (in, out), the covariance of its values at S and T is a sum of six parts:
 
-    linear      sum of e_j s_j t_j / M
+    linear      sum of e_j s_j t_j / M, and the same of an effect that all players have in common
     per size    linear again, with slopes that fall as 1 / min(k, m - k), where k of the m players
                 that are combined directly are in: a mean changes by a k-th when a k-th joins
     size        odd functions of the numbers of players that are in; their Shapley values are zero
@@ -13,8 +13,10 @@ s_j = +-1 (in, out), the covariance of its values at S and T is a sum of six par
     white       a value of its own for every pair of coalitions
 
 The relevance w_j (mean 1) says how much player j interacts; its linear effect has the variance
-e_j = w_j^2 (scaled to mean 1). The Shapley values of every part have a closed form: those of the
-product are one-dimensional integrals of polynomials, by Gauss-Legendre quadrature.
+e_j = w_j^2 (scaled to mean 1) about a mean in proportion to w_j, which varies as much: where credit
+of all players has the same sign, a large sum does not say that players differ. The Shapley values
+of every part have a closed form: those of the product are one-dimensional integrals of polynomials,
+by Gauss-Legendre quadrature.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ class Coalitions:
     """1, or 0 for the full coalition, [pairs]."""
     direct: Ids
     """The m players that slopes per size are about."""
+    combined: int | None
+    """m; None if it is not known that messages are combined."""
     direct_centred: Floats
     """Membership of the direct players less its mean, [pairs, m]."""
     slope: Floats
@@ -67,7 +71,8 @@ class Coalitions:
     alone: Floats
     """Credit of a member (less the mean) for a value 1 at this pair alone, [pairs]."""
     noise: Floats
-    """Relative variance of the white part, [pairs]: small coalitions vary more."""
+    """Relative variance of the white part, [pairs]: small coalitions vary more, if messages are
+    combined."""
     units: tuple[float, float]
     """What slopes and functions of sizes were divided by."""
     walks: Walks | None = None
@@ -100,7 +105,8 @@ class Coalitions:
             units = _root_mean_square(steep, slope > 0), _root_mean_square(sizes, inner)
         between = np.where(inner, size * (players - size), 1)
         alone = np.where(inner, 2 * players * np.exp(-_log_count(players, size)) / between, 0)
-        noise = _noise(size, players, len(combined))
+        count = None if direct is None else len(combined)
+        noise = _noise(size, players, count)
         if len(combined) < players:
             # With none or all of the direct players, only the others can make a difference.
             share = size / players
@@ -114,15 +120,17 @@ class Coalitions:
                 [players, passed.shape[1] - players],
             )  # fmt: skip
         return Coalitions(
-            signs, inner.astype(np.float64), combined, centred, slope / units[0],
+            signs, inner.astype(np.float64), combined, count, centred, slope / units[0],
             mean_slope / units[0], sizes / units[1], alone, noise, units,
             walks, passed, walk_scale,
         )  # fmt: skip
 
     def others(self, signs: Floats) -> Coalitions:
         """Other coalitions of the same players, in the same units."""
-        direct = np.zeros(self.players, dtype=bool)
-        direct[self.direct] = True
+        direct = None
+        if self.combined is not None:
+            direct = np.zeros(self.players, dtype=bool)
+            direct[self.direct] = True
         others = Coalitions.of(signs, direct, None, self.units)
         if self.walks is None:
             return others
@@ -140,9 +148,9 @@ class Coalitions:
     def take(self, index: Ids) -> Coalitions:
         """The coalitions at these positions, in the same units."""
         return Coalitions(
-            self.signs[index], self.inner[index], self.direct, self.direct_centred[index],
-            self.slope[index], self.mean_slope, self.sizes[index], self.alone[index],
-            self.noise[index], self.units, self.walks,
+            self.signs[index], self.inner[index], self.direct, self.combined,
+            self.direct_centred[index], self.slope[index], self.mean_slope, self.sizes[index],
+            self.alone[index], self.noise[index], self.units, self.walks,
             None if self.passed is None else self.passed[index], self.walk_scale,
         )  # fmt: skip
 
@@ -171,8 +179,10 @@ def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Float
     return np.stack(functions, 1)
 
 
-def _noise(size: Floats, players: int, combined: int) -> Floats:
+def _noise(size: Floats, players: int, combined: int | None) -> Floats:
     """Variances of the white part by size: the fewer are combined, the more each matters."""
+    if combined is None:
+        return np.ones_like(size)
     smaller = np.minimum(size, players - size) * (combined / players)
     variance: Floats = 2 / (1 + smaller) ** _NOISE_POWER
     return variance
@@ -200,6 +210,17 @@ class Kernel:
         self._last: tuple[Mixture, Floats] | None = None
 
     @cached_property
+    def loading(self) -> Floats:
+        """Linear effects for a unit of what they have in common, [M]."""
+        loading: Floats = np.sqrt(self.effect / len(self.effect))
+        return loading
+
+    def common(self, coalitions: Coalitions) -> Floats:
+        """Regressor of what linear effects have in common, [pairs]."""
+        common: Floats = coalitions.signs @ self.loading
+        return common
+
+    @cached_property
     def likeness(self) -> Floats:
         """1 - 2 d(S, T) / theta, [pairs, pairs]."""
         return _weighted_products(self.coalitions, self.coalitions, self.relevance)
@@ -210,6 +231,8 @@ class Kernel:
         coalitions = self.coalitions
         gram = _weighted_products(coalitions, coalitions, self.effect)
         gram += coalitions.sizes @ coalitions.sizes.T
+        common = self.common(coalitions)
+        gram += np.multiply.outer(common, common)
         return gram
 
     @cached_property
@@ -287,7 +310,9 @@ class Kernel:
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
         """Rows whose products are all parts but the product and the white one."""
-        parts = [coalitions.signs * np.sqrt(self.effect / coalitions.players), coalitions.sizes]
+        parts = [
+            coalitions.signs * self.loading, coalitions.sizes, self.common(coalitions)[:, None]
+        ]  # fmt: skip
         if mixture.per_size:
             scale = np.sqrt(mixture.per_size * self.effect[coalitions.direct])
             parts.append(coalitions.direct_centred * np.multiply.outer(coalitions.slope, scale))
@@ -306,6 +331,7 @@ class Kernel:
         """Shapley values of the covariance with each pair, as a function: [pairs, M]."""
         coalitions = self.coalitions
         credit: Floats = coalitions.signs * (2 * self.effect / coalitions.players)
+        credit += np.multiply.outer(self.common(coalitions), 2 * self.loading)
         if mixture.per_size:
             part = coalitions.direct_centred * self.effect[coalitions.direct]
             part -= part.mean(1, keepdims=True)
@@ -325,7 +351,7 @@ class Kernel:
     def prior(self, mixture: Mixture) -> Floats:
         """Variances of the Shapley values before any pair is known, [M]."""
         coalitions, players = self.coalitions, self.coalitions.players
-        variance = 4 * self.effect / players
+        variance = 8 * self.effect / players
         if mixture.per_size:
             direct, count = self.effect[coalitions.direct], len(coalitions.direct)
             spread = direct * (1 - 2 / count) + direct.sum() / count**2
@@ -335,7 +361,7 @@ class Kernel:
             variance += product / -np.expm1(-mixture.theta)
         if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
             variance += mixture.walk * coalitions.walks.variances(coalitions.walk_scale)
-        variance += mixture.white * white_prior(players, len(coalitions.direct))
+        variance += mixture.white * white_prior(players, coalitions.combined)
         return variance
 
     def prior_of_sums(self, mixture: Mixture, weights: Floats) -> Floats:
@@ -345,6 +371,7 @@ class Kernel:
         """
         coalitions, players = self.coalitions, self.coalitions.players
         variance: Floats = (4 / players) * (self.effect @ weights**2)
+        variance += 4 * (self.loading @ weights) ** 2
         if mixture.per_size:
             centred = weights[coalitions.direct] - weights[coalitions.direct].mean(0)
             part = self.effect[coalitions.direct] @ centred**2
@@ -356,7 +383,7 @@ class Kernel:
             loadings = coalitions.walks.loadings(weights, coalitions.walk_scale)
             variance += mixture.walk * (loadings**2).sum(0)
         centred = weights - weights.mean(0)
-        white = mixture.white * white_prior(players, len(coalitions.direct))
+        white = mixture.white * white_prior(players, coalitions.combined)
         variance += white * players / max(players - 1, 1) * (centred**2).sum(0)
         return variance
 
@@ -386,7 +413,7 @@ def _product(likeness: Floats, theta: float) -> Floats:
 
 
 @lru_cache
-def white_prior(players: int, combined: int) -> float:
+def white_prior(players: int, combined: int | None) -> float:
     """Variance of every Shapley value of a white game (at most: its noise depends on more)."""
     size = np.arange(1.0, players // 2 + 1)
     per_size = 4 * np.exp(-_log_count(players, size)) / (size * (players - size))

@@ -20,7 +20,7 @@ _GRID: dict[str, tuple[float, ...]] = {
     "white": (1e-4, 0.03, 0.3),
     "per_size": (0.0, 0.3, 3.0),
 }
-_START = Mixture(per_size=0.3, theta=3.0, white=0.03)
+START = Mixture(per_size=0.3, theta=3.0, white=0.03)
 _LOWEST, _HIGHEST = -12.0, 8.0  # bounds of log relevance
 _OUTPUTS = 4  # used for the curvature
 _APART = 3.0  # variance of log relevance among players of which the same is expected
@@ -74,27 +74,19 @@ class LogNormalPrior:
         return product_rows
 
 
-def all_mixtures(
-    coalitions: Coalitions, odd: Floats, expected: Floats | None = None
-) -> FittedKernel:
-    """Nothing learnt of the players but what was `expected`, or that they seem all alike."""
-    kernel = Kernel(coalitions, np.exp(_likelier_prior(coalitions, odd, expected).mean))
+def prior_relevances(players: int, expected: Floats | None) -> list[Floats]:
+    """Relevance before anything is learnt: as `expected` of the players, and all alike."""
+    priors = [None] if expected is None else [expected, None]
+    return [np.exp(LogNormalPrior.of(players, prior).mean) for prior in priors]
+
+
+def all_mixtures(kernel: Kernel, odd: Floats) -> FittedKernel:
+    """Nothing learnt of the players, and how likely every mixture is."""
     mixtures = [
         Mixture(**dict(zip(_GRID, mixture, strict=True))) for mixture in product(*_GRID.values())
     ]
     return FittedKernel(
         kernel.relevance, {mixture: _likelihood(kernel, mixture, odd) for mixture in mixtures}
-    )
-
-
-def _likelier_prior(coalitions: Coalitions, odd: Floats, expected: Floats | None) -> LogNormalPrior:
-    """Relevance as `expected` of the players, unless the pairs are likelier if all are alike."""
-    alike = LogNormalPrior.of(coalitions.players, None)
-    if expected is None:
-        return alike
-    priors = [LogNormalPrior.of(coalitions.players, expected), alike]
-    return max(
-        priors, key=lambda prior: _likelihood(Kernel(coalitions, np.exp(prior.mean)), _START, odd)
     )
 
 
@@ -108,8 +100,8 @@ def fit_lengthscales(
     """
     prior = LogNormalPrior.of(coalitions.players, expected)
     kernel = Kernel(coalitions, np.exp(prior.mean))
-    kernel = Kernel(coalitions, _with_credit(kernel, _START, odd))
-    mixture, before = _climbed(kernel, _START, odd)
+    kernel = Kernel(coalitions, _with_credit(kernel, START, odd))
+    mixture, before = _climbed(kernel, START, odd)
     first = kernel.relevance
     for _ in range(steps):
         kernel = Kernel(coalitions, _newton(kernel, mixture, odd, prior))
@@ -182,7 +174,8 @@ def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats,
     curvature.
 
     The derivative of the covariance K by log w_i is 2 e_i (s_i s_i' + c z_i z_i') / M for the
-    linear parts, where z are slopes per size, and w_i s_i s_i' B (elementwise) for the product.
+    linear parts, where z are slopes per size, a_i (s_i b' + b s_i') for what effects b = sum of
+    a_i s_i have in common, and w_i s_i s_i' B (elementwise) for the product.
     The curvature is the average of the observed and the expected one, which needs no more than
     the derivatives times a = K^-1 y, less what is a change of scale.
     """
@@ -199,6 +192,8 @@ def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats,
     falling = coalitions.direct_centred * scale[:, None]
     slope = 0.5 * effect * np.einsum("ki,ki->i", signs, pull @ signs)
     slope[direct] += 0.5 * effect[direct] * np.einsum("ki,ki->i", falling, pull @ falling)
+    common = kernel.common(coalitions)
+    slope += kernel.loading * (signs.T @ (pull @ common))
     share = kernel.effect / coalitions.players  # effects keep their mean
     slope -= share * slope.sum()
     derivative = None
@@ -211,6 +206,8 @@ def _derivatives(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Floats,
     for weights, targets in zip(solved.T[outputs], (odd * unit).T[outputs], strict=True):
         forces = signs * (effect * (weights @ signs))
         forces[:, direct] += falling * (effect[direct] * (weights @ falling))
+        forces += signs * (kernel.loading * (weights @ common))
+        forces += np.outer(common, kernel.loading * (weights @ signs))
         forces -= np.outer(forces.sum(1), share)
         if derivative is not None:
             forces += signs * (kernel.relevance * (derivative @ (signs * weights[:, None])))

@@ -75,6 +75,11 @@ class Game(Protocol):
         """What is known about the players beforehand; None: nothing, they are all alike."""
         ...
 
+    @property
+    def probabilities(self) -> bool:
+        """Whether values are probabilities; False: they may have any unit."""
+        ...
+
 
 @dataclass(eq=False)
 class FunctionGame:
@@ -122,6 +127,11 @@ class FunctionGame:
     def player_prior(self) -> PlayerPrior | None:
         """None: nothing is known about the players."""
         return None
+
+    @property
+    def probabilities(self) -> bool:
+        """False: the function may have any unit."""
+        return False
 
     @property
     def memory(self) -> int | None:

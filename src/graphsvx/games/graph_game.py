@@ -327,6 +327,11 @@ class GraphGame:
         return PlayerPrior(np.maximum(relevance, least / 10), direct_players, passed)
 
     @property
+    def probabilities(self) -> bool:
+        """Whether the explained scores are on the scale of probabilities."""
+        return self.query.model.scale == "probability"
+
+    @property
     def reach(self) -> int | None:
         """Hops of the evaluator; None where nodes that are always active shorten paths."""
         players, field = self.setup.players, self.setup.field

@@ -165,6 +165,11 @@ class LookupGame:
         return None
 
     @property
+    def probabilities(self) -> bool:
+        """Whether the explained scores are on the scale of probabilities."""
+        return self.query.model.scale == "probability"
+
+    @property
     def reach(self) -> int | None:
         """None: the score depends on all nodes."""
         return None

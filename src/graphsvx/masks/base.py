@@ -37,6 +37,8 @@ class Masks:
     """Paired samplers: share of the row's stratum that was not drawn (1 for huge strata)."""
     prior: PlayerPrior | None = None
     """Paired samplers: what is known about the players beforehand."""
+    probabilities: bool = False
+    """Paired samplers: values are probabilities."""
 
 
 class Mask(Protocol):

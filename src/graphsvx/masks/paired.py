@@ -86,6 +86,7 @@ class Paired(Checked):
             pair=pair.repeat(2),
             unseen=unseen[stratum].repeat(2),
             prior=game.player_prior(),
+            probabilities=game.probabilities,
         )
 
 

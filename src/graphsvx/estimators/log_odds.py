@@ -1,0 +1,34 @@
+"""What log-odds say of the probabilities of coalitions that were not evaluated.
+
+Few probabilities that are all close to 0 or 1 look alike although their log-odds may differ by
+tens, so that another coalition's may well have the other sign. If log-odds are normal, with the
+mean and variance of those that were seen, another one has Student's t distribution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, logit, stdtrit
+
+from graphsvx.core.arrays import Floats
+
+_QUANTILES = (np.arange(256) + 0.5) / 256
+_ROUNDING = 1e-16  # probabilities closer to 1 are 1 in double precision
+
+
+def expected_square(probabilities: Floats) -> Floats:
+    """Mean square of half the difference of two other coalitions' values, [outputs].
+
+    `probabilities` [coalitions, outputs]; values that several coalitions have count once.
+    """
+    return np.array([_variance(np.unique(column)) / 2 for column in probabilities.T])
+
+
+def _variance(probabilities: Floats) -> float:
+    """Predictive variance of another probability; 0 if all are the same."""
+    count = len(probabilities)
+    if count < 2:
+        return 0.0
+    log_odds = logit(probabilities.clip(_ROUNDING, 1 - _ROUNDING))
+    spread = log_odds.std(ddof=1) * np.sqrt(1 + 1 / count)
+    return float(expit(log_odds.mean() + spread * stdtrit(count - 1, _QUANTILES)).var())
