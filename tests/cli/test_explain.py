@@ -160,11 +160,12 @@ def test_help_shows_examples() -> None:
 def test_interactions_and_sets_are_printed_and_saved(run, tmp_path) -> None:
     path = tmp_path / "e.json"
     text = run(
-        "ba-shapes", "--node", "400", "--samples", "60", "--order", "2",
+        "ba-shapes", "--node", "400", "--samples", "60", "--order", "2", "--set", "index=STII",
         "--sufficient", "0.5", "--flip", "--json", str(path),
     )  # fmt: skip
     assert "together" in text
     explanation = Explanation.load(path)
     assert explanation.interactions is not None
     assert explanation.interactions.order == 2
+    assert explanation.interactions.index == "STII"
     assert [answer.question for answer in explanation.answers] == ["sufficient", "flip"]

@@ -16,6 +16,8 @@ from graphsvx.estimators.interactions import (
     exact_interactions,
     interactions,
 )
+from graphsvx.estimators.parity_kernel import ParityKernel
+from graphsvx.estimators.parity_process import ParityProcess
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import Paired
@@ -170,6 +172,25 @@ def test_estimates_are_exact_once_all_pairs_are_known(index) -> None:
     for part in by_size:
         truth = [[expected[frozenset(members)]] for members in part.members.tolist()]
         assert part.values == pytest.approx(np.array(truth), abs=1e-5)
+
+
+@pytest.mark.parametrize("index", ESTIMATED)
+@pytest.mark.parametrize("theta", [1e-8, 300.0])
+def test_interactions_of_extreme_kernels_are_finite(index, theta: float) -> None:
+    players = 40
+    rng = np.random.default_rng(0)
+    signs = np.concatenate([np.ones((1, players)), rng.choice([-1.0, 1.0], (30, players))])
+    sets = [np.arange(players)[:, None], np.array([[0, 1], [3, 39]])]
+    for parity in (1, -1):
+        kernel = ParityKernel(parity, np.ones(2), np.full((2, players), theta))
+        kernel.lengths[0] = np.linspace(0.01, 2, players)
+        factor = kernel.factor(signs)
+        process = ParityProcess(
+            kernel, signs, rng.normal(size=(31, 1)), (factor, True), np.ones(1), 15
+        )
+        for members in sets:
+            rule = index.quadrature(members.shape[1], 2)
+            assert all(np.isfinite(part).all() for part in process.interactions(members, rule))
 
 
 def test_k_sii_sums_to_the_prediction() -> None:

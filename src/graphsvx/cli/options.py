@@ -64,7 +64,7 @@ Setting = Annotated[
         "--set",
         metavar="NAME=VALUE",
         help="Any setting of the explainer: players=edges, reference=class:2, balance=0.5, "
-        "players=subgraph_features, indirect=mean, mask='Paired(stretch=8)', "
+        "players=subgraph_features, indirect=mean, mask='Paired(stretch=8)', index=STII, "
         "groups='{\"house\": [400, 401]}', ...",
     ),
 ]

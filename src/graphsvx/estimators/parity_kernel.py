@@ -27,6 +27,7 @@ _FITTED_PAIRS = 320  # pairs of coalitions that the kernel is learnt on
 _STEPS = 30
 _JITTER = 1e-10
 _LOWEST, _HIGHEST = -7.0, 2.5  # of log theta
+_LONGEST = 25.0  # theta of which 1 - exp(-theta) differs from 1
 _APART = 1.0  # variance of log theta among players
 _LEVEL = 9.0  # variance of its mean
 # Mean and variance of the logarithms of factor and height of the second product, and bounds.
@@ -59,7 +60,9 @@ class ParityKernel:
 
     def moved(self) -> Iterator[tuple[float, Floats]]:
         """h and 1 - exp(-theta) [M] of each product."""
-        yield from zip(self.heights.tolist(), 1 - np.exp(-self.lengths), strict=True)
+        # Below 1: multilinear extensions are divided by the factor of a player, which has a slope.
+        moved = -np.expm1(-self.lengths.clip(None, _LONGEST))
+        yield from zip(self.heights.tolist(), moved, strict=True)
 
 
 def fitted_kernel(parity: Parity, signs: Floats, part: Floats) -> ParityKernel:

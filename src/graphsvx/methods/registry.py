@@ -59,7 +59,7 @@ _CLASSES: dict[str, Any] = {
     "integrated-gradients": IntegratedGradients,
 }
 
-Kind = Literal["method", "mask", "generator", "estimator"]
+Kind = Literal["method", "mask", "generator", "estimator", "index"]
 """What can be registered."""
 
 _BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
@@ -78,12 +78,17 @@ _BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
     "estimator": {
         name: getattr(estimators, name) for name in ("GaussianProcess", "Lasso", "WLR", "WLS")
     },
+    "index": {name: getattr(estimators, name) for name in ("KSII", "SII", "STII", "FSII", "BII")},
 }  # fmt: skip
 _REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _BUILT_IN}
 _SETTINGS: dict[str, Kind] = {
-    "mask": "mask", "generator": "generator", "estimator": "estimator",
+    "mask": "mask", "generator": "generator", "estimator": "estimator", "index": "index",
 }  # fmt: skip
 """Settings of methods that may be given as the name of a block."""
+_GROUPS: dict[Kind, str] = {
+    kind: f"graphsvx.{'indices' if kind == 'index' else kind + 's'}" for kind in _BUILT_IN
+}
+"""Entry points of other packages."""
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -118,7 +123,7 @@ def register(kind: Kind, name: str) -> Callable[[Factory], Factory]:
 
 def available(kind: Kind) -> tuple[str, ...]:
     """All names of a kind: this library's, those that were registered, those of entry points."""
-    plugins = [point.name for point in entry_points(group=f"graphsvx.{kind}s")]
+    plugins = [point.name for point in entry_points(group=_GROUPS[kind])]
     return tuple(dict.fromkeys([*_BUILT_IN[kind], *_REGISTERED[kind], *plugins]))
 
 
@@ -127,7 +132,7 @@ def find(kind: Kind, name: str) -> Callable[..., Any]:
     factory = _BUILT_IN[kind].get(name) or _REGISTERED[kind].get(name)
     if factory is not None:
         return factory
-    for point in entry_points(group=f"graphsvx.{kind}s", name=name):
+    for point in entry_points(group=_GROUPS[kind], name=name):
         try:
             loaded: Callable[..., Any] = point.load()
         except Exception as error:  # another package's code
@@ -237,7 +242,8 @@ def method(name: str, **changes: Any) -> Method:
     """The method of that name with these settings.
 
     "graphsvx-paper" also takes `dataset`, for the paper's budgets; "pgexplainer" also takes
-    `load`, the file of a trained one. Masks, generators and estimators may be given by name.
+    `load`, the file of a trained one. Masks, generators, estimators and interaction indices may be
+    given by name.
     """
     kind = method_class(name)
     defaults = settings(name)

@@ -28,6 +28,14 @@ def test_interactions_are_drawn(explanation: Explanation, kind: str) -> None:
     plt.close("all")
 
 
+def test_the_legend_says_what_curves_are(explanation: Explanation) -> None:
+    for record, expected in ((explanation.interactions, 2), (None, 0)):
+        ax = replace(explanation, interactions=record).plot(kind="graph")
+        labels = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert len([label for label in labels if label.startswith("together")]) == expected
+    plt.close("all")
+
+
 def test_a_plot_of_interactions_needs_some(explanation: Explanation) -> None:
     with pytest.raises(InputError, match="order=2"):
         replace(explanation, interactions=None).plot(kind="network")

@@ -66,6 +66,9 @@ def draw_legend(ax: Axes, explanation: Explanation, drawing: PlacedDrawing) -> N
     bold = any(line.a in drawing.bold and line.b in drawing.bold for line in lines)
     if bold and not any(line.plays for line in lines):
         handles.append(Line2D([], [], color=palette.INK, lw=2.4, label="important part"))
+    if any(patch.get_gid() == "interaction" for patch in ax.patches):
+        for color, label in ((palette.FOR, "together more"), (palette.AGAINST, "together less")):
+            handles.append(Line2D([], [], color=color, lw=3.2, alpha=0.85, label=label))
     groups = [dot for dot in dots if dot.count > 1]
     if groups:
         total = math.fsum(dot.credit for dot in groups)
