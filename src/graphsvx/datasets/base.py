@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -170,6 +171,12 @@ def generator(seed: int, *purpose: str) -> torch.Generator:
     text = "/".join((*purpose, str(seed)))
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
     return torch.Generator().manual_seed(number)
+
+
+def draw(ids: Sequence[int], count: int, seed: int, *purpose: str) -> list[int]:
+    """`count` of the ids, in an order that seed and purpose fix."""
+    order = torch.randperm(len(ids), generator=generator(seed, *purpose))
+    return [ids[place] for place in order[:count].tolist()]
 
 
 def stratified_split(labels: Tensor, rng: torch.Generator) -> Split:

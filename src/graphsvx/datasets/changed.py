@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from graphsvx.datasets.base import DataSet, generator, stratified_split
+from graphsvx.datasets.base import DataSet, draw, generator, stratified_split
 from graphsvx.datasets.truth import from_masks
 
 BASE, MARK = 20, 3.0
@@ -16,8 +16,8 @@ BASE, MARK = 20, 3.0
 
 def part_of(data: DataSet, count: int) -> DataSet:
     """`count` graphs drawn by the seed of the data, split anew; graphs have no truth any more."""
-    order = torch.randperm(len(data.graphs), generator=generator(data.seed, data.name, "part"))
-    graphs = tuple(data.graphs[i] for i in order[:count].tolist())
+    part = draw(range(len(data.graphs)), count, data.seed, data.name, "part")
+    graphs = tuple(data.graphs[graph] for graph in part)
     labels = torch.cat([graph.y for graph in graphs])
     split = stratified_split(labels, generator(data.seed, data.name, "part split"))
     return replace(data, graphs=graphs, split=split, truth=None)

@@ -18,7 +18,7 @@ import torch
 from scipy import stats
 
 from graphsvx import metrics, zoo
-from graphsvx.datasets.base import generator
+from graphsvx.datasets.base import draw, generator
 from graphsvx.datasets.changed import part_of
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.methods import GraphSVX
@@ -86,7 +86,7 @@ def questions(trained: Trained) -> Questions:
 def some_graphs(trained: Trained) -> Questions:
     """Graphs of all classes, drawn by the seed of the data."""
     data = trained.dataset
-    drawn = motifs.draw(range(len(data.graphs)), FEW, data.seed, "retrain", data.name)
+    drawn = draw(range(len(data.graphs)), FEW, data.seed, "retrain", data.name)
     return {"graphs": tuple(sorted(drawn))}
 
 

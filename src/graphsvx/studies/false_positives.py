@@ -11,7 +11,6 @@ fits all: over the models, is an atom's mean value different from 0?
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -26,7 +25,7 @@ from graphsvx.datasets.base import generator
 from graphsvx.datasets.changed import shuffled
 from graphsvx.methods import GraphSVX
 from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT, Estimate, holm
-from graphsvx.studies.context import StudyContext, model_of
+from graphsvx.studies.context import StudyContext, model_of, with_zeros
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.molecules import molecules
 from graphsvx.studies.page import Claim, Figure, Page, Table, pivot
@@ -112,11 +111,7 @@ def values_of_atoms(answer: Answer) -> dict[str, float]:
 
 def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with its last weights at 0."""
-    trained = context.trained_model(dataset, seed)
-    model = deepcopy(trained.model)
-    with torch.no_grad():
-        model.get_parameter("out.weight").zero_()
-    return replace(trained, model=model)
+    return with_zeros(context.trained_model(dataset, seed), "out.weight", slice(None))
 
 
 def first_of_test(trained: Trained) -> Questions:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphsvx import metrics
+from graphsvx.datasets.base import draw
 from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
@@ -97,7 +98,7 @@ def molecules(part: str, count: int, label: int = 1) -> Callable[[Trained], Ques
     def questions(trained: Trained) -> Questions:
         data = trained.dataset
         usable = data.split.parts()[part].tolist()
-        ids = motifs.draw(usable, len(usable), data.seed, "molecules", data.name)
+        ids = draw(usable, len(usable), data.seed, "molecules", data.name)
         if data.name != "crippen":
             ids = motifs.graphs_right(trained, [i for i in ids if int(data.labels[i]) == label])
         return {part: tuple(sorted(ids[:count]))}

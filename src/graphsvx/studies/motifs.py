@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from graphsvx import metrics
-from graphsvx.datasets.base import generator
+from graphsvx.datasets.base import draw
 from graphsvx.metrics.select import top_keys
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.study import Answer, Case, Measure, Questions, Value, of_model
@@ -48,12 +48,6 @@ def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Q
 def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
     """`scored_queries` with these counts, for a grid."""
     return lambda trained: scored_queries(trained, strict, paper)
-
-
-def draw(ids: Sequence[int], count: int, seed: int, *purpose: str) -> list[int]:
-    """`count` of the ids, in an order that seed and purpose fix."""
-    order = torch.randperm(len(ids), generator=generator(seed, *purpose))
-    return [ids[place] for place in order[:count].tolist()]
 
 
 def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:

@@ -8,7 +8,6 @@ at random, not in the order of ids (noise has the last ids).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Gree
 from graphsvx.metrics.comparison import is_positive
 from graphsvx.metrics.select import expected_hits
 from graphsvx.studies import motifs
-from graphsvx.studies.context import StudyContext
+from graphsvx.studies.context import StudyContext, with_zeros
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
@@ -131,10 +130,7 @@ def use_of_noise(case: Case) -> list[Value]:
 def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
     trained = context.trained_model(dataset, seed, name)
-    model = deepcopy(trained.model)
-    with torch.no_grad():
-        model.get_parameter(FIRST_WEIGHTS)[:, sorted(noise_of(trained)[1])] = 0
-    return replace(trained, model=model)
+    return with_zeros(trained, FIRST_WEIGHTS, sorted(noise_of(trained)[1]))
 
 
 ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))

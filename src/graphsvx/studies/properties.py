@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 
 from graphsvx import metrics
+from graphsvx.datasets.base import draw
 from graphsvx.estimators.least_squares import WLS, Fit
 from graphsvx.masks import Masks, Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
@@ -99,7 +100,7 @@ def agreed(models: Sequence[Trained], count: int) -> list[int]:
     """Test nodes of the first model's data for which all models predict the same class."""
     classes, data = torch.stack([motifs.predicted(m) for m in models]), models[0].dataset
     same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
-    return sorted(motifs.draw(same.tolist(), count, data.seed, "consistency"))
+    return sorted(draw(same.tolist(), count, data.seed, "consistency"))
 
 
 def consistency(case: Case) -> Iterator[Value]:

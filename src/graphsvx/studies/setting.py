@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal
 
-import torch
-
 from graphsvx.core.model import Scale
-from graphsvx.datasets.base import generator
+from graphsvx.datasets.base import draw
 from graphsvx.methods import LIME, SHAP, Edges, GNNExplainer, GraphSVX, Greedy, PGExplainer, Random
 from graphsvx.methods.base import Method
 from graphsvx.methods.integrated_gradients import IntegratedGradients
@@ -154,5 +152,4 @@ def training_questions(trained: Trained, scored: Collection[int], count: int) ->
         data.node_truth.nodes().tolist() if data.task == "node" else data.graph_truth.graphs()
     )
     usable = sorted(set(with_truth) & set(data.split.train.tolist()) - set(scored))
-    order = torch.randperm(len(usable), generator=generator(data.seed, "pgexplainer", data.name))
-    return [usable[i] for i in order[:count].tolist()]
+    return draw(usable, count, data.seed, "pgexplainer", data.name)
