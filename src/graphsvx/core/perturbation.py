@@ -32,6 +32,11 @@ class Perturbations:
     def __len__(self) -> int:
         return len(self.active)
 
+    @property
+    def changes_edges(self) -> bool:
+        """Whether single edges are added or removed."""
+        return self.added_edges is not None or self.removed_edges is not None
+
     def take(self, index: Ids | slice) -> Perturbations:
         """The perturbed graphs at these positions."""
         return Perturbations(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
+from graphsvx.engine.kernels.first_round import FieldEdges, FirstRound
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.patched import PatchedRows
 from graphsvx.engine.lazy.rows import SharedRows
@@ -38,10 +40,15 @@ class Shortcuts:
     """Keep all nodes, for models that pool over them (graph-level queries)."""
     degrees_only: bool = False
     """Replace edges that only add to a degree by the degree, where all layers have kernels."""
+    products: bool = False
+    """Compute the first round by products of matrices (`kernels.first_round`), where all layers
+    have kernels for it and all graphs have the same features."""
 
 
 # Larger batches are not faster: they do not fit into the caches of a CPU core.
 _CACHE_ITEMS = 1 << 16
+_PRODUCT_ITEMS = 1 << 20  # the same for the matrices of a first round by products
+_FEW_GRAPHS = 32  # for fewer, products take as long as for so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +75,19 @@ class BatchEvaluator:
         """
         if not self.shortcuts.shared_rows:
             perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
-        if not self._counts_degrees_only(perturbations):
-            return self._evaluate(perturbations, hops, None, self.shortcuts.reach)
+        counts_degrees = self._counts_degrees_only(perturbations)
+        degrees = self._degrees(hops) if counts_degrees else None
         rounds = self.shortcuts.rounds or 0
-        within_rounds = unreachable_unless(hops, hops <= rounds)
-        try:
-            return self._evaluate(perturbations, within_rounds, self._degrees(hops), rounds)
-        except ModelError:
-            # A layer needs all edges.
-            return self._evaluate(perturbations, hops, None, self.shortcuts.reach)
+        with suppress(ModelError):  # a layer needs all edges, or features of its own
+            if self._has_shared_messages(perturbations, counts_degrees):
+                edges = FieldEdges.of(self.field, rounds, self.graph.x.device)
+                inner = unreachable_unless(hops, hops < rounds)
+                return self._evaluate(perturbations, inner, degrees, rounds - 1, edges)
+        with suppress(ModelError):  # a layer needs all edges
+            if counts_degrees:
+                within_rounds = unreachable_unless(hops, hops <= rounds)
+                return self._evaluate(perturbations, within_rounds, degrees, rounds)
+        return self._evaluate(perturbations, hops, None, self.shortcuts.reach)
 
     def _evaluate(
         self,
@@ -84,20 +95,47 @@ class BatchEvaluator:
         hops: HopCounts,
         degrees: NDArray[np.float32] | None,
         reach: int | None,
+        first_round: FieldEdges | None = None,
     ) -> Tensor:
         edges = self._edges(perturbations, reach)
         levels = self._levels(perturbations, hops, edges, reach)
-        if levels.size + hops.size <= self._limit():
-            return self._chunk(perturbations, hops, levels, edges, degrees)
         items = (levels < UNREACHABLE).sum(1) + (hops < UNREACHABLE).sum(1)
+        if first_round is not None:
+            items += self._limit() // self._graphs_at_once(first_round) + 1
+        elif levels.size + hops.size <= self._limit():
+            return self._chunk(perturbations, hops, levels, edges, degrees)
         outputs = [
             self._chunk(
                 perturbations.take(part), hops[part], levels[part], edges,
-                None if degrees is None else degrees[part],
+                None if degrees is None else degrees[part], first_round,
             )
             for part in self._chunks(items)
         ]  # fmt: skip
         return torch.cat(outputs)
+
+    def _has_shared_messages(self, perturbations: Perturbations, counts_degrees: bool) -> bool:
+        """Whether what edges send in the first round is the same in all perturbed graphs.
+
+        And worth the products of matrices that it can be computed by.
+        """
+        shortcuts, graph = self.shortcuts, self.graph
+        if not (shortcuts.products and shortcuts.rounds and self.layers.all_fast):
+            return False
+        if shortcuts.reach != shortcuts.rounds + counts_degrees or self.field.has_loops:
+            return False
+        if graph.edge_weight is not None or graph.edge_attr is not None or graph.attributes:
+            return False
+        if perturbations.changes_edges or perturbations.feature_row is not None:
+            return False
+        edges = FieldEdges.of(self.field, shortcuts.rounds, graph.x.device)
+        if len(edges.sources) * self.layers.widest * 16 > self.memory:
+            return False
+        return not self.lazy_from or len(perturbations) >= _FEW_GRAPHS
+
+    def _graphs_at_once(self, first_round: FieldEdges) -> int:
+        """Graphs whose first round is computed by the same products."""
+        widest = max(self.field.size, (len(first_round.starts) - 1) * self.layers.widest)
+        return max(1, min(_PRODUCT_ITEMS, self.memory // 32) // widest)
 
     def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
         """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""
@@ -110,7 +148,7 @@ class BatchEvaluator:
             return False
         if self.field.has_loops or "edge_weight" in self.model.takes:
             return False
-        if perturbations.added_edges is not None or perturbations.removed_edges is not None:
+        if perturbations.changes_edges:
             return False
         return isinstance(self.model.call, nn.Module) and self.layers.degrees_suffice
 
@@ -154,7 +192,7 @@ class BatchEvaluator:
         by_edge = across[target]
         matters &= by_edge < (UNREACHABLE if reach is None else reach)
         levels = np.ascontiguousarray(unreachable_unless(by_edge, matters).T)
-        if perturbations.added_edges is not None or perturbations.removed_edges is not None:
+        if perturbations.changes_edges:
             levels = unreachable_unless(levels, perturbations.active_edges(field)[:, edges])
         return levels
 
@@ -168,6 +206,12 @@ class BatchEvaluator:
             parts.append(slice(first, last))
             first, spent = last, int(run[last - 1])
         return parts
+
+    def _is_lazy(self, table: Tensor, rows: int) -> bool:
+        """Whether feature rows are shared, not copied."""
+        if not self.shortcuts.shared_rows or isinstance(table, PatchedRows):
+            return self.shortcuts.shared_rows
+        return rows > (max(self._eager_limit(16), table.shape[0]) if self.lazy_from else 0)
 
     def _eager_limit(self, features: int) -> int:
         """Number of rows up to which dense rows are faster; fewer for wide feature vectors."""
@@ -183,7 +227,7 @@ class BatchEvaluator:
 
     def _chunk(
         self, perturbations: Perturbations, hops: HopCounts, levels: HopCounts, edges: Ids,
-        degrees: NDArray[np.float32] | None,
+        degrees: NDArray[np.float32] | None, first_round: FieldEdges | None = None,
     ) -> Tensor:  # fmt: skip
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
         device = self.graph.x.device
@@ -215,21 +259,15 @@ class BatchEvaluator:
             beyond_it = as_tensor(field.ids[field.size :], device)
             table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
         index = as_tensor(rows, device)
-        x = (
-            SharedRows(table, index)
-            if shortcuts.shared_rows
-            and (
-                isinstance(table, PatchedRows)
-                or len(rows) > (max(self._eager_limit(16), table.shape[0]) if self.lazy_from else 0)
-            )
-            else table.index_select(0, index)
-        )
+        lazily = first_round is not None or self._is_lazy(table, len(rows))
+        x = SharedRows(table, index) if lazily else table.index_select(0, index)
         weight, attr = self.graph.edge_weight, self.graph.edge_attr
         further = self.graph.attributes
         unread = weight is None and attr is None and not further
         positions = None if unread else as_tensor(field.edges[edge], device)
         batch, pairs = self._batch_and_pairs(count)
-        rounds = shortcuts.rounds if len(rows) > self._eager_limit(1) else None
+        few = first_round is None and len(rows) <= self._eager_limit(1)
+        rounds = None if few else shortcuts.rounds
         edge_index = as_tensor(ends, device)
         weights = None if weight is None else weight[positions]
         batch_edges = None
@@ -239,6 +277,11 @@ class BatchEvaluator:
             batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
             if degrees is not None:
                 batch_edges.degree = as_tensor(degrees.reshape(-1)[place.nodes], device)
+            if first_round is not None:
+                graphs = as_tensor(place.nodes // field.size, device)
+                batch_edges.first_round = FirstRound.of(
+                    first_round, perturbations.active, degrees, index, graphs
+                )
         with trimmed(self.model.submodules, self.layers, place.within(rounds), batch_edges):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,

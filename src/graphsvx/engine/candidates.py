@@ -78,8 +78,9 @@ def field_evaluators(
 def shortcut_candidates(model: Model, depth: int) -> list[tuple[Shortcuts, str | None]]:
     """Combinations of shortcuts, fastest first."""
     if not reads_degrees(model):
-        return [(Shortcuts(depth, depth), None)]
+        return [(Shortcuts(depth, depth, products=True), None), (Shortcuts(depth, depth), None)]
     return [
+        (Shortcuts(depth + 1, depth, degrees_only=True, products=True), None),
         (Shortcuts(depth + 1, depth, degrees_only=True), None),
         (Shortcuts(depth + 1, depth), None),
     ]

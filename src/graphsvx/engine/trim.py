@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
-from graphsvx.engine.kernels.base import Forward
+from graphsvx.engine.kernels.base import LayerKernel
 from graphsvx.engine.kernels.registry import is_plain_call
 from graphsvx.engine.lazy.prefix import PrefixRows
 from graphsvx.utils.exclusive import taking_back
@@ -99,7 +99,7 @@ class _KernelForward:
     """Replaces a layer's `forward` during one call of the model."""
 
     layer: Any
-    compute: Forward
+    kernel: LayerKernel
     rounds: _Rounds
     edges: BatchEdges
 
@@ -109,14 +109,23 @@ class _KernelForward:
             return type(layer).forward(layer, x, edge_index, *rest, **named)
         limit = rounds.limit(layer) if rounds.prefix else edges.rows
         if limit is not None and is_plain_call(x, edge_index, rest, named, edges):
-            out = self.compute(layer, x, edges, limit)
+            out = self._computed(x, limit)
             if out is not None:
                 rounds.done += 1
                 return out if limit == edges.rows else PrefixRows(out, edges.rows)
-        if edges.degree is not None:
+        if edges.degree is not None or edges.first_round is not None:
             raise RuntimeError("a layer was called in a way that needs all edges of the batch")
         with rounds.hooked(layer):
             return type(layer).forward(layer, x, edge_index, *rest, **named)
+
+    def _computed(self, x: Any, rows: int) -> Any:
+        """The first `rows` rows of the output; None: the kernel does not apply."""
+        first_round = self.edges.first_round
+        if first_round is None or self.rounds.done:
+            return self.kernel.forward and self.kernel.forward(self.layer, x, self.edges, rows)
+        if self.kernel.first_round is None or not first_round.takes(x):
+            return None
+        return self.kernel.first_round(self.layer, x, first_round, rows)
 
 
 @contextmanager
@@ -142,11 +151,11 @@ def trimmed(
             layer.__dict__.pop("forward", None)
 
     with ExitStack() as hooks, taking_back(restore):
-        for at, compute in layers.layers:
+        for at, kernel in layers.layers:
             layer = parts[at]
-            if compute is not None and edges is not None:
+            if kernel is not None and edges is not None:
                 changed.append(layer)
-                layer.__dict__["forward"] = _KernelForward(layer, compute, rounds, edges)
+                layer.__dict__["forward"] = _KernelForward(layer, kernel, rounds, edges)
             else:
                 hooks.enter_context(rounds.hooked(layer))
         yield

@@ -22,6 +22,7 @@ from graphsvx.utils.constraints import Checked, Range
 _GOLDEN = 0.6180339887498949
 _NOISE = 1 << 31
 _EVEN_PAIRS = 512  # as many as the default estimator fits its model to
+_MORE = 1.05  # pairs than the share of distinct states suggests
 _STRETCHED_PAIRS = 8192  # more for the same calls are not worth the time of a fit
 # Random numbers that are drawn at once: bounds the memory of games with very many players.
 _NOISE_ITEMS = 1 << 21
@@ -52,24 +53,28 @@ class Paired(Checked):
         strata = _strata(players)
         calls = max(2, budget - 2)
         listed = strata.enumerable(calls // 2)
-        pairs = 0
+        pairs = most = 0
         if listed < strata.count:
-            merging = game.player_edges() is not None
-            pairs = calls // 2
-            if merging:
-                pairs = max(pairs, min(pairs * self.stretch, _STRETCHED_PAIRS))
-        coalitions = 2 * pairs + (calls if listed else 0)
+            pairs = most = calls // 2
+            if game.player_edges() is not None:  # coalitions may share a perturbed graph
+                most = max(pairs, min(pairs * self.stretch, _STRETCHED_PAIRS))
+        coalitions = 2 * most + (calls if listed else 0)
         require_memory(game.memory, 3 * coalitions * players, coalitions, players)
         few, stratum = strata.pairs_of(listed)
         enumerated = len(few)
-        if pairs:
-            sampled, sizes = strata.draw(listed, pairs, rng)
-            few = np.concatenate([few, sampled]) if enumerated else sampled
-            stratum = np.concatenate([stratum, sizes])
-            del sampled
         rows = _with_complements(few)
-        del few
         states = game.states(rows)
+        start = rng.get_state()
+        while pairs:
+            rng.set_state(start)  # the beginning is drawn again
+            sampled, sizes = strata.draw(listed, pairs, rng)
+            rows = np.concatenate([rows[: 2 * enumerated], _with_complements(sampled)])
+            stratum = np.concatenate([stratum[:enumerated], sizes])
+            states = np.concatenate([states, game.states(rows[len(states) :])])
+            distinct = len(np.unique(states))
+            if distinct > calls or pairs == most:
+                break
+            pairs = min(most, int(pairs * _MORE * calls / distinct) + 1)
         fits = _within(states, calls) // 2
         rows, states, stratum = rows[: 2 * fits], states[: 2 * fits], stratum[:fits]
         pair = np.full(len(stratum), -1)

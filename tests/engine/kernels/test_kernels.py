@@ -109,16 +109,16 @@ def test_steep_attention_is_left_to_the_layer() -> None:
 
 def test_only_layers_as_they_were_made_are_fast() -> None:
     layer = GCNConv(3, 4)
-    assert kernels.fast_forward(layer) is not None
+    assert kernels.fast_kernel(layer) is not None
     hook = layer.register_propagate_forward_hook(lambda *_: None)
-    assert kernels.fast_forward(layer) is None
+    assert kernels.fast_kernel(layer) is None
     hook.remove()
-    assert kernels.fast_forward(layer) is not None
+    assert kernels.fast_kernel(layer) is not None
     layer.message = lambda x_j, edge_weight: x_j
-    assert kernels.fast_forward(layer) is None
-    assert kernels.fast_forward(type("Mine", (GCNConv,), {})(3, 4)) is None
-    assert kernels.fast_forward(GraphConv(3, 4, flow="target_to_source")) is None
-    assert kernels.fast_forward(GraphConv(3, 4, aggr="max")) is None
+    assert kernels.fast_kernel(layer) is None
+    assert kernels.fast_kernel(type("Mine", (GCNConv,), {})(3, 4)) is None
+    assert kernels.fast_kernel(GraphConv(3, 4, flow="target_to_source")) is None
+    assert kernels.fast_kernel(GraphConv(3, 4, aggr="max")) is None
 
 
 def test_the_model_has_its_own_forward_again() -> None:

@@ -8,7 +8,7 @@ A layer of one's own that reads its in-edges only is registered in the same way:
 from graphsvx.engine.kernels.base import LayerKernel
 from graphsvx.engine.kernels.registry import (
     ModelLayers,
-    fast_forward,
+    fast_kernel,
     is_known,
     kernel_of,
     register,
@@ -19,7 +19,7 @@ __all__ = [
     "BatchEdges",
     "LayerKernel",
     "ModelLayers",
-    "fast_forward",
+    "fast_kernel",
     "is_known",
     "kernel_of",
     "register",

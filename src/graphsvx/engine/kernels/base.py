@@ -13,13 +13,16 @@ from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
-from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, embedding_sum
+from graphsvx.engine.kernels.first_round import FirstRound
+from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, Sums, embedding_sum
 from graphsvx.engine.lazy.base import Lazy, plain
 from graphsvx.engine.lazy.prefix import PrefixRows, first
 from graphsvx.engine.lazy.rows import SharedRows
 
 Forward = Callable[[Any, Any, BatchEdges, int], Any]
 """(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed."""
+FirstRoundForward = Callable[[Any, Any, FirstRound, int], Any]
+"""The same in the first round of a batch, where x stands for rows of the field's nodes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class LayerKernel:
     reads_degrees: bool
     """Whether messages depend on in-degrees (GCN): then one more hop of edges is counted."""
     forward: Forward | None = None
+    first_round: FirstRoundForward | None = None
     aggregations: tuple[type, ...] = (SumAggregation,)
     """Aggregations for which `forward` is right."""
 
@@ -49,9 +53,7 @@ def has_hooks(*modules: nn.Module) -> bool:
     return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
-def project(
-    lin: Any, x: Any, segments: EdgeSegments, weight: Tensor | None, mean: bool
-) -> Tensor | None:
+def project(lin: Any, x: Any, segments: Sums, weight: Tensor | None, mean: bool) -> Tensor | None:
     """lin(aggregated rows), with the projection first where that is less work."""
     if type(lin) is not Linear or has_hooks(lin):
         return None
@@ -120,3 +122,11 @@ def attend(
 def merge_heads(layer: Any, out: Tensor) -> Tensor:
     """Heads side by side, or their mean."""
     return out.reshape(out.shape[0], -1) if layer.concat else out.mean(1)
+
+
+def with_residual(layer: Any, out: Tensor, x: Any, rows: int) -> Tensor:
+    """Output of a GAT layer from that of its heads."""
+    out = merge_heads(layer, out)
+    if layer.res is not None:
+        out = add_projection(out, layer.res, x, rows)
+    return out if layer.bias is None else out + layer.bias

@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import GATConv
 
-from graphsvx.engine.kernels.base import Heads, LayerKernel, add_projection, merge_heads
+from graphsvx.engine.kernels.base import Heads, LayerKernel, with_residual
+from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.kernels.segments import BatchEdges, embedding_sum
 
 # exp(-x) may underflow in single precision for larger x.
@@ -50,10 +51,21 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     total = out[:, :, width:]
     if not loops:
         total = total.masked_fill(total == 0, 1)  # no in-neighbours
-    out = merge_heads(layer, (out[:, :, :width] / total).transpose(0, 1))
-    if layer.res is not None:
-        out = add_projection(out, layer.res, x, rows)
-    return out if layer.bias is None else out + layer.bias
+    return with_residual(layer, (out[:, :, :width] / total).transpose(0, 1), x, rows)
 
 
-KERNEL = LayerKernel(GATConv, reads_degrees=False, forward=forward)
+def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
+    """The same on the field's own edges, whose scores all graphs share."""
+    if layer.lin is None or layer.edge_dim is not None:
+        return None
+    values = Heads.of(layer.lin(x), layer.heads).table
+    sent, received = (values * layer.att_src).sum(-1), (values * layer.att_dst).sum(-1)
+    sources, targets = edges.edges.sources, edges.edges.targets
+    pair = sent.index_select(0, sources) + received.index_select(0, targets)
+    scores = functional.leaky_relu(pair, layer.negative_slope)
+    own = functional.leaky_relu(sent + received, layer.negative_slope)[: edges.targets]
+    out = edges.attend(scores, own if layer.add_self_loops else None, values)
+    return None if out is None else with_residual(layer, out, x, rows)
+
+
+KERNEL = LayerKernel(GATConv, reads_degrees=False, forward=forward, first_round=first_round)

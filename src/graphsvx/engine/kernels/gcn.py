@@ -10,7 +10,9 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from graphsvx.engine.kernels.base import LayerKernel
+from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, as_tensor
+from graphsvx.engine.lazy.base import plain
 
 
 def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
@@ -36,6 +38,28 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     return out if layer.bias is None else out.add_(layer.bias)
 
 
+def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:  # noqa: ARG001  (all rows)
+    """The same; 1 / sqrt(degree) of a sender is its part of the weight of its edges."""
+    if not layer.normalize or edges.degree is None:
+        return None
+    x = layer.lin(x)
+    fill = 1.0 if layer.add_self_loops else 0.0
+    root = _inverse_root(edges.degree.to(x.dtype) + fill)
+    messages = plain(x.base).index_select(0, edges.edges.sources)
+    own_root = edges.of_rows(root)
+    out = edges.sums(messages, root * edges.active)
+    if fill:
+        out += own_root * plain(x)
+    out *= own_root
+    return out if layer.bias is None else out.add_(layer.bias)
+
+
+def _inverse_root(degree: Tensor) -> Tensor:
+    """D^-1/2, 0 where the degree is 0. Overwrites `degree`."""
+    root = degree.pow_(-0.5)
+    return root.masked_fill_(root == torch.inf, 0)
+
+
 def _normalised_weights(
     edges: BatchEdges, fill: float, rows: int, segments: EdgeSegments, dtype: torch.dtype
 ) -> Tensor:
@@ -48,8 +72,7 @@ def _normalised_weights(
     else:
         degree = torch.zeros(edges.rows, dtype=dtype, device=edges.index.device)
         degree.index_add_(0, edges.index[1], edges.weight.to(dtype))
-    root = (degree + fill).pow_(-0.5)
-    root.masked_fill_(root == torch.inf, 0)
+    root = _inverse_root(degree + fill)
     count = segments.sources.shape[0]
     into = torch.repeat_interleave(root[:rows], segments.pointer().diff(), output_size=count)
     weight = root.index_select(0, segments.sources).mul_(into)
@@ -62,4 +85,4 @@ def _normalised_weights(
     return weight
 
 
-KERNEL = LayerKernel(GCNConv, reads_degrees=True, forward=forward)
+KERNEL = LayerKernel(GCNConv, reads_degrees=True, forward=forward, first_round=first_round)

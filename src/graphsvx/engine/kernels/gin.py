@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch_geometric.nn import GINConv
 
 from graphsvx.engine.kernels.base import LayerKernel, has_hooks
-from graphsvx.engine.kernels.segments import BatchEdges
+from graphsvx.engine.kernels.segments import Edges
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.prefix import first
 
@@ -17,7 +17,7 @@ from graphsvx.engine.lazy.prefix import first
 _WIDE = 64
 
 
-def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+def forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
     """nn((1 + eps) X + sum over in-neighbours)."""
     if edges.weight is not None:
         return None
@@ -32,4 +32,4 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
-KERNEL = LayerKernel(GINConv, reads_degrees=False, forward=forward)
+KERNEL = LayerKernel(GINConv, reads_degrees=False, forward=forward, first_round=forward)

@@ -19,7 +19,7 @@ from graphsvx.engine.kernels import (
     traits,
     transformer,
 )
-from graphsvx.engine.kernels.base import Forward, LayerKernel
+from graphsvx.engine.kernels.base import LayerKernel
 from graphsvx.engine.kernels.segments import BatchEdges
 from graphsvx.engine.lazy.base import Lazy
 from graphsvx.engine.lazy.prefix import PrefixRows
@@ -81,26 +81,28 @@ def _is_unchanged(layer: nn.Module, kind: type) -> bool:
     )
 
 
-def fast_forward(layer: nn.Module) -> Forward | None:
-    """The fast forward of a layer; None: it runs its own code."""
+def fast_kernel(layer: nn.Module) -> LayerKernel | None:
+    """The kernel that computes a layer; None: it runs its own code."""
     kernel = kernel_of(layer)
     if kernel is None or kernel.forward is None:
         return None
     attributes = layer.__dict__
     usual = attributes["node_dim"] in (-2, 0) and attributes.get("_decomposed_layers", 1) == 1
-    return kernel.forward if usual and type(layer.aggr_module) in kernel.aggregations else None
+    return kernel if usual and type(layer.aggr_module) in kernel.aggregations else None
 
 
 @dataclass(frozen=True, eq=False)
 class ModelLayers:
     """Which modules of a model pass messages, and how. Holds no reference to any of them."""
 
-    layers: tuple[tuple[int, Forward | None], ...]
-    """Their positions among the modules, with their fast forward where there is one."""
+    layers: tuple[tuple[int, LayerKernel | None], ...]
+    """Their positions among the modules, with the kernel that computes them where there is one."""
     widest: int
     """Largest number of output features of any layer."""
     degrees_suffice: bool
     """Whether all layers are fast and edges beyond the last round only count in GCN's degrees."""
+    all_fast: bool
+    """Whether all layers have a kernel, for the first round too."""
 
     @staticmethod
     def of(parts: list[nn.Module]) -> ModelLayers:
@@ -112,10 +114,11 @@ class ModelLayers:
             if weight is not None and weight.dim() > 1
         ]
         passing = [(at, part) for at, part in enumerate(parts) if isinstance(part, MessagePassing)]
-        layers = tuple((at, fast_forward(layer)) for at, layer in passing)
-        fast = all(forward is not None for _, forward in layers)
+        layers = tuple((at, fast_kernel(layer)) for at, layer in passing)
+        fast = all(kernel is not None for _, kernel in layers)
+        first_rounds = all(kernel is not None and kernel.first_round for _, kernel in layers)
         normalised = all(type(layer) is not GCNConv or layer.normalize for _, layer in passing)
-        return ModelLayers(layers, max(matrices, default=0), fast and normalised)
+        return ModelLayers(layers, max(matrices, default=0), fast and normalised, first_rounds)
 
 
 def is_plain_call(

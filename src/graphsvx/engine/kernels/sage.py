@@ -9,10 +9,10 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from graphsvx.engine.kernels.base import LayerKernel, add_projection, is_mean, project
-from graphsvx.engine.kernels.segments import BatchEdges
+from graphsvx.engine.kernels.segments import Edges
 
 
-def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+def forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
     """W_1 X + W_2 (mean or sum over in-neighbours)."""
     if layer.project or edges.weight is not None:
         return None
@@ -25,5 +25,6 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
 
 
 KERNEL = LayerKernel(
-    SAGEConv, reads_degrees=False, forward=forward, aggregations=(SumAggregation, MeanAggregation)
-)
+    SAGEConv, reads_degrees=False, forward=forward, first_round=forward,
+    aggregations=(SumAggregation, MeanAggregation),
+)  # fmt: skip

@@ -8,16 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids
+from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.prefix import PrefixRows
 from graphsvx.engine.lazy.rows import SharedRows
+
+
+class Sums(Protocol):
+    """Neighbourhood sums of a round."""
+
+    def add(self, x: Any, weight: Any = None, mode: str = "sum") -> Tensor:
+        """Sum (or mean) of the rows of x over in-neighbours."""
+        ...
+
+
+class Edges(Protocol):
+    """What kernels that add rows up need of the edges of a batch."""
+
+    @property
+    def weight(self) -> Tensor | None:
+        """Weights of the edges."""
+        ...
+
+    def weights_into(self, rows: int) -> Tensor | None:
+        """Weights of the edges into the first `rows` rows."""
+        ...
+
+    def segments(self, limit: int) -> Sums:
+        """The edges into the first `limit` rows."""
+        ...
 
 
 @dataclass(eq=False)
@@ -35,6 +61,8 @@ class BatchEdges:
     """Whether there are self-loops."""
     degree: Tensor | None = None
     """In-degree of each row, if edges that only add to a degree are not listed."""
+    first_round: FirstRound | None = None
+    """The edges of the first round, if they are not listed here."""
     _shared: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -47,6 +75,10 @@ class BatchEdges:
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]
+
+    def weights_into(self, rows: int) -> Tensor | None:
+        """Weights of the edges into the first `rows` rows."""
+        return None if self.weight is None else self.weight[: int(self.starts[rows])]
 
     def segments(self, limit: int) -> EdgeSegments:
         """The edges into the first `limit` rows."""
