@@ -100,7 +100,7 @@ def distances(perturbations: Perturbations, field: Field, sweeps: int | None) ->
     hops[: field.centres] = 0
     edges, sources, starts = field.by_source
     edge_bits = None
-    if perturbations.added_edges is None and perturbations.removed_edges is None:
+    if not perturbations.changes_edges:
         unvisited = _pack_columns(perturbations.active)  # inactive nodes have no edges
     else:
         edge_bits = _pack_columns(perturbations.active_edges(field)[:, edges])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,8 @@ class BatchEvaluator:
         with suppress(ModelError):  # a layer needs all edges, or features of its own
             if self._has_shared_messages(perturbations, counts_degrees):
                 edges = FieldEdges.of(self.field, rounds, self.graph.x.device)
-                inner = unreachable_unless(hops, hops < rounds)
+                inner = hops[:, : edges.count]
+                inner = unreachable_unless(inner, inner < rounds)
                 return self._evaluate(perturbations, inner, degrees, rounds - 1, edges)
         with suppress(ModelError):  # a layer needs all edges
             if counts_degrees:
@@ -107,7 +109,7 @@ class BatchEvaluator:
         outputs = [
             self._chunk(
                 perturbations.take(part), hops[part], levels[part], edges,
-                None if degrees is None else degrees[part], first_round,
+                None if degrees is None else degrees[:, part], first_round,
             )
             for part in self._chunks(items)
         ]  # fmt: skip
@@ -134,7 +136,7 @@ class BatchEvaluator:
 
     def _graphs_at_once(self, first_round: FieldEdges) -> int:
         """Graphs whose first round is computed by the same products."""
-        widest = max(self.field.size, (len(first_round.starts) - 1) * self.layers.widest)
+        widest = max(self.field.size, first_round.count * self.layers.widest)
         return max(1, min(_PRODUCT_ITEMS, self.memory // 32) // widest)
 
     def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
@@ -153,20 +155,20 @@ class BatchEvaluator:
         return isinstance(self.model.call, nn.Module) and self.layers.degrees_suffice
 
     def _degrees(self, hops: HopCounts) -> NDArray[np.float32]:
-        """In-degrees in each perturbed graph, [graphs, nodes], boundary edges included."""
+        """In-degrees in each perturbed graph, [nodes, graphs], boundary edges included."""
         field = self.field
         inner = field.inner_edges
         beyond = field.source >= field.size
         from_rim = np.bincount(field.target[beyond], minlength=field.size).astype(np.float32)
-        live = (hops < UNREACHABLE).astype(np.float32)
+        live = (np.ascontiguousarray(hops.T) < UNREACHABLE).astype(np.float32)
         source, target = field.source[inner], field.target[inner]
         if field.size <= 512:
             dense = np.zeros((field.size, field.size), dtype=np.float32)
-            np.add.at(dense, (source, target), 1)
-            return live @ dense + from_rim
+            np.add.at(dense, (target, source), 1)
+            return dense @ live + from_rim[:, None]
         ones = np.ones(len(inner), dtype=np.float32)
         matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
-        return np.ascontiguousarray((matrix @ live.T).T) + from_rim
+        return np.asarray(matrix @ live + from_rim[:, None])
 
     def _edges(self, perturbations: Perturbations, reach: int | None) -> Ids:
         """Edges of the field with influence in any perturbed graph, sorted by target."""
@@ -187,7 +189,7 @@ class BatchEvaluator:
         # Gathering rows is several times faster than columns. The boundary is always active.
         across = np.ascontiguousarray(hops.T)
         live = np.ones((len(field.ids), len(hops)), dtype=bool)
-        np.less(across, UNREACHABLE, out=live[: field.size])
+        np.less(across, UNREACHABLE, out=live[: len(across)])
         matters = live[source]
         by_edge = across[target]
         matters &= by_edge < (UNREACHABLE if reach is None else reach)
@@ -230,14 +232,14 @@ class BatchEvaluator:
         degrees: NDArray[np.float32] | None, first_round: FieldEdges | None = None,
     ) -> Tensor:  # fmt: skip
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
-        device = self.graph.x.device
+        graph, device = self.graph, self.graph.x.device
         place = _BatchRows.by_state(hops) if shortcuts.keep_all_nodes else _BatchRows.by_hops(hops)
         # Sorted by hops, graph and node like the batch's nodes, so edges are sorted by target.
         flat, _ = _by_level(levels)
         graph_of = flat // max(1, len(edges))
         edge = edges[flat - graph_of * len(edges)]
         # Batch rows: the nodes of all graphs, then one shared copy of the boundary.
-        first = graph_of * field.size
+        first = graph_of * place.columns
         ends = np.empty((2, len(edge)), dtype=np.int64)
         source = field.source[edge]
         ends[1] = place.row_of[first + field.target[edge]]
@@ -253,16 +255,15 @@ class BatchEvaluator:
         if perturbations.feature_row is not None:
             rows[: place.count] = perturbations.feature_row.reshape(-1)[place.nodes]
         else:
-            rows[: place.count] = place.nodes - place.nodes // field.size * field.size
+            rows[: place.count] = place.node
         if boundary:  # needed only by layers that read the degrees of the outermost nodes
             rows[place.count :] = table.shape[0] + np.arange(boundary)
             beyond_it = as_tensor(field.ids[field.size :], device)
-            table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
+            table = torch.cat([plain(table), graph.x.index_select(0, beyond_it)])
         index = as_tensor(rows, device)
         lazily = first_round is not None or self._is_lazy(table, len(rows))
         x = SharedRows(table, index) if lazily else table.index_select(0, index)
-        weight, attr = self.graph.edge_weight, self.graph.edge_attr
-        further = self.graph.attributes
+        weight, attr, further = graph.edge_weight, graph.edge_attr, graph.attributes
         unread = weight is None and attr is None and not further
         positions = None if unread else as_tensor(field.edges[edge], device)
         batch, pairs = self._batch_and_pairs(count)
@@ -276,16 +277,16 @@ class BatchEvaluator:
             np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
             batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
             if degrees is not None:
-                batch_edges.degree = as_tensor(degrees.reshape(-1)[place.nodes], device)
+                batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
             if first_round is not None:
-                graphs = as_tensor(place.nodes // field.size, device)
                 batch_edges.first_round = FirstRound.of(
-                    first_round, perturbations.active, degrees, index, graphs
-                )
+                    first_round, perturbations.active.T, degrees, index,
+                    as_tensor(place.graph, device),
+                )  # fmt: skip
         with trimmed(self.model.submodules, self.layers, place.within(rounds), batch_edges):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,
-                self._attributes(place.nodes, boundary, positions, count) if further else None,
+                self._attributes(place.node, boundary, positions, count) if further else None,
             )  # fmt: skip
         if shortcuts.keep_all_nodes or pairs is not None:
             return plain(out)[:, None, :]
@@ -309,7 +310,7 @@ class BatchEvaluator:
     ) -> dict[str, Any]:
         """Further attributes of the nodes, the boundary and the edges of a batch."""
         field = self.field
-        ids = np.concatenate([field.ids[nodes % field.size], field.ids[field.size :][:boundary]])
+        ids = np.concatenate([field.ids[nodes], field.ids[field.size :][:boundary]])
         graphs = count if self.shortcuts.keep_all_nodes else 1
         return self.graph.attributes_at(as_tensor(ids, self.graph.x.device), edges, graphs)
 
@@ -319,7 +320,9 @@ class _BatchRows:
     """Order of the perturbed graphs' nodes in a batch."""
 
     nodes: Ids
-    """Nodes of the batch, as positions in the flattened [graphs, nodes]."""
+    """Nodes of the batch, as positions in the flattened [graphs, columns]."""
+    columns: int
+    """The first nodes of the field, among which those of the batch are."""
     row_of: Ids
     """Inverse of `nodes`; undefined for nodes that are not in the batch."""
     per_hop: list[int] | None
@@ -329,17 +332,27 @@ class _BatchRows:
     def count(self) -> int:
         return len(self.nodes)
 
+    @cached_property
+    def graph(self) -> Ids:
+        """The graph of each node of the batch."""
+        return self.nodes // max(1, self.columns)
+
+    @cached_property
+    def node(self) -> Ids:
+        """Each node of the batch, by its local id in the field."""
+        return self.nodes - self.graph * self.columns
+
     @staticmethod
     def by_state(hops: HopCounts) -> _BatchRows:
         rows = np.arange(hops.size)
-        return _BatchRows(rows, rows, None)
+        return _BatchRows(rows, hops.shape[1], rows, None)
 
     @staticmethod
     def by_hops(hops: HopCounts) -> _BatchRows:
         nodes, at = _by_level(hops)
         of = np.empty(hops.size, dtype=np.int64)
         of[nodes] = np.arange(len(nodes))
-        return _BatchRows(nodes, of, at)
+        return _BatchRows(nodes, hops.shape[1], of, at)
 
     def within(self, rounds: int | None) -> list[int] | None:
         """Number of nodes within 0, 1, ... `rounds` hops."""

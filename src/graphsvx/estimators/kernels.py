@@ -301,8 +301,10 @@ class Kernel:
     def expected(self, others: Coalitions, mixture: Mixture, solved: Floats) -> Floats:
         """Covariances of other pairs (none of these) with the pairs, times `solved`."""
         coalitions = self.coalitions
-        slopes = self._regressors(coalitions, mixture).T @ solved
-        predictions: Floats = self._regressors(others, mixture) @ slopes
+        own, at_others = (self._linear_parts(c, mixture) for c in (coalitions, others))
+        predictions: Floats = np.zeros((len(others), solved.shape[1]))
+        for (part, scale), (other_part, _) in zip(own, at_others, strict=True):
+            predictions += other_part @ (scale[:, None] ** 2 * (part.T @ solved))
         if mixture.theta:
             weighted = others.signs * (self.relevance * (mixture.theta / 2 / coalitions.players))
             predictions += _product(weighted @ coalitions.signs.T, mixture.theta) @ solved
@@ -310,15 +312,26 @@ class Kernel:
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
         """Rows whose products are all parts but the product and the white one."""
+        return np.concatenate(
+            [p * scale for p, scale in self._linear_parts(coalitions, mixture)], 1
+        )
+
+    def _linear_parts(
+        self, coalitions: Coalitions, mixture: Mixture
+    ) -> list[tuple[Floats, Floats]]:
+        """The regressors by part, and what their columns are multiplied by."""
         parts = [
-            coalitions.signs * self.loading, coalitions.sizes, self.common(coalitions)[:, None]
-        ]  # fmt: skip
+            (coalitions.signs, self.loading),
+            (coalitions.sizes, np.ones(coalitions.sizes.shape[1])),
+            (self.common(coalitions)[:, None], np.ones(1)),
+        ]
         if mixture.per_size:
             scale = np.sqrt(mixture.per_size * self.effect[coalitions.direct])
-            parts.append(coalitions.direct_centred * np.multiply.outer(coalitions.slope, scale))
+            parts.append((coalitions.direct_centred * coalitions.slope[:, None], scale))
         if mixture.walk:
-            parts.append(_scaled_walks(coalitions, mixture.walk))
-        return np.concatenate(parts, 1)
+            passed, scale = _walks(coalitions)
+            parts.append((passed, np.sqrt(mixture.walk) * scale))
+        return parts
 
     def product_derivative(self, theta: float) -> Floats:
         """The derivative of the product by w_j is s_j t_j times this, [pairs, pairs]."""
@@ -390,9 +403,15 @@ class Kernel:
 
 def _scaled_walks(coalitions: Coalitions, variance: float) -> Floats:
     """Regressors of walks, [pairs, M + m]."""
+    passed, scale = _walks(coalitions)
+    return passed * (np.sqrt(variance) * scale)
+
+
+def _walks(coalitions: Coalitions) -> tuple[Floats, Floats]:
+    """Regressors of walks, and what they are multiplied by."""
     if coalitions.passed is None or coalitions.walk_scale is None:
         raise ValueError("these coalitions have no walks")
-    return coalitions.passed * (np.sqrt(variance) * coalitions.walk_scale)
+    return coalitions.passed, coalitions.walk_scale
 
 
 def _weighted_products(a: Coalitions, b: Coalitions, weights: Floats) -> Floats:

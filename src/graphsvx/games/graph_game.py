@@ -100,12 +100,14 @@ class GraphGame:
 
     def states(self, rows: Bools) -> Ids:
         """State ids; coalitions that differ only where there is no influence share one."""
+        size, edges = self.setup.field.size, len(self.setup.field.edges)
+        changes_edges = self.side == "edges" or not getattr(self.generator, "blocks_paths", False)
         block_bytes = min(_BLOCK_BYTES, max(_LEAST_BLOCK_BYTES, self.memory // 8))
-        step = max(1, block_bytes // (16 * self.setup.field.size + 2 * len(self.setup.field.edges)))
+        # Searches keep two bits for each edge, graphs with edges of their own some bytes more.
+        step = max(1, block_bytes // (16 * size + edges // 4 + 2 * edges * changes_edges))
         blocks = [rows[first : first + step] for first in range(0, len(rows), step)]
         # Where perturbed graphs would take much memory, they are made again to be evaluated.
-        changes_edges = self.side == "edges" or not getattr(self.generator, "blocks_paths", False)
-        bytes_per_graph = 2 * self.setup.field.size + len(self.setup.field.edges) * changes_edges
+        bytes_per_graph = 2 * size + edges * changes_edges
         keep_graphs = len(rows) * bytes_per_graph <= self.memory // 4
         first_time = self._end_states is None
         if first_time:
@@ -133,9 +135,7 @@ class GraphGame:
         hops = self.evaluator.hop_counts(field, perturbations)
         live = hops < UNREACHABLE
         # Two coalitions are one state if nothing that can matter differs: nodes, edges, features.
-        changed_edges = (
-            perturbations.added_edges is not None or perturbations.removed_edges is not None
-        )
+        changed_edges = perturbations.changes_edges
         if not self.evaluator.local:
             parts = [
                 perturbations.active_edges(field)

@@ -34,6 +34,11 @@ class FieldEdges:
     starts: list[int]
     """The edges into node t are starts[t]:starts[t + 1]."""
 
+    @property
+    def count(self) -> int:
+        """Number of nodes that the first round computes: the first ones of the field."""
+        return len(self.starts) - 1
+
     @staticmethod
     def of(field: Field, rounds: int, device: torch.device) -> FieldEdges:
         """Of a model with so many rounds. Nodes of a field are sorted by hops."""
@@ -68,24 +73,20 @@ class FirstRound:
         edges: FieldEdges, active: NDArray[np.bool_], degrees: NDArray[np.float32] | None,
         nodes: Tensor, graphs: Tensor,
     ) -> FirstRound:  # fmt: skip
-        """For `active` and `degrees` [graphs, nodes] and the node and graph of each row."""
+        """For `active` and `degrees` [nodes, graphs] and the node and graph of each row."""
 
-        def by_node(values: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(values.T)).to(nodes.device)
+        def contiguous(values: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values)).to(nodes.device)
 
-        degree = None if degrees is None else by_node(degrees)
-        return FirstRound(edges, by_node(active), degree, nodes, nodes * len(active) + graphs)
-
-    @property
-    def targets(self) -> int:
-        """Number of nodes that the first round computes: the first ones of the field."""
-        return len(self.edges.starts) - 1
+        degree = None if degrees is None else contiguous(degrees)
+        cells = nodes * active.shape[1] + graphs
+        return FirstRound(edges, contiguous(active), degree, nodes, cells)
 
     def takes(self, x: Any) -> bool:
         """Whether x stands for rows of the field's nodes."""
         return isinstance(x, SharedRows) and x.index is self.index
 
-    def weights_into(self, rows: int) -> None:  # noqa: ARG002  (as of BatchEdges)
+    def weights_into(self, rows: int) -> None:
         """Edges have no weights."""
 
     def segments(self, rows: int) -> FirstRound:  # noqa: ARG002  (as of BatchEdges)
@@ -107,7 +108,7 @@ class FirstRound:
         """
         senders = self.active.to(messages.dtype) if scale is None else scale
         starts, sources = self.edges.starts, self.edges.sources
-        count, width = self.targets, messages.shape[1]
+        count, width = self.edges.count, messages.shape[1]
         graphs = senders.shape[1]
         received = messages.new_empty(count, graphs, width)
         for target in range(count):
@@ -128,7 +129,7 @@ class FirstRound:
         A row without edges gives zeros. None: scores are too far apart for a common scale.
         """
         targets = self.edges.targets
-        empty = scores.new_full((self.targets, scores.shape[1]), -torch.inf)
+        empty = scores.new_full((self.edges.count, scores.shape[1]), -torch.inf)
         top = (empty if own is None else own).index_reduce(0, targets, scores, "amax")
         low = (-empty if own is None else own).index_reduce(0, targets, scores, "amin")
         steepest = float((top - low).amax())

@@ -63,7 +63,7 @@ def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     sources, targets = edges.edges.sources, edges.edges.targets
     pair = sent.index_select(0, sources) + received.index_select(0, targets)
     scores = functional.leaky_relu(pair, layer.negative_slope)
-    own = functional.leaky_relu(sent + received, layer.negative_slope)[: edges.targets]
+    own = functional.leaky_relu(sent + received, layer.negative_slope)[: edges.edges.count]
     out = edges.attend(scores, own if layer.add_self_loops else None, values)
     return None if out is None else with_residual(layer, out, x, rows)
 

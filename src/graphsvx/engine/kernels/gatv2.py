@@ -36,7 +36,7 @@ def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     pair += received.index_select(0, edges.edges.targets)
     own = None
     if layer.add_self_loops:
-        own = _scores(layer, (sent + received)[: edges.targets])
+        own = _scores(layer, (sent + received)[: edges.edges.count])
     out = edges.attend(_scores(layer, pair), own, sent)
     return None if out is None else with_residual(layer, out, x, rows)
 
