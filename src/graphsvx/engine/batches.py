@@ -48,7 +48,7 @@ class Shortcuts:
 
 # Larger batches are not faster: they do not fit into the caches of a CPU core.
 _CACHE_ITEMS = 1 << 16
-_PRODUCT_ITEMS = 1 << 20  # the same for the matrices of a first round by products
+_PRODUCT_ITEMS = 1 << 20  # nodes of all graphs whose first round is computed by products
 _FEW_GRAPHS = 32  # for fewer, products take as long as for so many
 
 
@@ -136,8 +136,9 @@ class BatchEvaluator:
 
     def _graphs_at_once(self, first_round: FieldEdges) -> int:
         """Graphs whose first round is computed by the same products."""
-        widest = max(self.field.size, first_round.count * self.layers.widest)
-        return max(1, min(_PRODUCT_ITEMS, self.memory // 32) // widest)
+        items = min(_PRODUCT_ITEMS, self.memory // 64)
+        received = first_round.count * max(1, self.layers.widest)
+        return max(1, min(items // self.field.size, 4 * items // received))
 
     def _counts_degrees_only(self, perturbations: Perturbations) -> bool:
         """Whether nodes beyond the last round contribute only to the degrees of GCN layers."""

@@ -22,6 +22,7 @@ Singles = NDArray[np.float32]
 
 _MOST_STEPS = 60
 _TOLERANCE = 1e-5  # of the norm of the right side: far below the errors
+_TOLERANCE_OF_SUMS = 1e-2  # of variances that are estimates themselves
 _FIXED_POINT_STEPS = 6
 
 
@@ -43,14 +44,11 @@ class ResidualFit:
 
     def variances_of_sums(self, sums: Floats) -> Floats:
         """Variances of weighted sums of the coefficients, [sums], for weights [M, sums]."""
-        variances = []
-        for weights in sums.T:
-            solved = solve(self.rows, self.weights, self.precision, weights)
-            projected = (self.rows @ solved.astype(np.float32)).astype(np.float64)
-            variances.append(
-                self.open_squares @ projected**2 + self.noise * (self.precision @ solved**2)
-            )
-        return np.array(variances)
+        solved = solve(self.rows, self.weights, self.precision, sums, _TOLERANCE_OF_SUMS)
+        projected = (self.rows @ solved.astype(np.float32)).astype(np.float64)
+        variances: Floats = self.open_squares @ projected**2
+        variances += self.noise * (self.precision @ solved**2)
+        return variances
 
 
 def centred_rows(members: Bools) -> Singles:
@@ -72,7 +70,7 @@ def fit_residuals(
     right = _transposed(rows, weights * residuals)
     prior = prior * _understatement(rows, residuals, weights, prior, right)
     precision = noise / np.maximum(prior, 1e-300)
-    coefficients = solve(rows, weights, precision, right)
+    coefficients = solve(rows, weights, precision, right[:, None])[:, 0]
     left = residuals - rows @ coefficients.astype(np.float32)
     inverse, loads = _inverse_diagonal(rows, weights, precision)
     left *= 1 + loads  # a row pulls the fit towards its own residual
@@ -106,27 +104,38 @@ def _understatement(
     return max(1.0, float(share @ excess) / certain - float(np.sqrt(2 / certain)))
 
 
-def solve(rows: Singles, weights: Floats, precision: Floats, right: Floats) -> Floats:
-    """(X'WX + precision)^-1 right by conjugate gradients, with a diagonal preconditioner."""
-    scale = 1 / (precision + weights @ (rows**2).mean(1))
-    solution = np.zeros(len(right))
+def solve(
+    rows: Singles, weights: Floats, precision: Floats, right: Floats, tolerance: float = _TOLERANCE
+) -> Floats:
+    """(X'WX + precision)^-1 right by conjugate gradients, with a diagonal preconditioner.
+
+    `right` [M, sides]: all sides go on until each is solved.
+    """
+    scale = 1 / (precision + weights @ (rows**2).mean(1))[:, None]
+    solution = np.zeros_like(right)
     left = right.copy()
     towards = scale * left
     direction = towards.copy()
-    size = float(left @ towards)
-    tolerance = _TOLERANCE**2 * size
+    size = _products(left, towards)
+    small = tolerance**2 * size
     for _ in range(_MOST_STEPS):
-        if size <= tolerance:
+        if (size <= small).all():
             break
-        product = _transposed(rows, weights * (rows @ direction.astype(np.float32)))
-        product += precision * direction
-        step = size / float(direction @ product)
+        weighted = weights[:, None] * (rows @ direction.astype(np.float32))
+        product = (weighted.T.astype(np.float32) @ rows).T + precision[:, None] * direction
+        step = size / np.maximum(_products(direction, product), 1e-300)
         solution += step * direction
         left -= step * product
         towards = scale * left
-        size, before = float(left @ towards), size
-        direction = towards + (size / before) * direction
+        size, before = _products(left, towards), size
+        direction = towards + (size / np.maximum(before, 1e-300)) * direction
     return solution
+
+
+def _products(a: Floats, b: Floats) -> Floats:
+    """Products of the columns."""
+    products: Floats = np.einsum("ij,ij->j", a, b)
+    return products
 
 
 def _inverse_diagonal(rows: Singles, weights: Floats, precision: Floats) -> tuple[Floats, Floats]:

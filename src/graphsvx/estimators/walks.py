@@ -13,8 +13,10 @@ that are each active with probability q, E[1 / (c + B)] enters through its integ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Floats, Ids
@@ -63,7 +65,16 @@ class Walks:
     def _values(self, on: Bools) -> Floats:
         active = on[:, self.direct].astype(np.float64)
         active /= active.sum(1, keepdims=True) + 1
-        return np.concatenate([(active @ self.passed) * on, active], 1)
+        values = np.empty((len(on), on.shape[1] + active.shape[1]))
+        values[:, : on.shape[1]] = (self._sparse @ active.T).T
+        values[:, : on.shape[1]] *= on
+        values[:, on.shape[1] :] = active
+        return values
+
+    @cached_property
+    def _sparse(self) -> sparse.csr_array:
+        """`passed`, transposed: most players are heard through few direct ones."""
+        return sparse.csr_array(self.passed.T)
 
     def shapley(self, regressors: Floats, scale: Floats) -> Floats:
         """Shapley values of functions with these coefficients, [functions, M]."""

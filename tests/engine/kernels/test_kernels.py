@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,7 @@ from torch_geometric.utils import degree
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import kernels
 from graphsvx.engine.batches import BatchEvaluator, Shortcuts
+from graphsvx.engine.kernels.first_round import FirstRound
 from tests.engine.lazy.test_rows import make_graph, outputs
 from tests.worlds import node_truth, random_graph
 
@@ -97,14 +100,61 @@ def test_edge_weights_and_loops_of_the_graph_count(kind: str) -> None:
             torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
 
 
-def test_steep_attention_is_left_to_the_layer() -> None:
-    model, data = Stack("gat", 5).eval(), make_graph(5)
-    with torch.no_grad():
-        model.first.att_src.mul_(1000)
-    slow = outputs(model, data, Shortcuts(3, shared_rows=False))
+# Layers whose first round is not computed by products: their own code runs, or they read weights.
+_OWN_CODE = {"gcn as given", "graphconv max", "sage project"}
+
+
+@pytest.mark.parametrize("features", [5, 300])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_first_round_by_products_equals_the_layers_own_code(
+    kind: str, features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums: list[int] = []
+    plain = FirstRound.sums
+
+    def counted(self: FirstRound, *arguments: Tensor) -> Tensor:
+        sums.append(len(self.index))
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(FirstRound, "sums", counted)
+    for seed in range(3):
+        model, data = Stack(kind, features).eval(), make_graph(features, seed=seed)
+        double = data.edge_index[:, :7]  # edges that are there twice count twice
+        data.edge_index = torch.cat([data.edge_index, double, double.flip(0)], 1)
+        slow = outputs(model, data, Shortcuts(3, shared_rows=False))
+        reach = 3 if kind.startswith("gcn") else 2
+        shortcuts = Shortcuts(reach, rounds=2, degrees_only=True, products=True)
+        quick = outputs(model, data, shortcuts)
+        torch.testing.assert_close(quick, slow, atol=3e-6, rtol=1e-5)
+    assert bool(sums) is (kind not in _OWN_CODE)
+
+
+def test_a_first_round_of_features_of_its_own_is_not_computed_by_products() -> None:
+    class Shifted(Stack):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: None = None) -> Tensor:
+            return super().forward(x + torch.arange(len(x))[:, None] % 7, edge_index, edge_weight)
+
+    model, data = Shifted("sage", 5).eval(), make_graph(5)
+    shortcuts = Shortcuts(2, rounds=2)
     torch.testing.assert_close(
-        outputs(model, data, Shortcuts(2, rounds=2)), slow, atol=1e-4, rtol=1e-4
+        outputs(model, data, replace(shortcuts, products=True)), outputs(model, data, shortcuts)
     )
+
+
+@pytest.mark.parametrize("products", [False, True])
+@pytest.mark.parametrize("steepness", [30, 1000])
+@pytest.mark.parametrize("kind", ["gat", "gatv2", "transformer"])
+def test_steep_attention_equals_the_layers_own_code(
+    kind: str, steepness: float, products: bool
+) -> None:
+    model, data = Stack(kind, 5).eval(), make_graph(5)
+    with torch.no_grad():
+        for name, parameter in model.first.named_parameters():
+            if name in ("att_src", "att", "lin_query.weight"):
+                parameter.mul_(steepness)
+    slow = outputs(model, data, Shortcuts(3, shared_rows=False))
+    quick = outputs(model, data, Shortcuts(2, rounds=2, products=products))
+    torch.testing.assert_close(quick, slow, atol=1e-4, rtol=1e-4)
 
 
 def test_only_layers_as_they_were_made_are_fast() -> None:
