@@ -93,7 +93,7 @@ def _in_sets(explanation: Explanation) -> list[str]:
     """What players do together, and the sets that were asked for."""
     sentences = []
     if explanation.interactions is not None:
-        for pair in explanation.together(1):
+        for pair in [pair for pair in explanation.together() if pair.sure][:1]:
             verb = "add" if pair.value >= 0 else "take away"
             sentences.append(
                 f"{_join_names(list(pair.players))} together {verb} {plain(abs(pair.value))} "

@@ -26,6 +26,11 @@ class Together(NamedTuple):
     value: float
     error: float
 
+    @property
+    def sure(self) -> bool:
+        """Whether the value is exact or at least two standard errors away from 0."""
+        return not abs(self.value) < 2 * self.error
+
 
 @dataclass(frozen=True, eq=False)
 class Interactions:

@@ -93,8 +93,11 @@ def table(explanation: Explanation, top: int = 10) -> Table:
         rows.add_players(shown, rest)
     if explanation.interactions is not None:
         rows.out.add_section()
-        for pair in explanation.together(3):
+        for pair in [pair for pair in explanation.together() if pair.sure][:3]:
             rows.add(f"{' and '.join(pair.players)} together", pair.value, pair.error)
+        left_out = explanation.interactions.left_out
+        if left_out:
+            rows.out.add_row(Text(f"pairs of {left_out} players left out", style=QUIET))
     if explanation.cells is not None:
         rows.out.add_section()
         for cell in leading_cells(explanation, 5):

@@ -49,3 +49,16 @@ def test_table_and_words_name_pairs_and_sets(explanation: Explanation) -> None:
     words = explanation.describe()
     assert strongest.players[1] in words
     assert "alone would be enough" in words
+
+
+def test_pairs_that_may_be_zero_are_not_named_and_left_out_players_are(
+    explanation: Explanation,
+) -> None:
+    record = explanation.interactions
+    strongest = " and ".join(explanation.together(1)[0].players)
+    assert f"{strongest} together" in str(explanation)
+    unsure = replace(record, errors=record.values.abs(), left_out=7)
+    table = str(replace(explanation, interactions=unsure, answers=()))
+    assert f"{strongest} together" not in table
+    assert "pairs of 7 players left out" in table
+    assert " together " not in replace(explanation, interactions=unsure, answers=()).describe()
