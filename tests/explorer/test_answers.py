@@ -6,12 +6,18 @@ import json
 
 import pytest
 import torch
+from torch import nn
+from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import graphsvx
 from graphsvx import Explanation, GraphSVX
 from graphsvx.errors import InputError
-from tests.explorer.conftest import NODE_NAMES
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.server import start
+from graphsvx.explorer.workspace import make_workspace
+from tests.explorer.conftest import NODE_NAMES, Client
+from tests.worlds import random_model
 
 
 def probabilities(model, x, edges, node):
@@ -208,3 +214,84 @@ def test_features_of_a_node_by_name(client, graph):
 def test_a_workspace_refuses_what_does_not_fit(graph, models, options, words):
     with pytest.raises(InputError, match=words):
         graphsvx.serve(models["gcn"], graph, browser=False, **options)
+
+
+class Embedded(nn.Module):
+    """Categories, or no features at all, looked up in a table."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(rows, 3).double()
+        self.inner = random_model("gcn", 1)
+
+    def forward(self, x, edge_index):
+        rows = self.table.weight if x is None else self.table(x)
+        return self.inner(rows, edge_index)
+
+
+class WithPositions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = random_model("gcn", 1)
+
+    def forward(self, x, edge_index, pos):
+        return self.inner(x + pos, edge_index)
+
+
+def served(model, data, node=4, **options):
+    """Scores of the page and of the explanation, the workspace, and what the list says."""
+    workspace = make_workspace(model, data, **options)
+    with start(workspace, browser=False, limits=Limits(samples=300)) as server:
+        client = Client(server)
+        record = client.answer("explain/page", node=node)
+        scores = client.answer("predict", node=node)["scores"]
+        output = record["outputs"][record["target_row"]]
+        assert output["prediction"] == pytest.approx(scores[output["id"]], abs=1e-7)
+        return scores, client.answer("workspace")
+
+
+@pytest.mark.parametrize("kind", ["categories", "no features", "positions", "labels"])
+def test_models_as_their_users_have_them(graph, models, kind):
+    edges = graph.edge_index
+    x, data, read = graph.x, graph.clone(), softmax
+    if kind == "categories":
+        x = data.x = torch.arange(40) % 5
+        model = Embedded(5).eval()
+    elif kind == "no features":
+        x, model = None, Embedded(40).eval()
+        data = Data(edge_index=edges, num_nodes=40)
+    elif kind == "positions":
+        data.pos = torch.ones(40, 3, dtype=torch.float64)
+        model = WithPositions().eval()
+    else:
+        model, read = Labels(models["gcn"]), lambda out: out
+    with torch.no_grad():
+        out = model(x, edges, data.pos) if kind == "positions" else model(x, edges)
+    scores, _ = served(model, data)
+    assert scores == pytest.approx(read(out[4]).tolist(), abs=1e-12)
+
+
+def softmax(out):
+    return out.softmax(-1)
+
+
+class Labels(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, edge_index):
+        return self.inner(x, edge_index).sigmoid()
+
+
+@pytest.mark.filterwarnings("ignore:data.y holds numbers")
+def test_numbers_are_outputs_and_not_classes(graph, models):
+    data = graph.clone()
+    data.y = torch.randn(40, 3)
+    scores, about = served(models["gcn"], data)
+    with torch.no_grad():
+        out = models["gcn"](graph.x, graph.edge_index)[4]
+    assert scores == pytest.approx(out.tolist(), abs=1e-12)
+    assert about["scale"] == "value"
+    assert about["classes"][0]["name"] == "output 0"
+    assert about["accuracy"] is None

@@ -73,8 +73,9 @@ def class_names(workspace: Workspace) -> list[str]:
     columns = [table.predicted] if table.label is None else [table.predicted, table.label]
     count = max((int(column.max(initial=-1)) for column in columns), default=-1) + 1
     names = workspace.class_names or ()
+    word = "output" if workspace.scale == "value" else "class"
     return [
-        one_line(names[i]) if i < len(names) else f"class {i}"
+        one_line(names[i]) if i < len(names) else f"{word} {i}"
         for i in range(max(count, len(names)))
     ]
 

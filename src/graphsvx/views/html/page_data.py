@@ -227,11 +227,13 @@ def _feature_rows(data: Any, explanation: Explanation) -> Callable[[int], Featur
     if types is not None and not types.flat:
         return _typed_feature_rows(data, types)
     x = getattr(data, "x", None)
-    if x is None and types is not None:
-        return None
-    ids = explanation.field.ids
+    if x is None and not hasattr(data, "edge_index") and types is None:
+        raise InputError(
+            f"data must be the explained graph with its node features x, got {type(data).__name__}"
+        )
     if not isinstance(x, Tensor) or x.dim() != 2:
-        raise InputError("data must have node features x, a tensor [nodes, features]")
+        return None  # categories, time series, or no features at all
+    ids = explanation.field.ids
     if ids.numel() and int(ids.max()) >= len(x):
         raise InputError(
             f"data has {len(x)} nodes, but the explanation has node {int(ids.max())}; "
