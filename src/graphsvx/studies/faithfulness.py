@@ -86,8 +86,8 @@ def questions(trained: Trained) -> Questions:
 def some_graphs(trained: Trained) -> Questions:
     """Graphs of all classes, drawn by the seed of the data."""
     data = trained.dataset
-    drawn = draw(range(len(data.graphs)), FEW, data.seed, "retrain", data.name)
-    return {"graphs": tuple(sorted(drawn))}
+    graphs = draw(range(len(data.graphs)), FEW, data.seed, "retrain", data.name)
+    return {"graphs": tuple(sorted(graphs))}
 
 
 def robust_fidelity(answer: Answer) -> dict[str, float]:

@@ -57,9 +57,9 @@ def scores_of_parts(trained: Trained, number: int, target: int, present: Tensor)
     edges, batch = graph.edge_index, torch.arange(rows).repeat_interleave(atoms)
     row, edge = present[:, edges].all(1).nonzero().t()
     every_row = torch.arange(rows).repeat_interleave(edges.shape[1])
-    whole = edges.repeat(1, rows) + atoms * every_row
+    all_edges = edges.repeat(1, rows) + atoms * every_row
     replaced = torch.where(present[..., None], graph.x, graph.x.mean(0)).flatten(0, 1)
-    inputs = ((graph.x.repeat(rows, 1), edges[:, edge] + atoms * row), (replaced, whole))
+    inputs = ((graph.x.repeat(rows, 1), edges[:, edge] + atoms * row), (replaced, all_edges))
     return torch.stack([trained.model(*x, batch).softmax(-1)[:, target] for x in inputs])
 
 

@@ -60,8 +60,8 @@ def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
         data = trained.dataset
         test = data.split.test[torch.isin(data.split.test, data.graph.edge_index[1])]
         most = next((n for name, n in counts.items() if data.name.startswith(name)), count)
-        drawn = draw(test.tolist(), most, data.seed, data.name, "test nodes")
-        return {"test": tuple(sorted(drawn))}
+        nodes = draw(test.tolist(), most, data.seed, data.name, "test nodes")
+        return {"test": tuple(sorted(nodes))}
 
     return questions
 

@@ -256,7 +256,7 @@ def curves(
     def draw() -> Any:
         from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
-        drawn = {
+        bands = {
             _axis(panel): {
                 title: {line: points(panel, line, title) for line in lines}
                 for title in results.names("data")
@@ -264,7 +264,7 @@ def curves(
             for panel in panels
         }
         theirs = {(_axis(panel), title): by_x for (panel, title), by_x in (paper or {}).items()}
-        return study.curves(drawn, x[0], theirs, log)
+        return study.curves(bands, x[0], theirs, log)
 
     return Figure(name, caption, draw)
 
@@ -311,7 +311,10 @@ class Page:
             self._claims_table(),
             text(self.figure) if self.figure else "",
             *(line for title, section in folded.items() for line in _folded(title, section)),
-            *(f"**{name} is missing:** {why}" for name, why in facts.get("missing", {}).items()),
+            *(
+                f"**{name} is missing:** {reason}"
+                for name, reason in facts.get("missing", {}).items()
+            ),
             "**Failures.** These could not be made and do not count:" if failures else "",
             *failures,
             *_folded("How it was made", ["\n".join(_made(results))]),
