@@ -29,7 +29,9 @@ def test_interactions_are_drawn(explanation: Explanation, kind: str) -> None:
 
 
 def test_the_legend_says_what_curves_are(explanation: Explanation) -> None:
-    for record, expected in ((explanation.interactions, 2), (None, 0)):
+    exact = explanation.interactions
+    unsure = replace(exact, errors=exact.values.abs())
+    for record, expected in ((exact, 2), (unsure, 0), (None, 0)):
         ax = replace(explanation, interactions=record).plot(kind="graph")
         labels = [text.get_text() for text in ax.get_legend().get_texts()]
         assert len([label for label in labels if label.startswith("together")]) == expected

@@ -157,7 +157,7 @@ def _draw_together(ax: Axes, drawing: PlacedDrawing, explanation: Explanation, m
     ids = explanation.node_ids.tolist()
     place = {dot.id: i for i, dot in enumerate(drawing.drawing.dots) if dot.count == 1}
     lines: list[tuple[int, int, float]] = []
-    for pair in explanation.together():
+    for pair in [pair for pair in explanation.together() if pair.sure]:
         nodes = [position - first for position in pair.positions]
         if all(0 <= node < len(ids) and ids[node] in place for node in nodes):
             lines.append((place[ids[nodes[0]]], place[ids[nodes[1]]], pair.value))
