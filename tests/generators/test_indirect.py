@@ -16,6 +16,7 @@ from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
 from graphsvx.core.players import ungrouped_players
 from graphsvx.generators import GameSetup, Indirect, Isolate
+from graphsvx.generators.indirect import _directed_distances
 from tests.worlds import random_model, shapley
 
 
@@ -213,3 +214,10 @@ def test_the_papers_setting_says_which_indirect_effect_it_is() -> None:
     assert GraphSVX.paper("mutag", variant="released").generator == Isolate(erase=True)
     assert GraphSVX.paper("mutag").generator is None
     assert GraphSVX.paper("tree-grid", variant="released", indirect=False).generator is None
+
+
+def test_an_edge_that_is_there_twice_is_one_step() -> None:
+    pairs = [(3, 1), (3, 1), (1, 0), (3, 2), (2, 4), (4, 0)]
+    field = scene(pairs, 5, both=False).field
+    steps = dict(zip(field.ids.tolist(), _directed_distances(field).tolist(), strict=True))
+    assert steps == {0: 0, 1: 1, 4: 1, 2: 2, 3: 2}

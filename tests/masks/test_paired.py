@@ -12,7 +12,7 @@ from graphsvx.estimators import WLS, Estimator, GaussianProcess, gaussian_proces
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired
 from graphsvx.masks.base import all_rows
-from graphsvx.masks.paired import _Strata, _within
+from graphsvx.masks.paired import _Strata, _strata_at, _within
 
 Values = np.ndarray
 
@@ -222,3 +222,18 @@ def test_every_player_is_drawn_equally_often() -> None:
         counts, size = counts + rows.sum(0), size + len(rows)
     # Three standard deviations of a share of so many.
     np.testing.assert_allclose(counts / size, 4 / 9, atol=3 * (20 / 81 / size) ** 0.5)
+
+
+def test_places_at_the_end_belong_to_the_last_stratum() -> None:
+    # Just below 1, a place times the sum of the shares rounds to the sum.
+    assert _strata_at(np.array([0.3, 0.3, 0.1]), np.array([0.0, 0.5, 1.0])).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("players", [10, 11])
+def test_no_pair_is_drawn_twice_not_even_as_its_complement(players: int) -> None:
+    game = table(np.zeros(1 << players))
+    masks = Paired()(game, 600, torch.Generator().manual_seed(0))
+    rows = np.asarray(masks.rows, dtype=bool)
+    first = np.unique(np.where(rows[:, :1], rows, ~rows), axis=0)  # the one with player 0
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    assert len(first) * 2 == len(rows)
