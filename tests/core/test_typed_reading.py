@@ -13,6 +13,7 @@ from torch_geometric.data import HeteroData
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import GraphSVXError, InputError
 from tests.typed_worlds import call, hetero_model, reaching, shapley, typed_graph, without
+from tests.worlds import random_graph, random_model
 
 NODE = ("paper", 1)
 
@@ -112,3 +113,39 @@ def test_floating_types_that_differ_and_sparse_edges_say_what_to_do() -> None:
         store.adj_t = store.pop("edge_index")
     with pytest.raises(InputError, match=r"has a sparse adj_t; .*ToSparseTensor"):
         explain(hetero_model("sage", graph(), 0), data, node=NODE)
+
+
+def test_each_decoder_has_a_reading_of_its_own() -> None:
+    data = graph()
+    model = hetero_model("encoder", data, 1)
+    out = call(model, data)
+    logit = float(out["author"][1] @ out["paper"][2])
+    link = {"edge": (("author", 1), ("paper", 2)), "method": GraphSVX(samples=20)}
+    decoders: list[Callable[[Tensor, Tensor], Tensor]] = [
+        lambda a, b: (a * b).sum(-1).sigmoid(), lambda a, b: (a * b).sum(-1),
+    ]  # fmt: skip
+    for decoder in [*decoders, *decoders[::-1], None]:
+        explanation = explain(model, data, decoder=decoder, target=1, **link)
+        assert explanation.prediction == pytest.approx(torch.tensor(logit).sigmoid().item())
+
+
+def test_a_model_of_one_node_type_is_read_for_each_kind_of_question() -> None:
+    data = random_graph(1, nodes=8)
+    model = Sigmoid(random_model("gcn", 1))
+    with torch.no_grad():
+        out = model(data.x, data.edge_index)
+    logit = lambda a, b: (a * b).sum(-1)  # noqa: E731  (a decoder)
+    probability = explain(model, data, edge=(0, 3), decoder=logit, target=1).prediction
+    assert probability == pytest.approx(float((out[0] @ out[3]).sigmoid()))
+    assert explain(model, data, edge=(0, 3), target=1).prediction == pytest.approx(probability)
+    labels = explain(model, data, node=2, targets="all")
+    assert labels.predictions.tolist() == pytest.approx(out[2].tolist())
+
+
+class Sigmoid(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.inner(x, edge_index).sigmoid()

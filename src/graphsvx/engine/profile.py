@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,8 @@ class ModelProfile:
     """The model's structure as traced in one call; None: not read yet."""
     small_batches: bool | None = None
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
-    reading: Any = None
-    """Assumed meaning of its outputs (`engine.reading.Assumption`); None: not read yet."""
+    readings: dict[Any, Any] = field(default_factory=dict)
+    """Assumed meaning of its outputs (`engine.reading.Assumption`), by kind of question."""
     explained: int = 0
     """Explanations so far: replays become rarer with their number."""
 

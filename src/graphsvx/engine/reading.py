@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from graphsvx.core import graph as graphs
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Reading, Scale, call_on
-from graphsvx.core.query import Query
+from graphsvx.core.query import Query, inner_product
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import ModelError
 
@@ -45,9 +45,11 @@ def with_reading(query: Query) -> Query:
     if model.output_is_given or model.scale == "value":
         return query
     profile = profile_for(model, query.graph)
-    if profile.reading is None:
-        profile.reading = _read(query)
-    return apply_reading(query, profile.reading)
+    if query.decoder not in (None, inner_product):  # each decoder has scores of its own
+        return apply_reading(query, _read(query))
+    if query.kind not in profile.readings:
+        profile.readings[query.kind] = _read(query)
+    return apply_reading(query, profile.readings[query.kind])
 
 
 def apply_reading(query: Query, assumed: Assumption) -> Query:

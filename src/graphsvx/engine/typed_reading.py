@@ -26,16 +26,46 @@ def with_typed_reading(query: TypedQuery) -> TypedQuery:
         InputError: the model's outputs are those of another node type.
 
     """
-    profile = profile_of(query)
-    readings: dict[Any, Assumption] = profile.reading or {}
-    profile.reading = readings
+    readings = profile_of(query).readings
     key = (query.kind, *(int(kind) for kind in query.typed_graph.node_type[query.centres]))
     if key not in readings:
-        readings[key] = _read(query)
+        readings[key] = _ends(query) if query.decoder is not None else _read(query)
     if query.model.output_is_given or query.model.scale == "value":
         return query
-    read = apply_reading(query, readings[key])
+    # Embeddings are kept, not what one decoder makes of them.
+    assumed = readings[key] if query.decoder is None else _read_link(query, readings[key])
+    read = apply_reading(query, assumed)
     return read if isinstance(read, TypedQuery) else query
+
+
+def _ends(query: TypedQuery) -> tuple[Tensor, Tensor] | None:
+    """Embeddings of the two ends of a link, [1, width] each; None if the model fails."""
+    graph = query.typed_graph
+    ends = as_tensor(graph.local(query.centres), graph.x.device)
+    kinds = [graph.node_types[kind] for kind in graph.node_type[query.centres]]
+    try:
+        out = query.typed_model.run(graph, whole_input(graph))
+    except ModelError:  # the model's own fault: later calls tell
+        return None
+    first, second = (out.get(kind) if isinstance(out, Mapping) else out for kind in kinds)
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return None
+    return first[ends[:1]], second[ends[1:]]
+
+
+def _read_link(query: TypedQuery, ends: tuple[Tensor, Tensor] | None) -> Assumption:
+    call = LastOperation()
+    if ends is None or query.decoder is None:
+        return Assumption()
+    try:
+        with call:
+            out = query.decoder(*ends)
+    except Exception:  # the decoder's own fault: later calls tell
+        return Assumption()
+    if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
+        return Assumption()
+    rows = out[:, None] if out.dim() == 1 else out
+    return assumption(query, rows, call.of(out), None, lambda: False)
 
 
 def _read(query: TypedQuery) -> Assumption:
@@ -69,21 +99,14 @@ def _read(query: TypedQuery) -> Assumption:
 def _output(query: TypedQuery, graph: TypedGraph) -> Any:
     """The model's output for the whole graph: of the asked node type, the graph, or the link."""
     model, inputs = query.typed_model, whole_input(graph)
-    device = graph.x.device
     if query.kind == "graph":
         batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
         return model.run(graph, replace(inputs, batch=batch))
-    ends = as_tensor(graph.local(query.centres), device)
     if model.scores_pairs:
+        ends = as_tensor(graph.local(query.centres), graph.x.device)
         return model.run(graph, replace(inputs, pairs=ends[:, None], relation=query.relation))
     out = model.run(graph, inputs)
     kinds = [graph.node_types[kind] for kind in graph.node_type[query.centres]]
-    if query.decoder is not None:
-        first, second = (out[kind] if isinstance(out, Mapping) else out for kind in kinds)
-        try:
-            return query.decoder(first[ends[:1]], second[ends[1:]])
-        except Exception as error:  # the decoder's own fault: later calls tell
-            raise ModelError(str(error)) from error
     if isinstance(out, Mapping):
         return out.get(kinds[0])
     if isinstance(out, Tensor) and out.dim():
