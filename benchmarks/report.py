@@ -355,6 +355,10 @@ def _coverage_section(result: dict[str, Any]) -> str:
         if sampled
         else ""
     )
+    earlier = "".join(
+        f" Measured before the last change of the estimator: {line}."
+        for line in result.get("earlier lines", [])
+    )
     return "".join([
         "\n## Do the 95 % bars hold?\n\n",
         f"Share of the Shapley values that are within 1.96 standard errors of the estimate, by "
@@ -373,7 +377,7 @@ def _coverage_section(result: dict[str, Any]) -> str:
         f"0.90-0.99 in bold: {len(cells) - held} of {len(cells)} cells, of `WLS` "
         f"{len(cells) - plain}; from 61 players on {large_outside} of {len(large)}. "
         f"{_small_budgets(cells)}The error is more than 1.1 times that of `WLS` in {len(worse)} "
-        f"cells{': ' + listed if listed else ''}.\n\n",
+        f"cells{': ' + listed if listed else ''}.{earlier}\n\n",
         coverage_table(cells, "default"),
         "\nThe same for `WLS`:\n\n",
         coverage_table(cells, "WLS"),
