@@ -132,7 +132,7 @@ def test_few_more_calls_than_the_usual_ones_are_made_at_once(
     fits = []
     fit_all = rounds.fit_all
     monkeypatch.setattr(rounds, "fit_all", lambda *args: fits.append(args) or fit_all(*args))
-    for allowed, first, later in ((1800, 1800, False), (4000, 1000, True)):
+    for allowed, first, later in ((1800, 1800, False), (6000, 1000, True)):
         monkeypatch.setattr(rounds, "default_calls", lambda _, most=allowed: most)
         fits.clear()
         explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))

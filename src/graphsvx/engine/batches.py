@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -115,6 +116,35 @@ class BatchEvaluator:
         ]  # fmt: skip
         return torch.cat(outputs)
 
+    def slopes(
+        self, perturbations: Perturbations, hops: HopCounts, score: Callable[[Tensor], Tensor]
+    ) -> Tensor | None:
+        """Derivatives of scores by how active nodes are, as senders of the first round.
+
+        [graphs, nodes, scores], for `score` of raw outputs; None: the first round is not computed
+        by products.
+        """
+        counts_degrees = self._counts_degrees_only(perturbations)
+        if not self._has_shared_messages(perturbations, counts_degrees):
+            return None
+        degrees = self._degrees(hops) if counts_degrees else None
+        rounds = self.shortcuts.rounds or 0
+        first_round = FieldEdges.of(self.field, rounds, self.graph.x.device)
+        inner = hops[:, : first_round.count]
+        inner = unreachable_unless(inner, inner < rounds)
+        edges = self._edges(perturbations, rounds - 1)
+        levels = self._levels(perturbations, inner, edges, rounds - 1)
+        active = torch.from_numpy(np.ascontiguousarray(perturbations.active.T)).float()
+        active.requires_grad_(True)
+        with torch.enable_grad():
+            out = self._chunk(perturbations, inner, levels, edges, degrees, first_round, active)
+            scores = score(out)
+            slopes = [
+                torch.autograd.grad(scores[:, i].sum(), active, retain_graph=True)[0].t()
+                for i in range(scores.shape[1])
+            ]
+        return torch.stack(slopes, 2)
+
     def _has_shared_messages(self, perturbations: Perturbations, counts_degrees: bool) -> bool:
         """Whether what edges send in the first round is the same in all perturbed graphs.
 
@@ -170,6 +200,15 @@ class BatchEvaluator:
         ones = np.ones(len(inner), dtype=np.float32)
         matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
         return np.asarray(matrix @ live + from_rim[:, None])
+
+    def _adjacency(self) -> Tensor:
+        """Edges within the field as a matrix [targets, sources]."""
+        field = self.field
+        ends = np.stack([field.target[field.inner_edges], field.source[field.inner_edges]])
+        return torch.sparse_coo_tensor(
+            torch.from_numpy(ends), torch.ones(ends.shape[1]), (field.size, field.size),
+            device=self.graph.x.device, check_invariants=False,
+        )  # fmt: skip
 
     def _edges(self, perturbations: Perturbations, reach: int | None) -> Ids:
         """Edges of the field with influence in any perturbed graph, sorted by target."""
@@ -231,6 +270,7 @@ class BatchEvaluator:
     def _chunk(
         self, perturbations: Perturbations, hops: HopCounts, levels: HopCounts, edges: Ids,
         degrees: NDArray[np.float32] | None, first_round: FieldEdges | None = None,
+        active: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
         graph, device = self.graph, self.graph.x.device
@@ -268,8 +308,7 @@ class BatchEvaluator:
         unread = weight is None and attr is None and not further
         positions = None if unread else as_tensor(field.edges[edge], device)
         batch, pairs = self._batch_and_pairs(count)
-        few = first_round is None and len(rows) <= self._eager_limit(1)
-        rounds = None if few else shortcuts.rounds
+        trims = first_round is not None or len(rows) > self._eager_limit(1)
         edge_index = as_tensor(ends, device)
         weights = None if weight is None else weight[positions]
         batch_edges = None
@@ -280,11 +319,20 @@ class BatchEvaluator:
             if degrees is not None:
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
             if first_round is not None:
-                batch_edges.first_round = FirstRound.of(
-                    first_round, perturbations.active.T, degrees, index,
-                    as_tensor(place.graph, device),
-                )  # fmt: skip
-        with trimmed(self.model.submodules, self.layers, place.within(rounds), batch_edges):
+                graphs = as_tensor(place.graph, device)
+                batch_edges.begin_with(
+                    FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)
+                    if active is None
+                    else FirstRound.of_activity(
+                        first_round, active, degrees, index, graphs, self._adjacency()
+                    )
+                )
+        with trimmed(
+            self.model.submodules,
+            self.layers,
+            place.within(shortcuts.rounds if trims else None),
+            batch_edges,
+        ):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,
                 self._attributes(place.node, boundary, positions, count) if further else None,

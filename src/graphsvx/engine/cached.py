@@ -13,7 +13,12 @@ from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.model import call_on
 from graphsvx.core.query import Query
 from graphsvx.engine.batches import Shortcuts
-from graphsvx.engine.candidates import CHECKS, batch_evaluation, shortcut_candidates
+from graphsvx.engine.candidates import (
+    CHECKS,
+    batch_evaluation,
+    batch_slopes,
+    shortcut_candidates,
+)
 from graphsvx.engine.checks import (
     batch_equals_single_calls,
     field_is_undirected,
@@ -81,6 +86,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         shortcuts.reach,
         evaluate,
         CHECKS,
+        slopes=batch_slopes(query, shortcuts, profile.layers),
         expected_output=expected,
         outputs=profile.full_output,
         replays=required_replays(query, profile),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from graphsvx.engine.checks import (
     probe_perturbations,
     require_deterministic,
 )
-from graphsvx.engine.evaluator import Evaluate, Evaluator
+from graphsvx.engine.evaluator import Evaluate, Evaluator, Slopes
 from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lookup import Lookup
 from graphsvx.engine.plain import (
@@ -70,7 +70,10 @@ def field_evaluators(
         if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
             fast = batch_evaluation(query, shortcuts, ModelLayers.of(query.model.submodules))
             deep = None if shortcuts.reach is None else depth
-            yield Evaluator(field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays)
+            slopes = batch_slopes(query, shortcuts, ModelLayers.of(query.model.submodules))
+            yield Evaluator(
+                field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays, slopes=slopes
+            )
         elif not attempt:
             require_deterministic(query, field, reference_graph)
 
@@ -95,6 +98,21 @@ def batch_evaluation(query: Query, shortcuts: Shortcuts, layers: ModelLayers) ->
         )
 
     return evaluate
+
+
+def batch_slopes(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Slopes | None:
+    """Derivatives by the activity of nodes, with these shortcuts; None: they do not give them."""
+
+    def slopes(
+        field: Field, perturbations: Perturbations, hops: HopCounts,
+        score: Callable[[Tensor], Tensor],
+    ) -> Tensor | None:  # fmt: skip
+        evaluator = BatchEvaluator(
+            query.model, query.graph, field, query.memory, shortcuts, layers, lazy_from=0
+        )
+        return evaluator.slopes(perturbations, hops, score)
+
+    return slopes if shortcuts.products else None
 
 
 def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> Iterator[Evaluator]:

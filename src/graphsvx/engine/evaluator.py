@@ -14,6 +14,7 @@ from graphsvx.engine.lookup import Lookup
 from graphsvx.engine.rounding import allclose
 
 Evaluate = Callable[[Field, Perturbations, HopCounts], Tensor]
+Slopes = Callable[[Field, Perturbations, HopCounts, Callable[[Tensor], Tensor]], Tensor | None]
 
 
 def _ignore(reason: str) -> None:
@@ -46,6 +47,9 @@ class Evaluator:
     (`games.lookup_game`); None: no such model."""
     decline: Callable[[str], None] = _ignore
     """Called with the reason why look-ups of embeddings cannot be used, before a ModelError."""
+    slopes: Slopes | None = None
+    """Derivatives of scores by how active nodes are that send in the first round alone
+    (`engine.batches.BatchEvaluator.slopes`); None: not known."""
     agrees: Callable[[Field, Perturbations, Tensor, Tensor], bool] | None = None
     """Whether outputs of perturbed graphs are those of plain calls, given all outputs of the game
     for the scale of rounding errors; None: as for graphs without types."""

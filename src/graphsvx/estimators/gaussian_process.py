@@ -36,6 +36,7 @@ from graphsvx.estimators.log_odds import expected_square
 from graphsvx.estimators.process import Process
 from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
 from graphsvx.estimators.walks import MOST_ENTRIES, Walks
+from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
@@ -44,6 +45,7 @@ _LEAST_LEARNT, _MOST_LEARNT = 64, 192  # pairs that a covariance is learnt on, o
 _LEAST_PAIRS, _MOST_PAIRS = 512, 2048  # that g interpolates by default,
 _PAIRS_A_PLAYER = 8  # and not more than these
 _BEST, _MANY = 2, 40  # mixtures that are averaged for a relevance that was learnt or not,
+_ROWS_AT_ONCE = 512
 _JUDGES = 256  # held-out pairs that choose a mixture,
 _CLEARLY = 0.9  # if it misses them by less than this times what the likeliest one misses
 _WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # tried with all pairs,
@@ -85,6 +87,8 @@ class GaussianProcess(Checked):
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit from g, errors from held-out pairs."""
+        if masks.prior is not None and masks.prior.expected is not None:
+            return self._around(masks.prior.expected, masks, values, empty, full)
         coalitions, players = masks.rows.shape
         fits = self._interpolated(coalitions // 2, players) * players <= _MOST_ENTRIES
         if masks.pair is not None and not masks.exact and players >= 3 and fits:
@@ -93,6 +97,34 @@ class GaussianProcess(Checked):
                 if fit is not None:
                     return fit
         return WLS()(masks, values, empty, full)
+
+    def _around(
+        self, expected: ExpectedCredit, masks: Masks, values: Tensor, empty: Tensor, full: Tensor
+    ) -> Fit:
+        """Credit that is expected, and that of the game which is left without it."""
+        rows, credit = masks.rows, torch.from_numpy(expected.values)
+        shared = torch.empty_like(values)
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            part = torch.from_numpy(rows[first : first + _ROWS_AT_ONCE]).to(credit.dtype)
+            shared[first : first + _ROWS_AT_ONCE] = part @ credit
+        prior = None if masks.prior is None else masks.prior.without_expected()
+        rest = self(
+            replace(masks, prior=prior, probabilities=False),
+            values - shared, empty, full - credit.sum(0),
+        )  # fmt: skip
+        squares = expected.errors**2
+        fit = surrogate(
+            masks, values, empty, rest.values + credit.t(),
+            (rest.errors**2 + torch.from_numpy(squares.T)).sqrt(),
+        )  # fmt: skip
+        of_sums = rest.variance_of_sums
+        return replace(
+            fit,
+            model=f"derivatives at {expected.coalitions} coalitions for "
+            f"{np.count_nonzero(expected.players):,} players; {rest.model or 'linear'}",
+            held_out_r2=rest.held_out_r2,
+            variance_of_sums=of_sums and (lambda sums: of_sums(sums) + squares.T @ sums**2),
+        )
 
     def _processed(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit | None:
         """The fit; None where least squares explain everything."""

@@ -301,9 +301,9 @@ class Kernel:
     def expected(self, others: Coalitions, mixture: Mixture, solved: Floats) -> Floats:
         """Covariances of other pairs (none of these) with the pairs, times `solved`."""
         coalitions = self.coalitions
-        own, at_others = (self._linear_parts(c, mixture) for c in (coalitions, others))
+        fitted_parts, other_parts = (self._linear_parts(c, mixture) for c in (coalitions, others))
         predictions: Floats = np.zeros((len(others), solved.shape[1]))
-        for (part, scale), (other_part, _) in zip(own, at_others, strict=True):
+        for (part, scale), (other_part, _) in zip(fitted_parts, other_parts, strict=True):
             predictions += other_part @ (scale[:, None] ** 2 * (part.T @ solved))
         if mixture.theta:
             weighted = others.signs * (self.relevance * (mixture.theta / 2 / coalitions.players))

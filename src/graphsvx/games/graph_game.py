@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.games.base import PlayerPrior, empty_and_full
+from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
 from graphsvx.generators.base import GameSetup, Generator
 
 Side = Literal["features", "nodes", "edges", "joint"]
@@ -26,6 +28,11 @@ Side = Literal["features", "nodes", "edges", "joint"]
 _BLOCK_BYTES = 64 * 2**20
 _LEAST_BLOCK_BYTES = 4 * 2**20
 _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
+# Coalitions that derivatives are taken at, calls of a game for one of them, and calls a player from
+# which on values of coalitions alone are better.
+_LEAST_SLOPES, _MOST_SLOPES = 16, 256
+_CALLS_PER_SLOPE = 16
+_CALLS_A_PLAYER = 32
 
 
 @dataclass(eq=False)
@@ -56,6 +63,7 @@ class GraphGame:
     _end_states: Ids | None = None
     """State ids of the empty and the full coalition."""
     _recorded_state: int = -1
+    _expected: ExpectedCredit | None = None
     full_output: Tensor | None = None
     """Raw outputs of the recorded state, [centres, outputs], once it has been evaluated."""
 
@@ -77,8 +85,8 @@ class GraphGame:
 
     @property
     def calls(self) -> int:
-        """Number of distinct perturbed graphs that have been evaluated."""
-        return int(self._evaluated.sum())
+        """Number of distinct perturbed graphs that have been evaluated; derivatives count as 3."""
+        return int(self._evaluated.sum()) + (self._expected.calls if self._expected else 0)
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""
@@ -325,6 +333,47 @@ class GraphGame:
         if self.side == "nodes" and steps > 1 and len(owner) == self.players:
             passed = _passed_on(field, players.node_members, np.flatnonzero(direct_players))
         return PlayerPrior(np.maximum(relevance, least / 10), direct_players, passed)
+
+    def expected_credit(self, calls: int, seed: int) -> ExpectedCredit | None:
+        """Credit of the outermost nodes by derivatives, for a share of so many calls.
+
+        These nodes send in the first round alone, each one of many messages, so that the derivative
+        of the score by how active they are tells their marginal contributions to a coalition, all
+        of them at once. None: not known, or not worth it.
+        """
+        slopes, depth, field = self.evaluator.slopes, self.evaluator.depth, self.setup.field
+        members = self.setup.players.node_members
+        if slopes is None or depth is None or self.side != "nodes" or len(members) != self.players:
+            return None
+        outermost = field.hops[members] == depth
+        coalitions = min(_MOST_SLOPES, calls // _CALLS_PER_SLOPE) // 2 * 2
+        few = np.count_nonzero(outermost) * _CALLS_A_PLAYER <= calls
+        if depth < 2 or few or coalitions < _LEAST_SLOPES:
+            return None
+        if self._expected is None or self._expected.coalitions < coalitions:
+            ends = self.end_states()
+            self.record_output_of(int(ends[1]))
+            outputs, _ = self.query.choose_outputs(self.values(ends)[1])
+            columns = slice(outputs[0], outputs[-1] + 1)
+            self._expected = expected_by_derivatives(
+                partial(self._slopes, columns), outermost, coalitions, columns, seed
+            )
+        return self._expected
+
+    def _slopes(self, columns: slice, rows: Bools) -> Floats | None:
+        """Derivatives of scores by how active players are, [coalitions, M, outputs]."""
+        field = self.setup.field
+        perturbations = self.generator(self.setup, *self._split(rows))
+        hops = self.evaluator.hop_counts(field, perturbations)
+        if self.evaluator.slopes is None:
+            return None
+        rates = self.evaluator.slopes(
+            field, perturbations, hops, lambda out: self.query.scores(out)[:, columns]
+        )
+        if rates is None:
+            return None
+        slopes: Floats = rates.double().numpy()[:, self.setup.players.node_members]
+        return slopes
 
     @property
     def probabilities(self) -> bool:

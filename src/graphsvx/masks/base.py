@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Protocol
 
 import numpy as np
@@ -37,6 +37,15 @@ class Masks:
     """Paired samplers: share of the row's stratum that was not drawn (1 for huge strata)."""
     prior: PlayerPrior | None = None
     """Paired samplers: what is known about the players beforehand."""
+
+    def of_outputs(self, columns: slice) -> Masks:
+        """For values of some of the outputs."""
+        if self.prior is None or self.prior.expected is None:
+            return self
+        if self.prior.expected.columns == columns:
+            return self
+        return replace(self, prior=replace(self.prior, expected=None))
+
     probabilities: bool = False
     """Paired samplers: values are probabilities."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations, islice
 from math import comb, log
@@ -51,7 +51,11 @@ class Paired(Checked):
             none = np.zeros((0, players), dtype=bool)
             return Masks(none, game.states(none), np.zeros(0), exact=True)
         strata = _strata(players)
-        calls = max(2, budget - 2)
+        prior, expected = game.player_prior(), None
+        if prior is not None and hasattr(game, "expected_credit"):
+            expected = game.expected_credit(budget, rng.initial_seed())
+            prior = replace(prior, expected=expected)
+        calls = max(2, budget - 2 - (expected.calls if expected else 0))
         listed = strata.enumerable(calls // 2)
         pairs = most = 0
         if listed < strata.count:
@@ -90,7 +94,7 @@ class Paired(Checked):
             exact=bool((unseen == 0).all()),
             pair=pair.repeat(2),
             unseen=unseen[stratum].repeat(2),
-            prior=game.player_prior(),
+            prior=prior,
             probabilities=game.probabilities,
         )
 

@@ -40,8 +40,9 @@ class PlayedGame:
 
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""
-        columns = self.values[:, outputs[0] : outputs[-1] + 1]  # one of them, or all
-        return PlayedRows(self.masks, columns[2:], columns[0], columns[1])
+        chosen = slice(outputs[0], outputs[-1] + 1)  # one of them, or all
+        columns = self.values[:, chosen]
+        return PlayedRows(self.masks.of_outputs(chosen), columns[2:], columns[0], columns[1])
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:
         """The game's entry in the certificate; `row`: position of the target among the outputs."""

@@ -26,13 +26,13 @@ MOST_CALLS_OF_LOOK_UPS = 3000
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
 _MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them
-_WORK = 1.2e8  # about half a second of known layers
+_WORK = 2.5e8  # below a second of known layers
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
 _MARGIN = 1.3  # more calls than errors that fall as 1 / sqrt(calls) would need
 _WORTH = 1.5  # by default, a round with fewer calls than this times those made is not worth its fit
 _WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
-_ONE_ROUND = 2.0  # times the calls of a first round: so many are made at once
+_ONE_ROUND = 4.5  # times the calls of a first round: so many are made at once
 _SHARE_OF_TIME = 0.8
 
 

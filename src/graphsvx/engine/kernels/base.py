@@ -106,7 +106,7 @@ def attend(
     """
     heads, width = values.table.shape[1:]
     shift = scores.new_full((rows, heads), -torch.inf)
-    shift.index_reduce_(0, targets, scores, "amax")
+    shift.index_reduce_(0, targets, scores.detach(), "amax")
     weights = (scores - shift.index_select(0, targets)).exp_().t().contiguous()
     head = torch.arange(heads, device=scores.device)[:, None]
     sources = values.at(segments.sources) * heads + head

@@ -9,7 +9,8 @@ rows in the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,21 @@ class FirstRound:
         cells = nodes * active.shape[1] + graphs
         return FirstRound(edges, contiguous(active), degree, nodes, cells)
 
+    @staticmethod
+    def of_activity(
+        edges: FieldEdges, active: Tensor, degrees: NDArray[np.float32] | None, nodes: Tensor,
+        graphs: Tensor, adjacency: Tensor,
+    ) -> FirstRound:  # fmt: skip
+        """The same as a differentiable function of `active` [nodes, graphs], 0 or 1.
+
+        `adjacency` [targets, sources]: what degrees depend on.
+        """
+        first_round = FirstRound.of(edges, active.detach().numpy() > 0, degrees, nodes, graphs)
+        degree = first_round.degree
+        if degree is not None:
+            degree = degree + torch.sparse.mm(adjacency, active - active.detach())
+        return replace(first_round, active=active, degree=degree)
+
     def takes(self, x: Any) -> bool:
         """Whether x stands for rows of the field's nodes."""
         return isinstance(x, SharedRows) and x.index is self.index
@@ -95,11 +111,11 @@ class FirstRound:
 
     def add(self, x: Any, weight: None = None, mode: str = "sum") -> Tensor:  # noqa: ARG002  (none)
         """Sum (or mean) of the rows of x over active in-neighbours, a row for each of the batch."""
-        messages = plain(x.base).index_select(0, self.edges.sources)
+        base = plain(x.base)
         if mode == "sum":
-            return self.sums(messages)
-        total = self.sums(torch.nn.functional.pad(messages, (0, 1), value=1.0))
-        return total[:, :-1] / total[:, -1:].clamp(min=1)
+            return self.sums(base.index_select(0, self.edges.sources))
+        equal = base.new_ones(len(self.edges.sources), 1)
+        return self._weighted_means(equal, None, base[:, None])[:, 0]
 
     def sums(self, messages: Tensor, scale: Tensor | None = None) -> Tensor:
         """Sums of messages [edges, width] from active in-neighbours, [rows, width].
@@ -108,41 +124,83 @@ class FirstRound:
         """
         senders = self.active.to(messages.dtype) if scale is None else scale
         starts, sources = self.edges.starts, self.edges.sources
-        count, width = self.edges.count, messages.shape[1]
-        graphs = senders.shape[1]
-        received = messages.new_empty(count, graphs, width)
-        for target in range(count):
-            edges = slice(starts[target], starts[target + 1])
-            torch.mm(
-                senders.index_select(0, sources[edges]).t(), messages[edges], out=received[target]
-            )
-        return received.view(count * graphs, width).index_select(0, self.cells)
+        received = []
+        for first, last in pairwise(starts):
+            part = senders.index_select(0, sources[first:last])
+            received.append(part.t() @ messages[first:last])
+        return torch.cat(received).index_select(0, self.cells)
 
     def of_rows(self, values: Tensor) -> Tensor:
         """Entries of [nodes, graphs] for each row of the batch, [rows, 1]."""
         return values.reshape(-1).index_select(0, self.cells)[:, None]
 
-    def attend(self, scores: Tensor, own: Tensor | None, values: Tensor) -> Tensor | None:
+    def attend(self, scores: Tensor, self_scores: Tensor | None, values: Tensor) -> Tensor | None:
         """Softmax of scores [edges, heads] over active in-neighbours, times values, and the sum.
 
-        `own` [targets, heads]: scores of the targets' self-loops. `values` [nodes, heads, width].
+        `self_scores` [targets, heads]: of the targets' self-loops; `values` [nodes, heads, width].
         A row without edges gives zeros. None: scores are too far apart for a common scale.
         """
         targets = self.edges.targets
         empty = scores.new_full((self.edges.count, scores.shape[1]), -torch.inf)
-        top = (empty if own is None else own).index_reduce(0, targets, scores, "amax")
-        low = (-empty if own is None else own).index_reduce(0, targets, scores, "amin")
+        scores, self_scores = (
+            scores.detach(),
+            None if self_scores is None else self_scores.detach(),
+        )  # of features alone
+        top = (empty if self_scores is None else self_scores).index_reduce(
+            0, targets, scores, "amax"
+        )
+        low = (-empty if self_scores is None else self_scores).index_reduce(
+            0, targets, scores, "amin"
+        )
         steepest = float((top - low).amax())
         if not steepest < _STEEPEST:
             return None
         precision = torch.float64 if steepest > _STEEP else values.dtype
-        # The sum of the weights is one more column of the values.
-        table = torch.nn.functional.pad(values, (0, 1), value=1.0).to(precision)
         weights = (scores - top.index_select(0, targets)).to(precision).exp_()
+        own_weights = None if self_scores is None else (self_scores - top).to(precision).exp_()
+        return self._weighted_means(weights, own_weights, values.to(precision)).to(values.dtype)
+
+    def _weighted_means(
+        self, weights: Tensor, self_weights: Tensor | None, values: Tensor
+    ) -> Tensor:
+        """Means of values [nodes, heads, width] over active in-neighbours, [rows, heads, width].
+
+        `weights` [edges, heads]; `self_weights` [targets, heads]: of the targets' self-loops.
+        """
+        # The sum of the weights is one more column of the values.
+        table = torch.nn.functional.pad(values, (0, 1), value=1.0)
         messages = weights[:, :, None] * table.index_select(0, self.edges.sources)
         total = self.sums(messages.flatten(1)).view(-1, *table.shape[1:])
-        if own is not None:
-            own_weights = (own - top).to(precision).exp_().index_select(0, self.index)
-            total += own_weights[:, :, None] * table.index_select(0, self.index)
+        if self_weights is not None:
+            own_weights = self_weights.index_select(0, self.index)
+            total = total + own_weights[:, :, None] * table.index_select(0, self.index)
         norm = total[:, :, -1:]
-        return (total[:, :, :-1] / norm.masked_fill(norm == 0, 1)).to(values.dtype)
+        means = total[:, :, :-1] / norm.masked_fill(norm == 0, 1)
+        if not self.active.requires_grad:
+            return means
+        return self._with_differences(means.detach(), norm.detach(), weights, values)
+
+    def _with_differences(
+        self, means: Tensor, norm: Tensor, weights: Tensor, values: Tensor
+    ) -> Tensor:
+        """Means whose derivative by `active` is the difference that a sender makes.
+
+        The derivative itself may be many times larger: where a sender is not active whose weight
+        is above the sum of all others.
+        """
+        graphs = self.active.shape[1]
+        shape = (self.edges.count * graphs, *means.shape[1:])
+        all_means = means.new_zeros(shape).index_copy(0, self.cells, means)
+        all_norms = norm.new_ones(*shape[:2], 1).index_copy(0, self.cells, norm)
+        change = (self.active - self.active.detach()).to(means.dtype)
+        joins = 1 - 2 * self.active.detach().to(means.dtype)  # 1, or -1 where it would leave
+        moved = []
+        for target, (first, last) in enumerate(pairwise(self.edges.starts)):
+            senders = self.edges.sources[first:last]
+            rows = slice(target * graphs, (target + 1) * graphs)
+            weight = weights[first:last, :, None]
+            others = all_norms[rows, :, 0].t() + weight * joins[senders][:, None]
+            share = torch.where(others > 0, weight / others, 0) * change[senders][:, None]
+            received = torch.einsum("ehg,ehw->ghw", share, values[senders])
+            moved.append(received - share.sum(0).t()[:, :, None] * all_means[rows])
+        return means + torch.cat(moved).index_select(0, self.cells)

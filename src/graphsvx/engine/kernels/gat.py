@@ -40,7 +40,7 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     score = functional.leaky_relu_(
         sent.index_select(1, sources).add_(received.index_select(1, targets)), layer.negative_slope
     )
-    score = score.sub_(shift.index_select(1, targets)).exp_()
+    score = (score - shift.index_select(1, targets)).exp_()
     head = torch.arange(heads, device=sources.device)[:, None]
     # The sum of the weights is one more column of the values.
     table = functional.pad(values.table, (0, 1), value=1.0).reshape(-1, width + 1)
@@ -63,8 +63,8 @@ def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     sources, targets = edges.edges.sources, edges.edges.targets
     pair = sent.index_select(0, sources) + received.index_select(0, targets)
     scores = functional.leaky_relu(pair, layer.negative_slope)
-    own = functional.leaky_relu(sent + received, layer.negative_slope)[: edges.edges.count]
-    out = edges.attend(scores, own if layer.add_self_loops else None, values)
+    self_scores = functional.leaky_relu(sent + received, layer.negative_slope)[: edges.edges.count]
+    out = edges.attend(scores, self_scores if layer.add_self_loops else None, values)
     return None if out is None else with_residual(layer, out, x, rows)
 
 

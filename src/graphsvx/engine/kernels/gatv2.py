@@ -34,10 +34,10 @@ def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     sent, received = (heads.table for heads in _projected(layer, x))
     pair = sent.index_select(0, edges.edges.sources)
     pair += received.index_select(0, edges.edges.targets)
-    own = None
+    self_scores = None
     if layer.add_self_loops:
-        own = _scores(layer, (sent + received)[: edges.edges.count])
-    out = edges.attend(_scores(layer, pair), own, sent)
+        self_scores = _scores(layer, (sent + received)[: edges.edges.count])
+    out = edges.attend(_scores(layer, pair), self_scores, sent)
     return None if out is None else with_residual(layer, out, x, rows)
 
 

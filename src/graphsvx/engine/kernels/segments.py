@@ -65,6 +65,12 @@ class BatchEdges:
     """The edges of the first round, if they are not listed here."""
     _shared: dict[Any, Any] = field(default_factory=dict)
 
+    def begin_with(self, first_round: FirstRound) -> None:
+        """Take the edges of the first round, and degrees, from there."""
+        self.first_round = first_round
+        if first_round.degree is not None:
+            self.degree = first_round.of_rows(first_round.degree)[:, 0]
+
     @property
     def rows(self) -> int:
         """Number of nodes in the batch."""

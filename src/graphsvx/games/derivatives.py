@@ -1,0 +1,88 @@
+"""Credit of players with small effects, by derivatives of the score at random coalitions.
+
+Player j's Shapley value is the mean, over q in [0, 1] and coalitions that each player is in with
+probability q, of the difference that j makes. For a player whose effect is one small message among
+many, the derivative of the score by how active it is tells the difference, and one backward pass
+gives the derivatives of all of them. A coalition and its complement are drawn together, so that
+each player is active in one of the two: the mean of a function's slopes at both ends of an interval
+is its mean slope, but for a third derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphsvx.core.arrays import Bools, Floats
+
+_GOLDEN = 0.6180339887498949
+_CURVATURE = 1 / 6  # what slopes at both ends miss of a mean slope, in units of their difference
+_PAIRS_AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedCredit:
+    """Credit of some players by derivatives, which the values of coalitions correct."""
+
+    values: Floats
+    """[M, outputs]; 0 for the other players."""
+    errors: Floats
+    """[M, outputs]: standard errors, with what derivatives miss of a player's whole effect."""
+    players: Bools
+    """[M]: the players that it is about."""
+    coalitions: int
+    """That derivatives were taken at."""
+    columns: slice
+    """The outputs, as positions among all of the game."""
+
+    @property
+    def calls(self) -> int:
+        """What they cost: one for the score, and about as long as two for the derivatives."""
+        return 3 * self.coalitions
+
+    @property
+    def open_share(self) -> Floats:
+        """Errors as a share of the usual size of credit, [M]."""
+        squares = (self.values**2 + self.errors**2)[self.players].mean(0)
+        share: Floats = np.sqrt((self.errors**2 / np.maximum(squares, 1e-300)).mean(1))
+        return share
+
+
+def expected_by_derivatives(
+    slopes: Callable[[Bools], Floats | None], players: Bools, coalitions: int, columns: slice,
+    seed: int,
+) -> ExpectedCredit | None:  # fmt: skip
+    """Credit of `players` [M] from derivatives at so many coalitions, an even number.
+
+    `slopes` gives them for coalitions [coalitions, M] as [coalitions, M, outputs]; None: it cannot.
+    Smaller numbers draw the beginnings of larger ones.
+    """
+    rng = np.random.default_rng([seed, 1])
+    start, pairs = rng.random(), coalitions // 2
+    at_pairs: list[Floats] = []
+    apart: list[Floats] = []
+    for first in range(0, pairs, _PAIRS_AT_ONCE):
+        count = min(_PAIRS_AT_ONCE, pairs - first)
+        q = (start + _GOLDEN * np.arange(first, first + count)) % 1.0
+        rows = rng.random((count, len(players))) < q[:, None]
+        rates = slopes(np.concatenate([rows, ~rows]))
+        if rates is None or not np.isfinite(rates).all():
+            return None
+        inside = np.where(rows[:, :, None], rates[:count], rates[count:])
+        outside = np.where(rows[:, :, None], rates[count:], rates[:count])
+        at_pairs.append((inside + outside) / 2)
+        apart.append(inside - outside)
+    mean, error = _mean_and_error(np.concatenate(at_pairs))
+    difference, its_error = _mean_and_error(np.concatenate(apart))
+    missed = _CURVATURE**2 * np.maximum(difference**2 - its_error**2, 0)
+    on = players[:, None]
+    errors = np.sqrt(error**2 + missed)
+    return ExpectedCredit(
+        np.where(on, mean, 0.0), np.where(on, errors, 0.0), players, coalitions, columns
+    )
+
+
+def _mean_and_error(draws: Floats) -> tuple[Floats, Floats]:
+    return draws.mean(0), draws.std(0, ddof=1) / np.sqrt(len(draws))
