@@ -40,7 +40,8 @@ WORLDS = (
 )  # fmt: skip
 # Nodes that the estimator was developed on; none of them judges it.
 DEVELOPED_ON = {
-    "cora": (1604, 1072), "amazon-photo": (4905, 2426, 6363, 6749), "ba-community": (340, 821),
+    "cora": (1604, 1072), "ba-community": (340, 821),
+    "amazon-photo": (4905, 2426, 6363, 6749, 1382, 1315, 4212, 5816),
 }  # fmt: skip
 _LAYERS = {"ba-community": 3}
 _MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -234,7 +235,8 @@ def ours(large: LargeGame, mask: Mask, estimator: Estimator, calls: int, seed: i
     game = fresh(large.game)
     masks = mask(game, calls, torch.Generator().manual_seed(seed))
     values = game.values(np.concatenate([game.end_states(), masks.states]))[:, [large.target]]
-    fit = estimator(masks, values[2:], values[0], values[1])
+    columns = slice(large.target, large.target + 1)
+    fit = estimator(masks.of_outputs(columns), values[2:], values[0], values[1])
     errors = fit.errors[0].numpy()
     return fit.values[0].numpy(), None if np.isnan(errors).any() else errors
 

@@ -330,14 +330,14 @@ def _learnt_on_half(
     """
     part = pairs.take(fitted)
     lengthscales = fit_lengthscales(part.coalitions, part.odd, expected)
-    every = pairs.take(np.concatenate([fitted, held_out]))
-    kernel = Kernel(every.coalitions, lengthscales.relevance)
+    all_pairs = pairs.take(np.concatenate([fitted, held_out]))
+    kernel = Kernel(all_pairs.coalitions, lengthscales.relevance)
     mixtures = lengthscales.best(_BEST, _LIKELY)
-    relearnt = [_likeliest_white(kernel, mixture, every.odd) for mixture in mixtures]
+    relearnt = [_likeliest_white(kernel, mixture, all_pairs.odd) for mixture in mixtures]
     candidates = [(kernel, mixture) for mixture in dict.fromkeys([*mixtures, *relearnt])]
-    for relevance in prior_relevances(every.coalitions.players, expected):
-        kernel = Kernel(every.coalitions, relevance)
-        candidates.append((kernel, _likeliest_white(kernel, START, every.odd)))
+    for relevance in prior_relevances(all_pairs.coalitions.players, expected):
+        kernel = Kernel(all_pairs.coalitions, relevance)
+        candidates.append((kernel, _likeliest_white(kernel, START, all_pairs.odd)))
     return candidates
 
 

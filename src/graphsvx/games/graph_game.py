@@ -21,6 +21,7 @@ from graphsvx.engine.lazy.base import plain
 from graphsvx.games.base import PlayerPrior, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
 from graphsvx.generators.base import GameSetup, Generator
+from graphsvx.generators.isolate import Isolate
 
 Side = Literal["features", "nodes", "edges", "joint"]
 
@@ -344,6 +345,8 @@ class GraphGame:
         slopes, depth, field = self.evaluator.slopes, self.evaluator.depth, self.setup.field
         members = self.setup.players.node_members
         if slopes is None or depth is None or self.side != "nodes" or len(members) != self.players:
+            return None
+        if self.generator != Isolate():  # another one may do more with a player than cut it off
             return None
         outermost = field.hops[members] == depth
         coalitions = min(_MOST_SLOPES, calls // _CALLS_PER_SLOPE) // 2 * 2

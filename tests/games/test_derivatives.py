@@ -1,0 +1,130 @@
+"""Credit by derivatives: right where the score is linear in far players, corrected elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.worlds import node_game
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GraphConv, SAGEConv, TransformerConv
+
+from graphsvx import GraphSVX, explain
+from graphsvx.games.graph_game import GraphGame
+
+BRANCHES, LEAVES = 5, 40
+LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
+    "graphconv": GraphConv,
+    "graphconv mean": lambda a, b: GraphConv(a, b, aggr="mean"),
+    "sage": SAGEConv,
+    "gat": lambda a, b: GATConv(a, b, heads=2, concat=False),
+    "gatv2": lambda a, b: GATv2Conv(a, b, heads=2, concat=False),
+    "transformer": lambda a, b: TransformerConv(a, b, heads=2, concat=False),
+}
+
+
+class TwoLayers(nn.Module):
+    """Two layers; without `bent`, linear in what arrives from far players."""
+
+    def __init__(self, make: Callable[[int, int], nn.Module], bent: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.bent = make(4, 6), GraphConv(6, 2), bent
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.first(x, edge_index)
+        return self.second(hidden.relu() if self.bent else hidden, edge_index)
+
+
+def far_players(seed: int = 0) -> Data:
+    """Node 0 with a few neighbours, each with many leaves, some of which have two of them."""
+    rng = torch.Generator().manual_seed(seed)
+    edges = [(branch, 0) for branch in range(1, BRANCHES + 1)]
+    for leaf in range(BRANCHES * LEAVES):
+        node = 1 + BRANCHES + leaf
+        edges.append((node, 1 + leaf % BRANCHES))
+        if leaf % 3 == 0:
+            edges.append((node, 1 + (leaf + 1) % BRANCHES))
+    ends = torch.tensor(edges).t()
+    x = torch.randn(1 + BRANCHES * (1 + LEAVES), 4, generator=rng)
+    return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], 1))
+
+
+def game_of(model: nn.Module, data: Data) -> GraphGame:
+    game, _ = node_game(model.eval(), data, 0)
+    assert isinstance(game, GraphGame)
+    return game
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_slopes_are_the_differences_that_far_players_make(kind: str) -> None:
+    data = far_players()
+    game = game_of(
+        TwoLayers(LAYERS[kind]).double(), Data(x=data.x.double(), edge_index=data.edge_index)
+    )
+    rng = np.random.default_rng(0)
+    rows = rng.random((6, game.players)) < np.linspace(0.2, 0.9, 6)[:, None]
+    rows[:, :BRANCHES] |= rng.random((6, BRANCHES)) < 0.7
+    logits = slice(0, 2)
+    with torch.no_grad():
+        field, perturbations = game.perturbed(rows)
+        hops = game.evaluator.hop_counts(field, perturbations)
+        assert game.evaluator.slopes is not None
+        slopes = game.evaluator.slopes(field, perturbations, hops, lambda out: out[:, 0, logits])
+        assert slopes is not None
+        players = rng.choice(np.arange(BRANCHES, game.players), 12, replace=False)
+        for player in players:
+            joined, left = rows.copy(), rows.copy()
+            joined[:, player], left[:, player] = True, False
+            difference = game.raw(game.states(joined)) - game.raw(game.states(left))
+            node = int(game.setup.players.node_members[player])
+            torch.testing.assert_close(
+                slopes[:, node].double(), difference[:, 0].double(), atol=1e-6, rtol=1e-5
+            )
+
+
+@pytest.mark.parametrize("kind", [*LAYERS, "gcn"])
+def test_large_games_start_from_derivatives_and_stay_efficient(kind: str) -> None:
+    model, data = TwoLayers(LAYERS.get(kind, GCNConv), bent=True).eval(), far_players()
+    method = GraphSVX(players="nodes", samples=600)
+    first, again = (explain(model, data, node=0, method=method, seed=3) for _ in range(2))
+    assert "derivatives at" in str(first.certificate.games[-1].model)
+    assert first.certificate.calls <= 600
+    assert first.base + first.total == pytest.approx(first.prediction, abs=1e-6)
+    assert torch.equal(first.node_credit.values, again.node_credit.values)
+    assert (first.node_credit.errors > 0).all()
+
+
+def test_derivatives_lower_the_error_and_errors_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    gains, held = [], []
+    for seed in range(5):
+        model, data = TwoLayers(SAGEConv, bent=True).eval(), far_players(seed)
+        truth = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=40_000))
+        misses = []
+        for known in (True, False):
+            with monkeypatch.context() as patch:
+                if not known:
+                    patch.setattr(GraphGame, "expected_credit", lambda *_: None)
+                e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=600))
+            miss = (e.node_credit.values - truth.node_credit.values).squeeze(0)
+            misses.append(float(miss.square().sum()))
+            if known:
+                bars = e.node_credit.errors.squeeze(0).hypot(truth.node_credit.errors.squeeze(0))
+                held.append(float((miss.abs() <= 1.96 * bars).double().mean()))
+        gains.append(misses[1] / misses[0])
+    assert median(gains) > 1.5
+    assert 0.85 < median(held) <= 1.0
+
+
+def test_few_far_players_or_calls_are_not_worth_derivatives() -> None:
+    game = game_of(TwoLayers(SAGEConv, bent=True), far_players())
+    assert game.expected_credit(100, 0) is None
+    assert game.expected_credit(100_000, 0) is None
+    expected = game.expected_credit(1000, 0)
+    assert expected is not None
+    assert expected.calls <= 1000 // 4
+    assert not expected.values[:BRANCHES].any()
