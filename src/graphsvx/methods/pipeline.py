@@ -40,9 +40,9 @@ class PlayedGame:
 
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""
-        chosen = slice(outputs[0], outputs[-1] + 1)  # one of them, or all
-        columns = self.values[:, chosen]
-        return PlayedRows(self.masks.of_outputs(chosen), columns[2:], columns[0], columns[1])
+        columns = slice(outputs[0], outputs[-1] + 1)  # one of them, or all
+        values = self.values[:, columns]
+        return PlayedRows(self.masks.of_outputs(columns), values[2:], values[0], values[1])
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:
         """The game's entry in the certificate; `row`: position of the target among the outputs."""
