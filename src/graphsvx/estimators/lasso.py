@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
+from scipy.linalg import block_diag
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
@@ -19,6 +20,7 @@ from graphsvx.utils.constraints import Checked, Range
 
 _MOST_VALIDATED = 50
 _SUFFICIENT_SHARE = 0.95
+_PERTURBATION, _ROUNDING = 1e-10, 1e-13
 
 
 class PlayedRows(NamedTuple):
@@ -146,22 +148,27 @@ def kernel_gram(players: int) -> Floats:
 
 
 def _path(parts: list[_Part]) -> Floats:
-    """Coefficients along one Lasso path over all games, [players, steps]."""
+    """Coefficients along one Lasso path over all games, [players, steps].
+
+    Least angle regression lets one player enter or leave at a time. At a tie scikit-learn misses
+    players, or fails where two leave; a perturbation far below its tolerance puts them in order.
+    """
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  (slow to import)
     from sklearn.linear_model import lars_path_gram  # noqa: PLC0415  (slow to import)
 
-    count = sum(part.players for part in parts)
-    gram, at = np.zeros((count, count)), 0
-    for part in parts:
-        gram[at : at + part.players, at : at + part.players] = part.gram
-        at += part.players
     moment = np.concatenate([part.moment for part in parts])
+    # scikit-learn stops at an absolute penalty of 1e-7.
+    scale = np.abs(moment).max(initial=0.0) or 1.0
+    perturbed = moment / scale + _PERTURBATION * np.random.default_rng(0).random(len(moment))
+    gram = block_diag(*(part.gram for part in parts))
     with warnings.catch_warnings():
         # Players that the rows cannot tell apart: the path stops early, which is what we want.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
-        _, _, path = lars_path_gram(moment, gram, n_samples=1, method="lasso")
-    return np.asarray(path)
+        _, _, path = lars_path_gram(perturbed, gram, n_samples=1, method="lasso")
+    # A player that left keeps a coefficient of the size of rounding.
+    path[np.abs(path) < _ROUNDING * np.abs(path).max(initial=0.0)] = 0
+    return np.asarray(path * scale)
 
 
 def _supports(parts: list[_Part], most: int) -> list[np.ndarray]:
