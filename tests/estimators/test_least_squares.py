@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from graphsvx.errors import InputError
 from graphsvx.estimators import WLR, WLS, Lasso, lasso
 from graphsvx.games.base import LEAST_MEMORY, FunctionGame, fitting_coalitions
-from graphsvx.masks import All, Paired, Random
+from graphsvx.masks import All, Masks, Paired, Random
 from graphsvx.utils.constraints import MOST
 from tests.worlds import shapley
 
@@ -171,6 +171,24 @@ def test_standard_errors_are_those_of_leaving_each_drawn_pair_out() -> None:
         square += masks.unseen[2 * pair] * (without - complete) ** 2
     assert square.min() > 0
     np.testing.assert_allclose(fit.errors[0], np.sqrt(square), rtol=1e-6)
+
+
+@pytest.mark.parametrize("drawn", [1, 4])
+def test_errors_are_unknown_where_one_pair_alone_tells_players_apart(drawn: int) -> None:
+    coalitions = [[1, 1, 0, 0]] * 4 + [[1, 0, 0, 0]] * 4 + [[1, 0, 1, 0]] * drawn
+    on = np.array(coalitions, dtype=bool)
+    rows = np.stack([on, ~on], 1).reshape(-1, 4)
+    masks = Masks(
+        rows, np.arange(len(rows)), np.ones(len(rows)),
+        pair=np.arange(len(on)).repeat(2), unseen=np.ones(len(rows)),
+    )  # fmt: skip
+    values = torch.from_numpy(np.random.default_rng(0).normal(size=(len(rows), 1)))
+    errors = WLS()(masks, values, torch.zeros(1).double(), torch.ones(1).double()).errors
+    if drawn == 1:  # without it, nothing tells players 2 and 3 apart
+        assert errors.isnan().all()
+    else:
+        assert (errors > 0).all()
+        assert errors.isfinite().all()
 
 
 @pytest.mark.parametrize(("coalitions", "players"), [(4000, 20), (40, 3000), (2000, 1000)])
