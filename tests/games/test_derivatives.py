@@ -128,3 +128,35 @@ def test_few_far_players_or_calls_are_not_worth_derivatives() -> None:
     assert expected is not None
     assert expected.calls <= 1000 // 4
     assert not expected.values[:BRANCHES].any()
+
+
+class WithoutGradient(TwoLayers):
+    """Forward passes that autograd cannot follow."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(SAGEConv)
+        self.how = how
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        if self.how == "no_grad":
+            with torch.no_grad():
+                return super().forward(x, edge_index)
+        hidden = self.first(x, edge_index)
+        if self.how == "detach":
+            hidden = hidden.detach()
+        elif self.how == "numpy":
+            hidden = torch.from_numpy(np.tanh(torch.Tensor.numpy(hidden.as_subclass(Tensor))))
+        elif self.how == "in place":
+            bent = hidden.exp()
+            bent += 1
+            hidden = bent * hidden
+        return self.second(hidden, edge_index)
+
+
+@pytest.mark.parametrize("how", ["no_grad", "detach", "numpy", "in place"])
+def test_models_that_cannot_be_differentiated_are_explained_without(how: str) -> None:
+    model, data = WithoutGradient(how).eval(), far_players()
+    e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=600))
+    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)
+    assert "derivatives" not in str(e.certificate.games[-1].model)
+    assert all(parameter.grad is None for parameter in model.parameters())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -122,7 +123,7 @@ class BatchEvaluator:
         """Derivatives of scores by how active nodes are, as senders of the first round.
 
         [graphs, nodes, scores], for `score` of raw outputs; None: the first round is not computed
-        by products.
+        by products, or the model cannot be differentiated.
         """
         counts_degrees = self._counts_degrees_only(perturbations)
         if not self._has_shared_messages(perturbations, counts_degrees):
@@ -136,14 +137,16 @@ class BatchEvaluator:
         levels = self._levels(perturbations, inner, edges, rounds - 1)
         active = torch.from_numpy(np.ascontiguousarray(perturbations.active.T)).float()
         active.requires_grad_(True)
-        with torch.enable_grad():
+        with torch.enable_grad(), suppress(ModelError, RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of code that was not written to be differentiated
             out = self._chunk(perturbations, inner, levels, edges, degrees, first_round, active)
             scores = score(out)
             slopes = [
                 torch.autograd.grad(scores[:, i].sum(), active, retain_graph=True)[0].t()
                 for i in range(scores.shape[1])
             ]
-        return torch.stack(slopes, 2)
+            return torch.stack(slopes, 2)
+        return None
 
     def _has_shared_messages(self, perturbations: Perturbations, counts_degrees: bool) -> bool:
         """Whether what edges send in the first round is the same in all perturbed graphs.

@@ -34,6 +34,7 @@ _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 _LEAST_SLOPES, _MOST_SLOPES = 16, 256
 _CALLS_PER_SLOPE = 16
 _CALLS_A_PLAYER = 32
+_BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
 
 @dataclass(eq=False)
@@ -351,7 +352,8 @@ class GraphGame:
         outermost = field.hops[members] == depth
         coalitions = min(_MOST_SLOPES, calls // _CALLS_PER_SLOPE) // 2 * 2
         few = np.count_nonzero(outermost) * _CALLS_A_PLAYER <= calls
-        if depth < 2 or few or coalitions < _LEAST_SLOPES:
+        too_large = _BYTES_OF_SLOPES * (field.size + len(field.inner_edges)) > self.memory
+        if depth < 2 or few or too_large or coalitions < _LEAST_SLOPES:
             return None
         if self._expected is None or self._expected.coalitions < coalitions:
             ends = self.end_states()
