@@ -120,6 +120,24 @@ def test_derivatives_lower_the_error_and_errors_hold(monkeypatch: pytest.MonkeyP
     assert 0.85 < median(held) <= 1.0
 
 
+def test_derivatives_that_tell_little_are_not_used() -> None:
+    class Steep(TwoLayers):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            hidden = self.first(x, edge_index)
+            return self.second((80 * hidden).sin(), edge_index)
+
+    game = game_of(Steep(SAGEConv), far_players())
+    given_up = game.expected_credit(1000, 0)
+    assert given_up is not None
+    assert not given_up.players.any()
+    assert given_up.calls <= 1000 // 4
+    assert game.calls >= given_up.calls
+    method = GraphSVX(players="nodes", samples=600)
+    e = explain(Steep(SAGEConv).eval(), far_players(), node=0, method=method)
+    assert "derivatives" not in str(e.certificate.games[-1].model)
+    assert e.certificate.calls <= 600
+
+
 def test_few_far_players_or_calls_are_not_worth_derivatives() -> None:
     game = game_of(TwoLayers(SAGEConv, bent=True), far_players())
     assert game.expected_credit(100, 0) is None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from graphsvx.core.arrays import Bools, Floats
 _GOLDEN = 0.6180339887498949
 _CURVATURE = 1 / 6  # what slopes at both ends miss of a mean slope, in units of their difference
 _PAIRS_AT_ONCE = 32
+_FIRST_PAIRS = 8  # which tell whether more are worth it
+_MOST_OPEN = 0.4  # squared errors over squared credit, from which on derivatives tell too little
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +60,15 @@ def expected_by_derivatives(
     """Credit of `players` [M] from derivatives at so many coalitions, an even number.
 
     `slopes` gives them for coalitions [coalitions, M] as [coalitions, M, outputs]; None: it cannot.
-    Smaller numbers draw the beginnings of larger ones.
+    Smaller numbers draw the beginnings of larger ones. Where the first ones show that derivatives
+    do not tell the differences that players make, there are no players with expected credit.
     """
     rng = np.random.default_rng([seed, 1])
     start, pairs = rng.random(), coalitions // 2
     at_pairs: list[Floats] = []
     apart: list[Floats] = []
-    for first in range(0, pairs, _PAIRS_AT_ONCE):
-        count = min(_PAIRS_AT_ONCE, pairs - first)
+    for first, last in pairwise([0, *range(_FIRST_PAIRS, pairs, _PAIRS_AT_ONCE), pairs]):
+        count = last - first
         q = (start + _GOLDEN * np.arange(first, first + count)) % 1.0
         rows = rng.random((count, len(players))) < q[:, None]
         rates = slopes(np.concatenate([rows, ~rows]))
@@ -72,16 +76,19 @@ def expected_by_derivatives(
             return None
         inside = np.where(rows[:, :, None], rates[:count], rates[count:])
         outside = np.where(rows[:, :, None], rates[count:], rates[:count])
-        at_pairs.append((inside + outside) / 2)
-        apart.append(inside - outside)
-    mean, error = _mean_and_error(np.concatenate(at_pairs))
-    difference, its_error = _mean_and_error(np.concatenate(apart))
-    missed = _CURVATURE**2 * np.maximum(difference**2 - its_error**2, 0)
-    on = players[:, None]
-    errors = np.sqrt(error**2 + missed)
-    return ExpectedCredit(
-        np.where(on, mean, 0.0), np.where(on, errors, 0.0), players, coalitions, columns
-    )
+        at_pairs.append(((inside + outside) / 2)[:, players])
+        apart.append((inside - outside)[:, players])
+        mean, error = _mean_and_error(np.concatenate(at_pairs))
+        difference, its_error = _mean_and_error(np.concatenate(apart))
+        missed = _CURVATURE**2 * np.maximum(difference**2 - its_error**2, 0)
+        # Errors of the mean fall with the number of pairs, what derivatives miss does not.
+        left = float((error**2).sum()) * last / pairs + float(missed.sum())
+        if left > _MOST_OPEN * float((mean**2).sum()):
+            none = np.zeros((len(players), mean.shape[1]))
+            return ExpectedCredit(none, none, np.zeros_like(players), 2 * last, columns)
+    values, errors = np.zeros((2, len(players), mean.shape[1]))
+    values[players], errors[players] = mean, np.sqrt(error**2 + missed)
+    return ExpectedCredit(values, errors, players, coalitions, columns)
 
 
 def _mean_and_error(draws: Floats) -> tuple[Floats, Floats]:

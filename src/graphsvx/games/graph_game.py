@@ -33,7 +33,7 @@ _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 # which on values of coalitions alone are better.
 _LEAST_SLOPES, _MOST_SLOPES = 16, 256
 _CALLS_PER_SLOPE = 16
-_CALLS_A_PLAYER = 32
+_CALLS_A_PLAYER = 16
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
 
@@ -355,7 +355,8 @@ class GraphGame:
         too_large = _BYTES_OF_SLOPES * (field.size + len(field.inner_edges)) > self.memory
         if depth < 2 or few or too_large or coalitions < _LEAST_SLOPES:
             return None
-        if self._expected is None or self._expected.coalitions < coalitions:
+        known = self._expected
+        if known is None or (known.players.any() and known.coalitions < coalitions):
             ends = self.end_states()
             self.record_output_of(int(ends[1]))
             outputs, _ = self.query.choose_outputs(self.values(ends)[1])

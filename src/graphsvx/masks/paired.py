@@ -54,7 +54,8 @@ class Paired(Checked):
         prior, expected = game.player_prior(), None
         if prior is not None and hasattr(game, "expected_credit"):
             expected = game.expected_credit(budget, rng.initial_seed())
-            prior = replace(prior, expected=expected)
+            if expected is not None and expected.players.any():
+                prior = replace(prior, expected=expected)
         calls = max(2, budget - 2 - (expected.calls if expected else 0))
         listed = strata.enumerable(calls // 2)
         pairs = most = 0

@@ -92,7 +92,7 @@ def _normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: An
         return NotImplemented
     base = plain(x.base)
     length = torch.linalg.vector_norm(base, p, dim, keepdim=True)
-    return PrefixRows(base / length.clamp_(min=eps), x.shape[0])
+    return PrefixRows(base / length.clamp(min=eps), x.shape[0])
 
 
 @handles(_PREFIX, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)

@@ -155,7 +155,7 @@ export const whatIfView = async (main, about) => {
     showFeatures();
     showChanges();
   };
-  const title = make('h2');
+  const title = make('h2', { text: 'Features' });
   const none = make('p', { class: 'hint', hidden: true, text: 'This node has no features that could be changed.' });
   const showFeatures = () => {
     const centre = at !== null && (which.link ?? which.node ?? '').split(',').map((end) => nodeNumber(about, end)).includes(at);
