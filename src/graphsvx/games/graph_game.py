@@ -355,8 +355,8 @@ class GraphGame:
         too_large = _BYTES_OF_SLOPES * (field.size + len(field.inner_edges)) > self.memory
         if depth < 2 or few or too_large or coalitions < _LEAST_SLOPES:
             return None
-        known = self._expected
-        if known is None or (known.players.any() and known.coalitions < coalitions):
+        before = self._expected
+        if before is None or (before.players.any() and before.coalitions < coalitions):
             ends = self.end_states()
             self.record_output_of(int(ends[1]))
             outputs, _ = self.query.choose_outputs(self.values(ends)[1])
