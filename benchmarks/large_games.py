@@ -50,7 +50,6 @@ _MODELS: dict[str, Callable[..., nn.Module]] = {
 _EPOCHS = 60
 _TRIED = 600  # nodes, to find games of a size
 _FLAT = 1e-2
-_COSTLY = 600  # players: half as many games of more
 _BLOCK = 2000  # pairs that are evaluated at once
 _PARTS = 4  # of a truth, whose differences are its error
 
@@ -325,8 +324,7 @@ def measure(
     """Medians over games by class of size; peers on the first `peers_on` games of a class."""
     table: list[dict[str, Any]] = []
     for low, high in classes:
-        count = each if high <= _COSTLY else max(1, each // 2)
-        found = list(games((low, high), count=count, calls=calls, seed=seed, worlds=worlds))
+        found = list(games((low, high), count=each, calls=calls, seed=seed, worlds=worlds))
         if not found:
             continue
         table.append({
@@ -346,7 +344,7 @@ def measure(
                     "error"
                 ],
             ),
-            "edges": on_edges((low, high), calls, seed, budgets, worlds, max(1, count // 2)),
+            "edges": on_edges((low, high), calls, seed, budgets, worlds, max(1, each // 2)),
         })  # fmt: skip
     return {"classes": table, "calls": calls, "each": each}
 

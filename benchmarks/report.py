@@ -243,6 +243,11 @@ def large_games_table(classes: list[dict[str, Any]]) -> str:
     return markdown_table(head, rows) + "\n"
 
 
+def _truth_errors(classes: list[dict[str, Any]]) -> str:
+    """Median error of the truth itself in each class."""
+    return ", ".join(f"{median(g['truth error'] for g in c['games']):.1g}" for c in classes)
+
+
 def _large_games_section(result: dict[str, Any]) -> str:
     classes = result["classes"]
     text = [
@@ -250,13 +255,14 @@ def _large_games_section(result: dict[str, Any]) -> str:
         f"Games of nodes of models that were trained for this, with 2 layers (BA-Community: 3): "
         f"{', '.join(dict.fromkeys(g['source'] for c in classes for g in c['games']))}; on nodes "
         f"that the estimator was not developed on. Truth: least squares on {result['calls']:,} "
-        f"calls; its own error (median "
-        f"{median(g['truth error'] for c in classes for g in c['games']):.1g}) is taken off. "
+        f"calls; its own error (median by class: {_truth_errors(classes)}) is taken off. "
         f"Median relative squared error by calls; top ten (a player counts if the truth cannot "
         f"tell it from the tenth) and coverage of the 95 % bars are "
         f"means at 1,000 calls. Estimators of shap and shapiq 1.8 on some of the games (in "
         f"brackets the default on the same ones); those that failed or took over two "
-        f"minutes are left out. SmarterSeparate has no bars.\n\n",
+        f"minutes are left out. SmarterSeparate has no bars. The default takes derivatives at some "
+        f"coalitions, each of which counts as 3 calls. Figures of peers, and of edges as players, "
+        f"are of the estimator before derivatives.\n\n",
         large_games_table(classes),
         "\n![Error against calls, by players](error-large.png)\n\n",
         "The default of `explain`, which chooses its number of calls:\n\n",
