@@ -10,7 +10,7 @@ import pytest
 
 from graphsvx import runs, studies
 from graphsvx.runs.backends import Answer, Chunk, Job
-from graphsvx.studies import StudyContext, ablation, context, noise, properties
+from graphsvx.studies import StudyContext, ablation, noise, properties
 from graphsvx.studies.measurements import Measurements
 
 FIGURES = {
@@ -39,10 +39,6 @@ def no_cora() -> bool:
 LONG = ("false-positives", "faithfulness")  # measures of the first are tested in test_beyond.py
 
 
-# Their laws are about models that tell nodes apart; others hold after very few epochs.
-TRAINED = ("ablation", "properties")
-
-
 @pytest.mark.parametrize("name", [name for name in studies.names() if name not in LONG])
 def test_a_quick_study_measures_everything_that_it_declares(
     name: str, quick: StudyContext, monkeypatch: pytest.MonkeyPatch
@@ -50,8 +46,6 @@ def test_a_quick_study_measures_everything_that_it_declares(
     if name.startswith(("noisy", "molecules", "real")) and no_cora():
         pytest.skip("GRAPHSVX_DATA has no Cora/raw")
     monkeypatch.setattr(runs, "Local", ThisProcess)
-    if name not in TRAINED:
-        monkeypatch.setattr(context, "QUICK_EPOCHS", 100)
     study = studies.get(name)
     study.run(quick)
     text = (quick.out / f"{name}.md").read_text()
