@@ -81,12 +81,11 @@ class BatchEvaluator:
         counts_degrees = self._counts_degrees_only(perturbations)
         degrees = self._degrees(hops) if counts_degrees else None
         rounds = self.shortcuts.rounds or 0
+        first_round = self._first_round_edges(perturbations, counts_degrees)
         with suppress(ModelError):  # a layer needs all edges, or features of its own
-            if self._has_shared_messages(perturbations, counts_degrees):
-                edges = FieldEdges.of(self.field, rounds, self.graph.x.device)
-                inner = hops[:, : edges.count]
-                inner = unreachable_unless(inner, inner < rounds)
-                return self._evaluate(perturbations, inner, degrees, rounds - 1, edges)
+            if first_round is not None:
+                inner = _within_later_rounds(hops, first_round, rounds)
+                return self._evaluate(perturbations, inner, degrees, rounds - 1, first_round)
         with suppress(ModelError):  # a layer needs all edges
             if counts_degrees:
                 within_rounds = unreachable_unless(hops, hops <= rounds)
@@ -126,13 +125,12 @@ class BatchEvaluator:
         by products, or the model cannot be differentiated.
         """
         counts_degrees = self._counts_degrees_only(perturbations)
-        if not self._has_shared_messages(perturbations, counts_degrees):
+        first_round = self._first_round_edges(perturbations, counts_degrees)
+        if first_round is None:
             return None
         degrees = self._degrees(hops) if counts_degrees else None
         rounds = self.shortcuts.rounds or 0
-        first_round = FieldEdges.of(self.field, rounds, self.graph.x.device)
-        inner = hops[:, : first_round.count]
-        inner = unreachable_unless(inner, inner < rounds)
+        inner = _within_later_rounds(hops, first_round, rounds)
         edges = self._edges(perturbations, rounds - 1)
         levels = self._levels(perturbations, inner, edges, rounds - 1)
         active = torch.from_numpy(np.ascontiguousarray(perturbations.active.T)).float()
@@ -148,24 +146,27 @@ class BatchEvaluator:
             return torch.stack(slopes, 2)
         return None
 
-    def _has_shared_messages(self, perturbations: Perturbations, counts_degrees: bool) -> bool:
-        """Whether what edges send in the first round is the same in all perturbed graphs.
+    def _first_round_edges(
+        self, perturbations: Perturbations, counts_degrees: bool
+    ) -> FieldEdges | None:
+        """Edges of a first round by products of matrices.
 
-        And worth the products of matrices that it can be computed by.
+        None: what edges send in it is not the same in all perturbed graphs, or it is not worth it.
         """
         shortcuts, graph = self.shortcuts, self.graph
         if not (shortcuts.products and shortcuts.rounds and self.layers.all_fast):
-            return False
+            return None
+        if self.lazy_from and len(perturbations) < _FEW_GRAPHS:
+            return None
         if shortcuts.reach != shortcuts.rounds + counts_degrees or self.field.has_loops:
-            return False
+            return None
         if graph.edge_weight is not None or graph.edge_attr is not None or graph.attributes:
-            return False
+            return None
         if perturbations.changes_edges or perturbations.feature_row is not None:
-            return False
+            return None
         edges = FieldEdges.of(self.field, shortcuts.rounds, graph.x.device)
-        if len(edges.sources) * self.layers.widest * 16 > self.memory:
-            return False
-        return not self.lazy_from or len(perturbations) >= _FEW_GRAPHS
+        fits = len(edges.sources) * self.layers.widest * 16 <= self.memory
+        return edges if fits else None
 
     def _graphs_at_once(self, first_round: FieldEdges) -> int:
         """Graphs whose first round is computed by the same products."""
@@ -411,6 +412,12 @@ class _BatchRows:
         if rounds is None or self.per_hop is None:
             return None
         return [sum(self.per_hop[: hop + 1]) for hop in range(rounds + 1)]
+
+
+def _within_later_rounds(hops: HopCounts, first_round: FieldEdges, rounds: int) -> HopCounts:
+    """Hop counts of the nodes that the rounds after the first read."""
+    inner = hops[:, : first_round.count]
+    return unreachable_unless(inner, inner < rounds)
 
 
 def _by_level(levels: HopCounts) -> tuple[Ids, list[int]]:
