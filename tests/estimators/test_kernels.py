@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from graphsvx.estimators import kernels
-from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
+from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.kernels import Kernel, Mixture
 from graphsvx.masks.base import all_rows
 from tests.masks.test_paired import shapley
 

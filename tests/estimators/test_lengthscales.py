@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from graphsvx.estimators import lengthscales
-from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
+from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.kernels import Kernel, Mixture
 
 RNG = np.random.default_rng(7)
 MIXTURE = Mixture(per_size=0.4, theta=2.0, white=0.1)

@@ -22,18 +22,21 @@ by Gauss-Legendre quadrature.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Floats
 from graphsvx.estimators.cholesky import diagonal
-from graphsvx.estimators.walks import Walks
+from graphsvx.estimators.coalitions import Coalitions, white_prior
+from graphsvx.estimators.product_kernel import (
+    product_covariance,
+    product_prior,
+    product_prior_of_sums,
+    product_shapley,
+)
 
-_NODES = 12  # quadrature: exact up to 24 players, to rounding for more that each matter less
 _JITTER = 1e-8
-_NOISE_POWER = 1.5  # what a mean of k messages leaves unexplained falls about so fast with k
 _BLOCK = 64  # rows of a covariance matrix that stay in the cache
 
 
@@ -46,157 +49,6 @@ class Mixture:
     """Of the product, which has variance 1; 0: there is none."""
     white: float
     walk: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Coalitions:
-    """One coalition of each pair, with what the kernels need of it; the full one may be there."""
-
-    signs: Floats
-    """[pairs, M]."""
-    inner: Floats
-    """1, or 0 for the full coalition, [pairs]."""
-    direct: Ids
-    """The m players that slopes per size are about."""
-    combined: int | None
-    """m; None if it is not known that messages are combined."""
-    direct_centred: Floats
-    """Membership of the direct players less its mean, [pairs, m]."""
-    slope: Floats
-    """Slopes that fall with the number of direct members, [pairs]."""
-    mean_slope: float
-    """Mean of `slope` over all numbers: the Shapley value of such a slope."""
-    sizes: Floats
-    """Odd functions of sizes, [pairs, functions]."""
-    alone: Floats
-    """Credit of a member (less the mean) for a value 1 at this pair alone, [pairs]."""
-    noise: Floats
-    """Relative variance of the white part, [pairs]: small coalitions vary more, if messages are
-    combined."""
-    units: tuple[float, float]
-    """What slopes and functions of sizes were divided by."""
-    walks: Walks | None = None
-    passed: Floats | None = None
-    """Regressors of walks, [pairs, M + m]."""
-    walk_scale: Floats | None = None
-    """What they are multiplied by: passed and own parts have mean squares of 1, [M + m]."""
-
-    @staticmethod
-    def of(
-        signs: Floats, direct: Bools | None = None, walks: Walks | None = None,
-        units: tuple[float, float] | None = None,
-    ) -> Coalitions:  # fmt: skip
-        """`direct` [M]: players whose messages the explained node combines; None: all of them.
-
-        Without `units`, slopes and functions of sizes are scaled to a mean square of 1.
-        """
-        players = signs.shape[1]
-        size = (signs.sum(1) + players) / 2
-        inner = (size > 0) & (size < players)
-        combined = np.arange(players)
-        if direct is not None and np.count_nonzero(direct) > 1:
-            combined = np.flatnonzero(direct)
-        direct_signs = signs[:, combined]
-        slope, mean_slope = _falling_slopes(direct_signs)
-        centred = (direct_signs - direct_signs.mean(1, keepdims=True)) / 2
-        sizes = _size_functions(signs, direct_signs, combined)
-        if units is None:
-            steep = slope[:, None] * centred
-            units = _root_mean_square(steep, slope > 0), _root_mean_square(sizes, inner)
-        between = np.where(inner, size * (players - size), 1)
-        alone = np.where(inner, 2 * players * np.exp(-_log_count(players, size)) / between, 0)
-        count = None if direct is None else len(combined)
-        noise = _noise(size, players, count)
-        if len(combined) < players:
-            # With none or all of the direct players, only the others can make a difference.
-            share = size / players
-            noise[slope == 0] *= np.minimum(1, 8 * share * (1 - share))[slope == 0]
-        passed = walk_scale = None
-        if walks is not None:
-            passed = walks.regressors(signs)
-            walk_scale = np.repeat(
-                [1 / _root_mean_square(passed[:, :players], inner),
-                 1 / _root_mean_square(passed[:, players:], inner)],
-                [players, passed.shape[1] - players],
-            )  # fmt: skip
-        return Coalitions(
-            signs, inner.astype(np.float64), combined, count, centred, slope / units[0],
-            mean_slope / units[0], sizes / units[1], alone, noise, units,
-            walks, passed, walk_scale,
-        )  # fmt: skip
-
-    def others(self, signs: Floats) -> Coalitions:
-        """Other coalitions of the same players, in the same units."""
-        direct = None
-        if self.combined is not None:
-            direct = np.zeros(self.players, dtype=bool)
-            direct[self.direct] = True
-        others = Coalitions.of(signs, direct, None, self.units)
-        if self.walks is None:
-            return others
-        passed = self.walks.regressors(signs)
-        return replace(others, walks=self.walks, passed=passed, walk_scale=self.walk_scale)
-
-    def __len__(self) -> int:
-        return len(self.signs)
-
-    @property
-    def players(self) -> int:
-        """M."""
-        return self.signs.shape[1]
-
-    def take(self, index: Ids) -> Coalitions:
-        """The coalitions at these positions, in the same units."""
-        return Coalitions(
-            self.signs[index], self.inner[index], self.direct, self.combined,
-            self.direct_centred[index], self.slope[index], self.mean_slope, self.sizes[index],
-            self.alone[index], self.noise[index], self.units, self.walks,
-            None if self.passed is None else self.passed[index], self.walk_scale,
-        )  # fmt: skip
-
-
-def _falling_slopes(signs: Floats) -> tuple[Floats, float]:
-    """1 / min(k, m - k) for each pair (0 at both ends), and the mean of all k between."""
-    players = signs.shape[1]
-    size = (signs.sum(1) + players) / 2
-    inner = (size > 0) & (size < players)
-    slope = inner / np.where(inner, np.minimum(size, players - size), 1)
-    sizes = np.arange(1, players)
-    return slope, float((1 / np.minimum(sizes, players - sizes)).mean()) if players > 1 else 0.0
-
-
-def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Floats:
-    """Odd functions of the shares of all, direct and other members that vanish at both ends."""
-    shares = [signs.mean(1)]
-    functions: list[Floats] = []
-    if 0 < len(combined) < signs.shape[1]:
-        shares += [direct_signs.mean(1), np.delete(signs, combined, 1).mean(1)]
-        # A jump: without any direct member the others have no influence.
-        functions.append(shares[1] * (np.abs(shares[1]) < 1))
-    for x in shares:
-        cube = x * x * x
-        functions += [cube - x, cube * x * x - x, cube * cube * x - cube]
-    return np.stack(functions, 1)
-
-
-def _noise(size: Floats, players: int, combined: int | None) -> Floats:
-    """Variances of the white part by size: the fewer are combined, the more each matters."""
-    if combined is None:
-        return np.ones_like(size)
-    smaller = np.minimum(size, players - size) * (combined / players)
-    variance: Floats = 2 / (1 + smaller) ** _NOISE_POWER
-    return variance
-
-
-def _root_mean_square(rows: Floats, inner: Bools) -> float:
-    mean = float(np.sqrt((rows[inner] ** 2).sum(1).mean())) if inner.any() else 0.0
-    return mean or 1.0
-
-
-def _log_count(players: int, size: Floats) -> Floats:
-    """Logarithm of the number of coalitions of a size."""
-    log_count: Floats = gammaln(players + 1.0) - gammaln(size + 1) - gammaln(players - size + 1)
-    return log_count
 
 
 class Kernel:
@@ -253,7 +105,7 @@ class Kernel:
     def _product(self, theta: float) -> Floats:
         """The product, scaled to variance 1."""
         if theta not in self._products:
-            self._products[theta] = _product(self.likeness * (theta / 2), theta)
+            self._products[theta] = product_covariance(self.likeness * (theta / 2), theta)
         return self._products[theta]
 
     def gram(self, mixture: Mixture) -> Floats:
@@ -289,7 +141,9 @@ class Kernel:
             block = gram[rows, first:]
             np.matmul(regressors[rows], regressors[first:].T, out=block)
             if mixture.theta:
-                block += _product(weighted[rows] @ coalitions.signs[first:].T, mixture.theta)
+                block += product_covariance(
+                    weighted[rows] @ coalitions.signs[first:].T, mixture.theta
+                )
         return gram
 
     def with_white(self, gram: Floats, white: float) -> Floats:
@@ -307,7 +161,7 @@ class Kernel:
             predictions += other_part @ (scale[:, None] ** 2 * (part.T @ solved))
         if mixture.theta:
             weighted = others.signs * (self.relevance * (mixture.theta / 2 / coalitions.players))
-            predictions += _product(weighted @ coalitions.signs.T, mixture.theta) @ solved
+            predictions += product_covariance(weighted @ coalitions.signs.T, mixture.theta) @ solved
         return predictions
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
@@ -418,83 +272,3 @@ def _weighted_products(a: Coalitions, b: Coalitions, weights: Floats) -> Floats:
     """Weighted means of the products of signs, [a, b]."""
     products: Floats = a.signs @ (b.signs * (weights / a.players)).T
     return products
-
-
-def _product(likeness: Floats, theta: float) -> Floats:
-    """exp(-d) - exp(-d') over its value at the diagonal, where d = theta / 2 - likeness.
-
-    Overwrites `likeness`.
-    """
-    np.exp(likeness, out=likeness)
-    likeness -= 1 / likeness
-    likeness /= 2 * np.sinh(theta / 2)
-    return likeness
-
-
-@lru_cache
-def white_prior(players: int, combined: int | None) -> float:
-    """Variance of every Shapley value of a white game (at most: its noise depends on more)."""
-    size = np.arange(1.0, players // 2 + 1)
-    per_size = 4 * np.exp(-_log_count(players, size)) / (size * (players - size))
-    if players % 2 == 0:
-        per_size[-1] /= 2  # a coalition and its complement have the same size: half as many pairs
-    return float((per_size * _noise(size, players, combined)).sum())
-
-
-@lru_cache
-def _quadrature(players: int) -> tuple[Floats, Floats]:
-    x, w = np.polynomial.legendre.leggauss(min(players // 2 + 1, _NODES))
-    return (x + 1) / 2, w / 2
-
-
-def product_shapley(signs: Floats, theta: Floats) -> Floats:
-    """Shapley values of the product kernel with every T, [pairs, M].
-
-    For a product over players with factors u_i (in) and w_i (out), player i's value is the
-    integral over q of (u_i - w_i) times the product over the others of q u_j + (1 - q) w_j.
-    The second product of the kernel has T's complement for T; q -> 1 - q shows that it adds the
-    same.
-    """
-    drop = -np.expm1(-theta)
-    q, weight = _quadrature(signs.shape[1])
-    # A member's factor is 1 in and exp(-theta) out, a non-member's the other way round.
-    inside, outside = 1 - np.outer(1 - q, drop), 1 - np.outer(q, drop)
-    log_in, log_out = np.log(inside), np.log(outside)
-    product = np.exp(signs @ ((log_in - log_out) / 2).T + (log_in + log_out).sum(1) / 2)
-    product *= 2 * weight
-    # + product / inside for members, - product / outside for the others.
-    credit: Floats = product @ (drop / 2 / inside + drop / 2 / outside)
-    credit *= signs
-    credit += product @ (drop / 2 / inside - drop / 2 / outside)
-    return credit
-
-
-def product_prior(theta: Floats) -> Floats:
-    """Variances of the Shapley values of a draw from the product kernel, [M]."""
-    drop, left, full_product = _product_integrand(theta)
-    return 4 * drop * ((1 / left) @ full_product)
-
-
-def product_prior_of_sums(theta: Floats, weights: Floats) -> Floats:
-    """Variances of weighted sums of Shapley values of a draw from the product kernel, [sums].
-
-    The covariance of two players is the double integral over q, q' of
-    2 (2q - 1) (2q' - 1) drop_i drop_j times the product over all others.
-    """
-    q, _ = _quadrature(len(theta))
-    drop, left, full_product = _product_integrand(theta)
-    ratio = drop[:, None] / left
-    diagonal = (4 * (ratio @ full_product)) @ weights**2
-    tilt = np.multiply.outer(2 * q - 1, 2 * q - 1).ravel() * full_product
-    sums = weights.T @ ratio
-    squares = (weights**2).T @ ratio**2
-    return diagonal + 2 * (sums**2 - squares) @ tilt
-
-
-def _product_integrand(theta: Floats) -> tuple[Floats, Floats, Floats]:
-    """1 - exp(-theta) [M], factors [M, nodes^2], and their product times the weights [nodes^2]."""
-    q, weight = _quadrature(len(theta))
-    differ = np.add.outer(q, q) - 2 * np.multiply.outer(q, q)
-    drop = -np.expm1(-theta)
-    left = 1 - np.multiply.outer(drop, differ.ravel())
-    return drop, left, left.prod(0) * np.multiply.outer(weight, weight).ravel()

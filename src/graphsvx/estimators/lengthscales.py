@@ -13,7 +13,8 @@ from scipy.linalg import lapack
 
 from graphsvx.core.arrays import Floats
 from graphsvx.estimators.cholesky import cholesky, diagonal, inverse_from_cholesky, solve_lower
-from graphsvx.estimators.kernels import Coalitions, Kernel, Mixture
+from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.kernels import Kernel, Mixture
 
 _GRID: dict[str, tuple[float, ...]] = {
     "theta": (0.0, 1.0, 3.0, 9.0),
