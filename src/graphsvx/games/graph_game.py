@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, cast
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.core.field import Field, restrict
-from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, reachable
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
@@ -20,6 +20,7 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.games.base import PlayerPrior, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
+from graphsvx.games.walk_prior import prior_of_edges, prior_of_nodes
 from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.isolate import Isolate
 
@@ -314,27 +315,12 @@ class GraphGame:
 
     def player_prior(self) -> PlayerPrior | None:
         """Random-walk mass of nodes or edges, and which of them have edges into the centres."""
-        players, field = self.setup.players, self.setup.field
-        if self.side not in ("nodes", "edges") or self.query.kind == "graph" or not field.centres:
+        field = self.setup.field
+        priors = {"nodes": prior_of_nodes, "edges": prior_of_edges}
+        if self.side not in priors or self.query.kind == "graph" or not field.centres:
             return None
         steps = self.evaluator.depth or min(int(field.hops.max(initial=0)), _MOST_STEPS)
-        visits, uses = _walk_masses(field, steps)
-        if self.side == "nodes":
-            owner, mass = players.node_owner, visits[players.node_members]
-            direct = field.hops[players.node_members] <= 1
-        else:
-            place = np.searchsorted(field.inner_edges, players.edge_members)
-            owner, mass = players.edge_owner, uses[place]
-            direct = field.target[players.edge_members] < field.centres
-        relevance = np.bincount(owner, mass, self.players)
-        if not relevance.any():
-            return None
-        least = relevance[relevance > 0].min()
-        direct_players = np.bincount(owner, direct, self.players) > 0
-        passed = None
-        if self.side == "nodes" and steps > 1 and len(owner) == self.players:
-            passed = _passed_on(field, players.node_members, np.flatnonzero(direct_players))
-        return PlayerPrior(np.maximum(relevance, least / 10), direct_players, passed)
+        return priors[self.side](field, self.setup.players, steps)
 
     def expected_credit(self, calls: int, seed: int) -> ExpectedCredit | None:
         """Credit of the outermost nodes by derivatives, for a share of so many calls.
@@ -395,61 +381,7 @@ class GraphGame:
         return self.evaluator.reach
 
 
-_MOST_PASSED = 1 << 22  # entries of a matrix of direct players by players
-
-
-def _passed_on(field: Field, members: Ids, direct: Ids) -> Floats | None:
-    """Share of messages to each direct player that comes from each player, [direct, players]."""
-    if not len(direct) or len(direct) * len(members) > _MOST_PASSED:
-        return None
-    place = np.full(field.size, -1)
-    place[members] = np.arange(len(members))
-    row = np.full(field.size, -1)
-    row[members[direct]] = np.arange(len(direct))
-    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
-    used = (row[target] >= 0) & (place[source] >= 0) & (source != target)
-    in_degree = 1.0 + np.bincount(field.target, minlength=field.size)[: field.size]
-    passed = np.zeros((len(direct), len(members)))
-    np.add.at(passed, (row[target[used]], place[source[used]]), 1 / in_degree[target[used]])
-    return passed
-
-
-def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:
-    """How often a random walk against the edges from the centres is at each node of the field,
-    and how often it takes each inner edge, within `steps` steps; it may also stay where it is.
-
-    In expectation, the influence of a node's features on the output of a message-passing network
-    goes with this mass (Xu et al. 2018, theorem 1).
-    """
-    source, target = field.source[field.inner_edges], field.target[field.inner_edges]
-    leave = 1 / (1.0 + np.bincount(field.target, minlength=field.size)[: field.size])
-    at = np.zeros(field.size)
-    at[: field.centres] = 1 / field.centres
-    visits, uses = np.zeros(field.size), np.zeros(len(source))
-    for _ in range(steps):
-        moving = at * leave
-        uses += moving[target]
-        at = moving + np.bincount(source, moving[target], field.size)
-        visits += at
-    return visits, uses
-
-
 def _names_of_rows(table: Tensor) -> Ids:
     """A number for each row of a table, the same for equal rows, in this table or another one."""
     rows = plain(table).detach().cpu().contiguous()
     return np.fromiter((hash(row.tobytes()) for row in rows.numpy()), np.int64, len(rows))
-
-
-def feature_setup(setup: GameSetup, evaluator: Evaluator) -> GameSetup:
-    """Setup of a feature game with all node players off: the nodes that still reach a centre."""
-    if not evaluator.local:
-        return setup
-    field = setup.field
-    on = np.ones((1, field.size), dtype=bool)
-    on[:, setup.players.node_members] = False
-    live = reachable(Perturbations(on, None, setup.graph.x[:0]), field, evaluator.depth)[0]
-    left = restrict(field, np.flatnonzero(live))
-    none = np.zeros(0, dtype=np.int64)
-    all_players = setup.players
-    players = type(all_players)(all_players.feature_members, all_players.feature_owner, none, none)
-    return replace(setup, field=left, players=players)

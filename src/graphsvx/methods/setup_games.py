@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from graphsvx.core.field import restrict
+from graphsvx.core.perturbation import Perturbations, reachable
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.games.graph_game import GraphGame, Side, feature_setup
+from graphsvx.games.graph_game import GraphGame, Side
 from graphsvx.games.lookup_game import lookup_game
 from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
 from graphsvx.generators.base import GeneratorSetting
@@ -58,8 +64,23 @@ def _games(
         games.append(game("features"))
     elif players.features:
         # All nodes are off, so there is no indirect effect.
-        alone = feature_setup(setup, evaluator)
+        alone = _setup_without_nodes(setup, evaluator)
         games.append(
             GraphGame(query, evaluator, alone, Isolate(), "features", False, full_setup=setup)
         )
     return [*games, game("nodes")]
+
+
+def _setup_without_nodes(setup: GameSetup, evaluator: Evaluator) -> GameSetup:
+    """The setup of features with all node players off: only nodes that still reach a centre."""
+    if not evaluator.local:
+        return setup
+    field = setup.field
+    on = np.ones((1, field.size), dtype=bool)
+    on[:, setup.players.node_members] = False
+    live = reachable(Perturbations(on, None, setup.graph.x[:0]), field, evaluator.depth)[0]
+    left = restrict(field, np.flatnonzero(live))
+    none = np.zeros(0, dtype=np.int64)
+    all_players = setup.players
+    players = type(all_players)(all_players.feature_members, all_players.feature_owner, none, none)
+    return replace(setup, field=left, players=players)
