@@ -10,6 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Ids = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+def no_ids() -> Ids:
+    """An empty array of ids."""
+    return np.zeros(0, dtype=np.int64)
 
 
 def run_starts(ordered: NDArray[Any]) -> NDArray[np.bool_]:
@@ -17,12 +24,6 @@ def run_starts(ordered: NDArray[Any]) -> NDArray[np.bool_]:
     starts = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     return starts
-
-
-Bools = NDArray[np.bool_]
-
-
-Floats = NDArray[np.float64]
 
 
 def setdiff_sorted(nodes: Ids, seen: Ids) -> Ids:

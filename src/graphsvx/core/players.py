@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, run_starts
+from graphsvx.core.arrays import Ids, no_ids, run_starts
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.statistics import Statistics
@@ -28,10 +28,6 @@ Groups = tuple[tuple[str, tuple[Any, ...]], ...]
 """((name, members), ...): a hashable form of a mapping from names to members."""
 
 
-def _none() -> Ids:
-    return np.zeros(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class Players:
     """The B features, D nodes or E edges that can be switched on and off.
@@ -40,13 +36,13 @@ class Players:
     local ids in the field and `node_owner[i]` is the player that member i belongs to.
     """
 
-    feature_members: Ids
-    feature_owner: Ids
-    node_members: Ids
-    node_owner: Ids
-    edge_members: Ids = field(default_factory=_none)
+    feature_members: Ids = field(default_factory=no_ids)
+    feature_owner: Ids = field(default_factory=no_ids)
+    node_members: Ids = field(default_factory=no_ids)
+    node_owner: Ids = field(default_factory=no_ids)
+    edge_members: Ids = field(default_factory=no_ids)
     """Positions among the edges of the field."""
-    edge_owner: Ids = field(default_factory=_none)
+    edge_owner: Ids = field(default_factory=no_ids)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """"features", "nodes" or "edges": the name of each player, where groups were given."""
 
@@ -118,7 +114,7 @@ def find_players(
     `reference`: what a switched-off feature becomes, if not the mean.
     """
     count = field.centres if feature_nodes is None else feature_nodes
-    columns, nodes = _none(), _none()
+    columns, nodes = no_ids(), no_ids()
     if sides in ("both", "features"):
         columns = choose_features(graph, field.ids[:count], features, reference)
     if sides in ("both", "nodes"):
@@ -180,7 +176,7 @@ def find_edge_players(
         owner, names["edges"] = _edge_owners(field.edges[inner], code, ends, group_positions)
     else:
         _, owner = np.unique(code, return_inverse=True)
-    return Players(_none(), _none(), _none(), _none(), inner, owner.reshape(-1), names)
+    return Players(edge_members=inner, edge_owner=owner.reshape(-1), names=names)
 
 
 def within_hops(field: Field, hops: int | None) -> np.ndarray:
@@ -289,12 +285,16 @@ def check_groups(groups: Groups, count: int, item: str) -> None:
                 )
 
 
-def grouped_owners(ids: Ids, groups: Groups, labels: list[str]) -> tuple[Ids, tuple[str, ...]]:
+def grouped_owners(
+    ids: Ids, groups: Iterable[tuple[str, tuple[Any, ...] | Ids]], labels: list[str]
+) -> tuple[Ids, tuple[str, ...]]:
     """The player of each id: its group, or a player of its own; empty groups are dropped."""
     owner = np.full(len(ids), -1)
     names: list[str] = []
     for label, members in groups:
         mine = np.isin(ids, np.asarray(members, dtype=np.int64))
+        if (owner[mine] >= 0).any():
+            raise InputError(f"a player can be in one group only, got one of {label!r} twice")
         if mine.any():
             owner[mine] = len(names)
             names.append(label)
@@ -353,7 +353,7 @@ def edge_positions(
                 f"group {label!r} must name edges as positions or pairs of nodes, got {member}"
             )
         ends = [member] if directions == "apart" else [member, member[::-1]]
-        matching = _none()
+        matching = no_ids()
         for u, v in ends:
             if 0 <= u < graph.num_nodes and 0 <= v < graph.num_nodes:
                 into = graph.index.edges_into(np.asarray([v]))

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from graphsvx.core.arrays import Ids
+from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.core.graph import Graph
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, shown
@@ -44,7 +44,7 @@ class TypedGraph(Graph):
     """Number of the first node of each type, and the number of all nodes."""
     edge_starts: Ids = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     """The same for edges; of a flat graph 0 only, whose edges are in any order."""
-    edge_type: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    edge_type: Ids = field(default_factory=no_ids)
     """Position in `edge_types` of each edge's type."""
     features: Mapping[str, Tensor] = field(default_factory=dict)
     """`x` of each node type that has one."""

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, as_tensor
+from graphsvx.core.arrays import Ids, as_tensor, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
@@ -204,7 +204,7 @@ class Lookup:
                     sources.append(starts[number - 1][w] + before.astype(np.int64))
                     targets.append(vertices[present])
                     positions.append(np.full(len(before), e))
-        none = np.zeros(0, dtype=np.int64)
+        none = no_ids()
         index = np.stack([np.concatenate([none, *sources]), np.concatenate([none, *targets])])
         edge_ids = as_tensor(field.edges[np.concatenate([none, *positions])], device)
         embeddings, poolings = PooledModel(self.model, graph).embed(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids, as_tensor
+from graphsvx.core.arrays import Bools, Ids, as_tensor, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
@@ -202,7 +202,7 @@ class TypedRows:
     copies: int = 1
     hops: HopCounts | None = None
     """Trimmed batches: hops from each node to a centre."""
-    position: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    position: Ids = field(default_factory=no_ids)
     """Batches: position of each node in the receptive field."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.players import Players
@@ -125,7 +125,7 @@ class GraphGame:
             # Together with the first block: two rows alone would take almost as long.
             blocks[:1] = [np.concatenate([empty_and_full(self.players), *blocks[:1]])]
         numbered = [self._block(block, keep_graphs) for block in blocks]
-        ids = np.concatenate([np.zeros(0, dtype=np.int64), *numbered])
+        ids = np.concatenate([no_ids(), *numbered])
         if first_time:
             self._end_states, ids = ids[:2], ids[2:]
         return ids

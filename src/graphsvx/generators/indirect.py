@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Bools, Ids, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations, reachable
 from graphsvx.generators.base import FeatureRows, GameSetup
@@ -218,8 +218,8 @@ def _paths_as_matrices(field: Field, following: Ids) -> tuple[sparse.csr_matrix,
         inner.append(position)
 
     def matrix(rows: list[Ids], columns: list[Ids], width: int) -> sparse.csr_matrix:
-        r = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
-        c = np.concatenate([np.zeros(0, dtype=np.int64), *columns])
+        r = np.concatenate([no_ids(), *rows])
+        c = np.concatenate([no_ids(), *columns])
         return sparse.csr_matrix((np.ones(len(r), dtype=np.float32), (r, c)), (size, width))
 
     return matrix(nodes, steps, len(field.edges)), matrix(inner_of, inner, size)

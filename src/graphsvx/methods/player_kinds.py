@@ -13,17 +13,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 from torch import Tensor
 
 from graphsvx.core import players as choosing
 from graphsvx.core import reference as references
 from graphsvx.core.graph import Graph
+from graphsvx.core.meta_paths import MetaPathsSetting
 from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting
-from graphsvx.core.typed_players import MetaPathsSetting, NodeTypes
+from graphsvx.core.typed_players import NodeTypes
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
@@ -354,10 +354,8 @@ class EdgeFeatures(PlayerKind):
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """No nodes, features of nodes or edges play (see `methods.edge_features`)."""
-        none = choosing.ungrouped_players(*[np.zeros(0, dtype=np.int64)] * 2)
-        return GameSetup(
-            query.graph, evaluator.field, none, references.resolve_reference(query.graph, None)
-        )
+        mean = references.resolve_reference(query.graph, None)
+        return GameSetup(query.graph, evaluator.field, choosing.Players(), mean)
 
 
 KINDS: dict[str, type[PlayerKind]] = {

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphsvx.core.field import restrict
 from graphsvx.core.perturbation import Perturbations, reachable
+from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.typed_query import TypedQuery
@@ -80,7 +81,5 @@ def _setup_without_nodes(setup: GameSetup, evaluator: Evaluator) -> GameSetup:
     on[:, setup.players.node_members] = False
     live = reachable(Perturbations(on, None, setup.graph.x[:0]), field, evaluator.depth)[0]
     left = restrict(field, np.flatnonzero(live))
-    none = np.zeros(0, dtype=np.int64)
-    all_players = setup.players
-    players = type(all_players)(all_players.feature_members, all_players.feature_owner, none, none)
-    return replace(setup, field=left, players=players)
+    features = Players(setup.players.feature_members, setup.players.feature_owner)
+    return replace(setup, field=left, players=features)

@@ -10,7 +10,8 @@ import torch
 from graphsvx.core.arrays import Ids
 from graphsvx.core.field import Field
 from graphsvx.core.players import Players
-from graphsvx.core.typed_players import edge_label, feature_label
+from graphsvx.core.typed_edges import edge_label
+from graphsvx.core.typed_players import feature_label
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation

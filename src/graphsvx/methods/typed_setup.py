@@ -8,16 +8,14 @@ from typing import cast
 
 from torch import Tensor
 
+from graphsvx.core.meta_paths import find_meta_paths, meta_path_types
 from graphsvx.core.players import FeatureChoice, within_hops
+from graphsvx.core.typed_edges import edge_positions, find_typed_edges
 from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_players import (
-    edge_positions,
     feature_column,
     feature_rows,
-    find_meta_paths,
-    find_typed_edges,
     find_typed_players,
-    meta_path_types,
     node_groups,
     resolve_typed_reference,
 )

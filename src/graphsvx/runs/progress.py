@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from graphsvx.core.arrays import Ids
+from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.errors import DataError
 from graphsvx.runs import arrow_schema
 from graphsvx.runs.backends import Answer, Chunk
@@ -109,7 +109,7 @@ class Scheduler:
     def __init__(self, progress: RunProgress) -> None:
         self._progress = progress
         self._block = 0
-        self._open: Ids = np.zeros(0, dtype=np.int64)
+        self._open: Ids = no_ids()
         self._retries: deque[int] = deque()
         self._tries: dict[int, int] = {}
         self._queries, self._seconds = 0.0, 0.0
