@@ -10,7 +10,8 @@ from torch_geometric.nn import GCN, SimpleConv, global_add_pool
 
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import UnsupportedError
-from graphsvx.integrations.pyg import GraphSVXAlgorithm, mask
+from graphsvx.integrations.pyg import GraphSVXAlgorithm
+from graphsvx.integrations.pyg_masks import mask
 from tests.worlds import random_graph, random_model
 
 NODE = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}

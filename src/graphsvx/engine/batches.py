@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,12 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
+from graphsvx.engine.batch_rows import BatchRows, sort_by_level
 from graphsvx.engine.kernels import BatchEdges, ModelLayers
 from graphsvx.engine.kernels.first_round import FieldEdges, FirstRound
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.patched import PatchedRows
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 
@@ -276,49 +276,25 @@ class BatchEvaluator:
         degrees: NDArray[np.float32] | None, first_round: FieldEdges | None = None,
         active: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
+        """Raw outputs of a batch that is evaluated in one call."""
         field, shortcuts, count = self.field, self.shortcuts, len(perturbations)
         graph, device = self.graph, self.graph.x.device
-        place = _BatchRows.by_state(hops) if shortcuts.keep_all_nodes else _BatchRows.by_hops(hops)
-        # Sorted by hops, graph and node like the batch's nodes, so edges are sorted by target.
-        flat, _ = _by_level(levels)
-        graph_of = flat // max(1, len(edges))
-        edge = edges[flat - graph_of * len(edges)]
-        # Batch rows: the nodes of all graphs, then one shared copy of the boundary.
-        first = graph_of * place.columns
-        ends = np.empty((2, len(edge)), dtype=np.int64)
-        source = field.source[edge]
-        ends[1] = place.row_of[first + field.target[edge]]
-        beyond = source >= field.size
-        boundary = field.boundary if beyond.any() else 0
-        if boundary:
-            inside = place.row_of[np.where(beyond, 0, first + source)]
-            ends[0] = np.where(beyond, source + (place.count - field.size), inside)
-        else:
-            ends[0] = place.row_of[first + source]
-        table = perturbations.feature_table
-        rows = np.empty(place.count + boundary, dtype=np.int64)
-        if perturbations.feature_row is not None:
-            rows[: place.count] = perturbations.feature_row.reshape(-1)[place.nodes]
-        else:
-            rows[: place.count] = place.node
-        if boundary:  # needed only by layers that read the degrees of the outermost nodes
-            rows[place.count :] = table.shape[0] + np.arange(boundary)
-            beyond_it = as_tensor(field.ids[field.size :], device)
-            table = torch.cat([plain(table), graph.x.index_select(0, beyond_it)])
-        index = as_tensor(rows, device)
-        lazily = first_round is not None or self._is_lazy(table, len(rows))
+        place = BatchRows.by_state(hops) if shortcuts.keep_all_nodes else BatchRows.by_hops(hops)
+        edge, ends, boundary = self._ends(place, levels, edges)
+        table, index = self._feature_rows(perturbations, place, boundary)
+        lazily = first_round is not None or self._is_lazy(table, len(index))
         x = SharedRows(table, index) if lazily else table.index_select(0, index)
         weight, attr, further = graph.edge_weight, graph.edge_attr, graph.attributes
         unread = weight is None and attr is None and not further
         positions = None if unread else as_tensor(field.edges[edge], device)
         batch, pairs = self._batch_and_pairs(count)
-        trims = first_round is not None or len(rows) > self._eager_limit(1)
+        trims = first_round is not None or len(index) > self._eager_limit(1)
         edge_index = as_tensor(ends, device)
         weights = None if weight is None else weight[positions]
         batch_edges = None
         if shortcuts.shared_rows:
-            starts = np.zeros(len(rows) + 1, dtype=np.int64)
-            np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
+            starts = np.zeros(len(index) + 1, dtype=np.int64)
+            np.cumsum(np.bincount(ends[1], minlength=len(index)), out=starts[1:])
             batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
             if degrees is not None:
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
@@ -331,12 +307,8 @@ class BatchEvaluator:
                         first_round, active, degrees, index, graphs, self._adjacency()
                     )
                 )
-        with trimmed(
-            self.model.submodules,
-            self.layers,
-            place.within(shortcuts.rounds if trims else None),
-            batch_edges,
-        ):
+        within = place.within(shortcuts.rounds if trims else None)
+        with trimmed(self.model.submodules, self.layers, within, batch_edges):
             out = self.model(
                 x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,
                 self._attributes(place.node, boundary, positions, count) if further else None,
@@ -345,6 +317,44 @@ class BatchEvaluator:
             return plain(out)[:, None, :]
         # Centres have hop count 0, so they come first, graph by graph.
         return plain(out[: count * field.centres]).reshape(count, field.centres, -1)
+
+    def _ends(self, place: BatchRows, levels: HopCounts, edges: Ids) -> tuple[Ids, Ids, int]:
+        """Edges of the batch (positions in the field), their ends [2, edges], size of the boundary.
+
+        Ends are rows of the batch: the nodes of all graphs, then one shared copy of the boundary.
+        """
+        field = self.field
+        # Sorted by hops, graph and node like the batch's nodes, so edges are sorted by target.
+        flat, _ = sort_by_level(levels)
+        graph_of = flat // max(1, len(edges))
+        edge = edges[flat - graph_of * len(edges)]
+        first = graph_of * place.columns
+        ends = np.empty((2, len(edge)), dtype=np.int64)
+        source = field.source[edge]
+        ends[1] = place.row_of[first + field.target[edge]]
+        beyond = source >= field.size
+        if not beyond.any():
+            ends[0] = place.row_of[first + source]
+            return edge, ends, 0
+        inside = place.row_of[np.where(beyond, 0, first + source)]
+        ends[0] = np.where(beyond, source + (place.count - field.size), inside)
+        return edge, ends, field.boundary
+
+    def _feature_rows(
+        self, perturbations: Perturbations, place: BatchRows, boundary: int
+    ) -> tuple[Tensor, Tensor]:
+        """A table of features, and the row of it that each node of the batch has."""
+        field, table, device = self.field, perturbations.feature_table, self.graph.x.device
+        rows = np.empty(place.count + boundary, dtype=np.int64)
+        if perturbations.feature_row is not None:
+            rows[: place.count] = perturbations.feature_row.reshape(-1)[place.nodes]
+        else:
+            rows[: place.count] = place.node
+        if boundary:  # needed only by layers that read the degrees of the outermost nodes
+            rows[place.count :] = table.shape[0] + np.arange(boundary)
+            beyond_it = as_tensor(field.ids[field.size :], device)
+            table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
+        return table, as_tensor(rows, device)
 
     def _batch_and_pairs(self, count: int) -> tuple[Tensor | None, Tensor | None]:
         """The graph of each row, for models of graphs; the pair of each graph, for models of pairs.
@@ -368,69 +378,7 @@ class BatchEvaluator:
         return self.graph.attributes_at(as_tensor(ids, self.graph.x.device), edges, graphs)
 
 
-@dataclass(frozen=True, eq=False)
-class _BatchRows:
-    """Order of the perturbed graphs' nodes in a batch."""
-
-    nodes: Ids
-    """Nodes of the batch, as positions in the flattened [graphs, columns]."""
-    columns: int
-    """The first nodes of the field, among which those of the batch are."""
-    row_of: Ids
-    """Inverse of `nodes`; undefined for nodes that are not in the batch."""
-    per_hop: list[int] | None
-    """Number of nodes at 0, 1, ... hops; None if nodes are not sorted by hops."""
-
-    @property
-    def count(self) -> int:
-        return len(self.nodes)
-
-    @cached_property
-    def graph(self) -> Ids:
-        """The graph of each node of the batch."""
-        return self.nodes // max(1, self.columns)
-
-    @cached_property
-    def node(self) -> Ids:
-        """Each node of the batch, by its local id in the field."""
-        return self.nodes - self.graph * self.columns
-
-    @staticmethod
-    def by_state(hops: HopCounts) -> _BatchRows:
-        rows = np.arange(hops.size)
-        return _BatchRows(rows, hops.shape[1], rows, None)
-
-    @staticmethod
-    def by_hops(hops: HopCounts) -> _BatchRows:
-        nodes, at = _by_level(hops)
-        of = np.empty(hops.size, dtype=np.int64)
-        of[nodes] = np.arange(len(nodes))
-        return _BatchRows(nodes, hops.shape[1], of, at)
-
-    def within(self, rounds: int | None) -> list[int] | None:
-        """Number of nodes within 0, 1, ... `rounds` hops."""
-        if rounds is None or self.per_hop is None:
-            return None
-        return [sum(self.per_hop[: hop + 1]) for hop in range(rounds + 1)]
-
-
 def _within_later_rounds(hops: HopCounts, first_round: FieldEdges, rounds: int) -> HopCounts:
     """Hop counts of the nodes that the rounds after the first read."""
     inner = hops[:, : first_round.count]
     return unreachable_unless(inner, inner < rounds)
-
-
-def _by_level(levels: HopCounts) -> tuple[Ids, list[int]]:
-    """Stable argsort of small integers below UNREACHABLE, and the count of each value.
-
-    Several times faster than sorting, because there are few distinct values.
-    """
-    flat = levels.reshape(-1)
-    positions: list[Ids] = []
-    left = np.count_nonzero(flat < UNREACHABLE)
-    while left:
-        positions.append(np.flatnonzero(flat == len(positions)))
-        left -= len(positions[-1])
-    return (np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)), [
-        *map(len, positions)
-    ]

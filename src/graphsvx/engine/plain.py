@@ -17,7 +17,7 @@ from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 
 
 def evaluate_one_by_one(

@@ -16,7 +16,7 @@ from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.core.typed_model import TypedInput, rows_of
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.typed_rounds import Levels, trimmed_rounds
 from graphsvx.errors import ModelError
 

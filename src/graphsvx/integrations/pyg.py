@@ -25,10 +25,10 @@ from graphsvx.integrations.pyg_hetero import (
     set_edge_credit,
     set_node_credit,
 )
+from graphsvx.integrations.pyg_masks import cell_credit, mask, set_masks
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
-from graphsvx.results.cells import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
 from graphsvx.results.many import Explanations
@@ -36,12 +36,6 @@ from graphsvx.results.typed import types_of
 
 MOST_CELLS = 20
 """Nodes with cells of their own in `node_mask_type="attributes"`, those with the most credit."""
-LEAST = 0.99
-"""Smallest value of a mask where the credit is positive; the largest is 1.
-
-A player with positive credit is on, as in the game: 1. What a mask is below 1 only carries the
-order of the credit, for `threshold_config=("topk", k)`.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +208,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
             set_node_credit(converted, explained, nodes)
-            _set_masks(converted, "node")
+            set_masks(converted, "node")
             if nodes == MaskType.object and fix_centres:
                 for explanation in explained:
                     for kind, i in map(types_of(explanation).node, explanation.centres):
@@ -224,7 +218,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
             set_edge_credit(converted, explained)
-            _set_masks(converted, "edge")
+            set_masks(converted, "edge")
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
@@ -334,51 +328,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 if centres:
                     part[centres] += feature_total / len(centres)
             else:
-                part = _cells(explanation, question.data)
+                part = cell_credit(explanation, question.data)
             total[question.nodes] += part
         return (total / len(questions)).float()
-
-
-def _set_masks(converted: HeteroExplanation, side: str) -> None:
-    """Masks of all types on one scale."""
-    credit = converted.collect(f"{side}_credit")
-    masked = mask(torch.cat([part.reshape(-1) for part in credit.values()]))
-    sizes = [part.numel() for part in credit.values()]
-    for (name, part), values in zip(credit.items(), torch.split(masked, sizes), strict=True):
-        converted[name][f"{side}_mask"] = values.reshape(part.shape).clone()
-
-
-def mask(credit: Tensor) -> Tensor:
-    """Signed credit as a mask: 0 where it is not positive, else from 0.99 to 1 in its order."""
-    largest = float(credit.max()) if credit.numel() else 0.0
-    if largest <= 0:
-        return torch.zeros_like(credit)
-    return torch.where(credit > 0, LEAST + (1 - LEAST) * credit / largest, torch.zeros(()))
-
-
-def _cells(explanation: Explanation, data: Data) -> Tensor:
-    """Credit of each feature of each node, [nodes, features].
-
-    The credit of features that share a cell, and that of nodes without cells, is spread evenly
-    over their columns.
-    """
-    if explanation.cells is None:
-        return explanation.to_captum(data)[0][0].double()
-    matrix, row = explanation.cell_matrix, explanation.outputs.index(explanation.target)
-    columns_of: dict[int, set[int]] = {}
-    for node, feature in zip(explanation.cells.nodes, explanation.cells.features, strict=True):
-        columns_of.setdefault(node, set()).add(feature)
-    values = explanation.cells.values[row]
-    for node, feature, value in zip(
-        explanation.cells.nodes, explanation.cells.features, values, strict=True
-    ):
-        others = [column for column in range(matrix.shape[1]) if column not in columns_of[node]]
-        if feature == OTHER_FEATURES and others:
-            matrix[node, others] += value / len(others)
-    for node, value in explanation.nodes.items():
-        if node not in columns_of and node >= 0:
-            matrix[node] += value / matrix.shape[1]
-    return matrix
 
 
 def _positions(index: int | Tensor | None, count: int) -> list[int]:

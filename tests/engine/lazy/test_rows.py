@@ -28,9 +28,10 @@ from graphsvx.core.query import build_query
 from graphsvx.engine.batches import BatchEvaluator, Shortcuts
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.kernels import ModelLayers
-from graphsvx.engine.lazy import rows as lazy
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.mixed import MixedRows
 from graphsvx.engine.lazy.prefix import PrefixRows
-from graphsvx.engine.lazy.rows import MixedRows, SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 
 WIDE = 300
 
@@ -219,16 +220,16 @@ def test_hooks_are_gone_afterwards() -> None:
 def test_lazy_rows_read_as_the_rows_they_stand_for() -> None:
     base, index = torch.randn(4, 3), torch.tensor([0, 2, 2, 3, 1, 0])
     shared = SharedRows(base, index)
-    assert torch.equal(lazy.plain(shared[1:4]), base[index[1:4]])
+    assert torch.equal(plain(shared[1:4]), base[index[1:4]])
     assert torch.equal(torch.cat([shared, shared]), base[index].repeat(2, 1))
     ones = torch.ones(3)
     mixed = MixedRows(4, torch.tensor([0, 2, 0]), torch.tensor([1, 3, 2]), ones, base)
-    assert torch.allclose(lazy.plain(mixed[:1]), (base[1] + base[2])[None])
+    assert torch.allclose(plain(mixed[:1]), (base[1] + base[2])[None])
     prefix = PrefixRows(base[:2], 5)
-    assert lazy.plain(prefix).shape == (5, 3)
-    assert torch.equal(lazy.plain(prefix + torch.ones(5, 3))[:2], base[:2] + 1)
+    assert plain(prefix).shape == (5, 3)
+    assert torch.equal(plain(prefix + torch.ones(5, 3))[:2], base[:2] + 1)
     with pytest.raises(IndexError):
-        lazy.plain(prefix.index_select(0, torch.tensor([3])))
+        plain(prefix.index_select(0, torch.tensor([3])))
 
 
 @pytest.mark.parametrize("sort", [True, False])

@@ -17,7 +17,7 @@ from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, Sums, embedding_sum
 from graphsvx.engine.lazy.base import Lazy, plain
 from graphsvx.engine.lazy.prefix import PrefixRows, first
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 
 Forward = Callable[[Any, Any, BatchEdges, int], Any]
 """(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphsvx.core.field import Field
 from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 
 # exp(-x) may underflow for larger x: then in double precision, or not at all.
 _STEEP, _STEEPEST = 70.0, 600.0

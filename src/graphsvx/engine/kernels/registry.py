@@ -23,7 +23,7 @@ from graphsvx.engine.kernels.base import LayerKernel
 from graphsvx.engine.kernels.segments import BatchEdges
 from graphsvx.engine.lazy.base import Lazy
 from graphsvx.engine.lazy.prefix import PrefixRows
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.structure import aggregates_locally
 
 _KERNELS: dict[type, LayerKernel] = {}

@@ -18,7 +18,7 @@ from graphsvx.core.arrays import Ids
 from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.prefix import PrefixRows
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.shared import SharedRows
 
 
 class Sums(Protocol):

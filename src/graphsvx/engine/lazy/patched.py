@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphsvx.engine.lazy.base import KINDS, Handler, Lazy, handles
+from graphsvx.engine.lazy.base import Handler, Lazy, handles
 
 _PATCHED: dict[Any, Handler] = {}
 
@@ -54,9 +54,6 @@ class PatchedRows(Lazy):
             self.off[:, None, :], self.other, originals[:, self.columns]
         )
         return longer
-
-
-KINDS.append(PatchedRows)
 
 
 @handles(_PATCHED, functional.linear)

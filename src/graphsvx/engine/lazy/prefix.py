@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphsvx.engine.lazy.base import ELEMENTWISE, KINDS, Handler, Lazy, handles, plain
-from graphsvx.engine.lazy.rows import SharedRows
+from graphsvx.engine.lazy.base import ELEMENTWISE, Handler, Lazy, handles, plain
+from graphsvx.engine.lazy.shared import SharedRows
 
 _PREFIX: dict[Any, Handler] = {}
 _func: Any
@@ -35,9 +35,6 @@ class PrefixRows(Lazy):
         dense = base.new_zeros(self.shape)
         dense[: base.shape[0]] = base
         return dense
-
-
-KINDS.insert(0, PrefixRows)
 
 
 def _row_wise(func: Any) -> Handler:

@@ -1,10 +1,8 @@
-"""Tensors that stand for many rows of few.
+"""Tensors that stand for weighted sums of few rows.
 
-Replicas of a neighbourhood repeat the same feature rows thousands of times. `SharedRows` stands
-for `rows[i] = base[index[i]]` and lets row-wise operations work on the small base;
-`MixedRows` stands for weighted sums of base rows (`rows = M @ base`, M sparse), which is what
-aggregating before projecting gives (GraphSAGE, GIN, GraphConv). Both turn into plain tensors
-for every operation that they do not know, so an unknown layer is slower, never wrong.
+`MixedRows` stands for `rows = M @ base` with a sparse matrix M, which is what adding up messages
+before projecting them gives (GraphSAGE, GIN, GraphConv). Gathering, weighing and adding up
+`SharedRows` make such rows. Other operations turn them into plain tensors.
 """
 
 from __future__ import annotations
@@ -16,29 +14,13 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map
 
-from graphsvx.engine.lazy.base import ELEMENTWISE, KINDS, Handler, Lazy, handles, plain
+from graphsvx.engine.lazy.base import Handler, Lazy, handles, plain
+from graphsvx.engine.lazy.shared import ADD, DIVIDE, MULTIPLY, SharedRows, binary
+from graphsvx.engine.lazy.shared import HANDLERS as OF_SHARED
 
-_SHARED: dict[Any, Handler] = {}
 _MIXED: dict[Any, Handler] = {}
-
-
-class SharedRows(Lazy):
-    """`rows[i] = base[index[i]]`."""
-
-    handlers = _SHARED
-    base: Tensor
-    index: Tensor  # type: ignore[assignment]  # Tensor has a method of the name that is not used
-
-    @staticmethod
-    def __new__(cls, base: Tensor, index: Tensor) -> SharedRows:
-        """A wrapper without data of its own."""
-        wrapper: SharedRows = cls.placeholder(index.shape[0], base)
-        wrapper.base, wrapper.index = base, index
-        return wrapper
-
-    def plain(self) -> Tensor:
-        """All rows, copied."""
-        return self.base.index_select(0, self.index)
+_MANY_ENTRIES = 8  # a row, from which on sorted ones are summed by `embedding_bag`
+_WIDE = 64  # columns from which on copies of rows cost more than keeping weights in mind
 
 
 class MixedRows(Lazy):
@@ -79,149 +61,11 @@ class MixedRows(Lazy):
         return into.scatter_add_(0, self.row[:, None].expand_as(picked), picked)
 
 
-# Asked in this order; `PrefixRows` puts itself first.
-KINDS.extend([MixedRows, SharedRows])
-
-_func: Any
-_MANY_ENTRIES = 8
-"""Entries a row from which on sorted ones are summed by `embedding_bag`."""
-_WIDE = 64  # columns from which on copies of rows cost more than keeping weights in mind
-
-
-# --- SharedRows: row-wise operations -----------------------------------------------------
-
-
-def _row_wise(func: Any) -> Handler:
-    def handler(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(x, SharedRows) or any(isinstance(a, Tensor) for a in args):
-            return NotImplemented
-        if any(isinstance(value, Tensor) for value in kwargs.values()) or kwargs.get("inplace"):
-            return NotImplemented
-        return SharedRows(func(x.base, *args, **kwargs), x.index)
-
-    return handler
-
-
-for _func in (*ELEMENTWISE, torch.sqrt, Tensor.sqrt, Tensor.float, Tensor.double):
-    _SHARED[_func] = _row_wise(_func)
-
-
-@handles(_SHARED, functional.dropout)
-def _dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
-    return x if not training or p == 0 else NotImplemented
-
-
-def _reduces_rows(x: Tensor, dim: Any) -> bool:
-    dims = [dim] if isinstance(dim, int) else list(dim or [])
-    return not dims or any(d % x.dim() == 0 for d in dims)
-
-
-def _along_row(func: Any) -> Handler:
-    def handler(x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(x, SharedRows) or _reduces_rows(x, dim):
-            return NotImplemented
-        return SharedRows(func(x.base, dim, *args, **kwargs), x.index)
-
-    return handler
-
-
-for _func in (torch.sum, Tensor.sum, torch.mean, Tensor.mean, torch.softmax, Tensor.softmax):
-    _SHARED[_func] = _along_row(_func)
-
-
-@handles(_SHARED, functional.softmax, functional.log_softmax)
-def _softmax(*_: Any, **__: Any) -> Any:
-    return NotImplemented
-
-
-@handles(_SHARED, functional.normalize)
-def _normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    if not isinstance(x, SharedRows) or _reduces_rows(x, dim) or out is not None:
-        return NotImplemented
-    return SharedRows(functional.normalize(x.base, p, dim, eps), x.index)
-
-
-@handles(_SHARED, functional.layer_norm)
-def _layer_norm(x: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
-    if not isinstance(x, SharedRows) or len(shape) >= x.dim():
-        return NotImplemented
-    return SharedRows(functional.layer_norm(x.base, shape, *args, **kwargs), x.index)
-
-
-@handles(_SHARED, functional.batch_norm)
-def _batch_norm(
-    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
-    training: bool = False, *args: Any, **kwargs: Any,
-) -> Any:  # fmt: skip
-    if training or mean is None or not isinstance(x, SharedRows):
-        return NotImplemented
-    done = functional.batch_norm(x.base, mean, var, weight, bias, False, *args, **kwargs)
-    return SharedRows(done, x.index)
-
-
-@handles(_SHARED, functional.linear)
-def _linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if not isinstance(x, SharedRows) or isinstance(weight, Lazy):
-        return NotImplemented
-    return SharedRows(functional.linear(x.base, weight, bias), x.index)
-
-
-@handles(_SHARED, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
-def _matmul(x: Any, y: Any) -> Any:
-    if not isinstance(x, SharedRows) or isinstance(y, Lazy) or x.dim() != 2 or y.dim() != 2:
-        return NotImplemented
-    return SharedRows(x.base @ y, x.index)
-
-
-@handles(_SHARED, Tensor.view, Tensor.reshape, torch.reshape)
-def _view(x: Any, *shape: Any) -> Any:
-    if not isinstance(x, SharedRows) or isinstance(shape[0], torch.dtype):
-        return NotImplemented
-    sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
-    row = x.shape[1:].numel()
-    if sizes[0] == -1:
-        trailing = 1
-        for size in sizes[1:]:
-            trailing *= size
-        if trailing != row:
-            return NotImplemented
-    elif sizes[0] != x.shape[0]:
-        return NotImplemented
-    return SharedRows(x.base.reshape(x.base.shape[0], *sizes[1:]), x.index)
-
-
-def _same_for_all_rows(x: Tensor, other: Any) -> bool:
-    if not isinstance(other, Tensor):
-        return True
-    if isinstance(other, Lazy) or other.dim() > x.dim():
-        return False
-    return other.dim() < x.dim() or (other.shape[0] == 1 and x.dim() > 0)
-
-
-def _binary(func: Any) -> Handler:
-    def handler(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(x, SharedRows) and isinstance(y, SharedRows):
-            if x.index is not y.index or x.dim() != y.dim():
-                return NotImplemented
-            return SharedRows(func(x.base, y.base, *args, **kwargs), x.index)
-        if isinstance(x, SharedRows) and _same_for_all_rows(x, y):
-            return SharedRows(func(x.base, y, *args, **kwargs), x.index)
-        if isinstance(y, SharedRows) and _same_for_all_rows(y, x):
-            return SharedRows(func(x, y.base, *args, **kwargs), y.index)
-        return NotImplemented
-
-    return handler
-
-
-_MULTIPLY = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
-_ADD = (torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__)
-_DIVIDE = (torch.div, Tensor.div, Tensor.__truediv__)
-for _func in (*_MULTIPLY, *_ADD, *_DIVIDE, torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__):
-    _SHARED[_func] = _binary(_func)
+# --- products and sums of shared rows ----------------------------------------------------
 
 
 def _multiply(func: Any) -> Handler:
-    plainly = _binary(func)
+    plainly = binary(func)
 
     def handler(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
         done = plainly(x, y, *args, **kwargs)
@@ -234,36 +78,18 @@ def _multiply(func: Any) -> Handler:
     return handler
 
 
-for _func in _MULTIPLY:
-    _SHARED[_func] = _multiply(_func)
+_func: Any
+for _func in MULTIPLY:
+    OF_SHARED[_func] = _multiply(_func)
 
 
-# --- gathering and adding up rows -----------------------------------------------------------
-
-
-@handles(_SHARED, Tensor.index_select, torch.index_select)
-def _index_select(x: Any, dim: int, index: Tensor) -> Any:
-    if not isinstance(x, SharedRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
-        return NotImplemented
-    return SharedRows(x.base, x.index.index_select(0, index))
-
-
-@handles(_SHARED, Tensor.__getitem__)
-def _getitem(x: Any, key: Any) -> Any:
-    if not isinstance(x, SharedRows):
-        return NotImplemented
-    if isinstance(key, slice) or (isinstance(key, Tensor) and key.dim() == 1):
-        return SharedRows(x.base, x.index[key])
-    return NotImplemented
-
-
-@handles(_SHARED, Tensor.expand_as)
+@handles(OF_SHARED, Tensor.expand_as)
 @handles(_MIXED, Tensor.expand_as)
 def _expand_as(x: Any, other: Tensor) -> Any:
     return x.expand(other.shape) if not isinstance(x, Lazy) else NotImplemented
 
 
-@handles(_SHARED, Tensor.new_zeros)
+@handles(OF_SHARED, Tensor.new_zeros)
 @handles(_MIXED, Tensor.new_zeros)
 def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
@@ -273,10 +99,13 @@ def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
     return MixedRows(sizes[0], none, none, x.base.new_zeros(0), x.base)
 
 
-@handles(_SHARED, Tensor.new_ones)
+@handles(OF_SHARED, Tensor.new_ones)
 @handles(_MIXED, Tensor.new_ones)
 def _new_ones(x: Any, *shape: Any, **kwargs: Any) -> Tensor:
     return x.base.new_ones(*shape, **kwargs)
+
+
+# --- mixed rows --------------------------------------------------------------------------
 
 
 def _as_mixed(x: Any) -> MixedRows | None:
@@ -331,7 +160,7 @@ def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     return into.plain().scatter_reduce_(*rest[0], **rest[1])
 
 
-@handles(_MIXED, *_DIVIDE)
+@handles(_MIXED, *DIVIDE)
 def _mixed_divide(x: Any, y: Any) -> Any:
     if not isinstance(x, MixedRows):
         return NotImplemented
@@ -343,7 +172,7 @@ def _mixed_divide(x: Any, y: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight / column[x.row], x.base)
 
 
-@handles(_MIXED, *_MULTIPLY)
+@handles(_MIXED, *MULTIPLY)
 def _mixed_multiply(x: Any, y: Any) -> Any:
     return _scaled(x, y) if isinstance(x, MixedRows) else _scaled(y, x)
 
@@ -362,7 +191,7 @@ def _scaled(x: Any, factor: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight * column[x.row], x.base)
 
 
-@handles(_MIXED, *_ADD)
+@handles(_MIXED, *ADD)
 def _mixed_add(x: Any, y: Any) -> Any:
     first, second = _as_mixed(x), _as_mixed(y)
     if first is None or second is None or first.shape != second.shape:
