@@ -36,7 +36,6 @@ from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.many import ExplanationIterator
 from graphsvx.results.naming import with_names
-from graphsvx.results.serialize import from_dict
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
@@ -357,4 +356,4 @@ def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Exp
         if isinstance(result, processes.WorkerDied):
             yield Failure(item, ModelError("the worker process died; is there enough memory?"))
         else:
-            yield result if isinstance(result, Failure) else from_dict(result)
+            yield result if isinstance(result, Failure) else Explanation.from_dict(result)

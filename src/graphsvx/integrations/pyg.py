@@ -32,7 +32,7 @@ from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, Subgraph
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
 from graphsvx.results.many import Explanations
-from graphsvx.results.typed import types_of
+from graphsvx.results.typed_credit import types_of
 
 MOST_CELLS = 20
 """Nodes with cells of their own in `node_mask_type="attributes"`, those with the most credit."""

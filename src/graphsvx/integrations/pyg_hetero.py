@@ -15,7 +15,7 @@ from graphsvx.errors import UnsupportedError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import feature_credit, node_credit
 from graphsvx.results.many import Explanations
-from graphsvx.results.typed import types_of
+from graphsvx.results.typed_credit import types_of
 from graphsvx.results.typed_export import edge_mask
 
 

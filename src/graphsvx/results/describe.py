@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Explanation
+from graphsvx.results.base import BaseExplanation
 from graphsvx.results.folding import folds
 from graphsvx.results.ranking import (
     Entry,
@@ -24,7 +24,7 @@ Audience = Literal["everyone", "expert"]
 MOST_NAMED = 3
 
 
-def describe(explanation: Explanation, audience: Audience = "everyone") -> str:
+def describe(explanation: BaseExplanation, audience: Audience = "everyone") -> str:
     """What the explanation says, in sentences for everyone or in full for experts."""
     if audience == "everyone":
         return " ".join(map(one_line, _for_everyone(explanation)))
@@ -33,14 +33,14 @@ def describe(explanation: Explanation, audience: Audience = "everyone") -> str:
     raise InputError(f"audience must be 'everyone' or 'expert', got {audience!r}")
 
 
-def adds_up(explanation: Explanation) -> bool:
+def adds_up(explanation: BaseExplanation) -> bool:
     """Whether base and credit make up the prediction, as Shapley values do and masks do not."""
     size = max(abs(explanation.prediction), abs(explanation.base), abs(explanation.total))
     gap = explanation.prediction - explanation.base - explanation.total
     return math.isfinite(gap) and abs(gap) <= 1e-4 * size + 1e-9
 
 
-def equation(explanation: Explanation) -> str:
+def equation(explanation: BaseExplanation) -> str:
     """prediction = base + features + nodes + edges, in numbers, where it holds."""
     prediction, base = plain(explanation.prediction, 4), plain(explanation.base, 4)
     if not adds_up(explanation):
@@ -64,7 +64,7 @@ def equation(explanation: Explanation) -> str:
 # --- for everyone ----------------------------------------------------------------------
 
 
-def _for_everyone(explanation: Explanation) -> list[str]:
+def _for_everyone(explanation: BaseExplanation) -> list[str]:
     credited = [entry for entry in entries(explanation) if entry.credit != 0]
     sentences = [_what_it_says(explanation)]
     if not credited:
@@ -89,7 +89,7 @@ def _for_everyone(explanation: Explanation) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _in_sets(explanation: Explanation) -> list[str]:
+def _in_sets(explanation: BaseExplanation) -> list[str]:
     """What players do together, and the sets that were asked for."""
     sentences = []
     if explanation.interactions is not None:
@@ -114,7 +114,7 @@ def _in_sets(explanation: Explanation) -> list[str]:
     return [_capital(sentence) for sentence in sentences]
 
 
-def _what_it_says(explanation: Explanation) -> str:
+def _what_it_says(explanation: BaseExplanation) -> str:
     name = _named(explanation, explanation.target)
     score = explanation.prediction
     about = _about(explanation)
@@ -138,7 +138,7 @@ def _what_it_says(explanation: Explanation) -> str:
     return f"{about}, the model's score for {name} is {plain(score)} ({scale_of(explanation)})."
 
 
-def _about(explanation: Explanation) -> str:
+def _about(explanation: BaseExplanation) -> str:
     match explanation.kind:
         case "node":
             if not explanation.centres:
@@ -154,7 +154,7 @@ def _about(explanation: Explanation) -> str:
             return "On the whole"
 
 
-def _wins(explanation: Explanation) -> bool:
+def _wins(explanation: BaseExplanation) -> bool:
     """Whether the target is what the model answers, as far as the record can tell."""
     if explanation.prediction > 0.5:
         return True
@@ -163,7 +163,7 @@ def _wins(explanation: Explanation) -> bool:
     )
 
 
-def _without(explanation: Explanation) -> str:
+def _without(explanation: BaseExplanation) -> str:
     """What it would say with the players switched off.
 
     Features and nodes play separate games that meet at the isolated node with all its features
@@ -206,7 +206,7 @@ def _without(explanation: Explanation) -> str:
     return f"{condition} it would be {plain(score)}."
 
 
-def _groups(explanation: Explanation) -> str:
+def _groups(explanation: BaseExplanation) -> str:
     """The groups whose credit is certain, where there are many players."""
     certain = [group for group in folds(explanation) if group.sure and len(group.entries) > 1]
     certain.sort(key=lambda group: -abs(group.credit))
@@ -220,7 +220,7 @@ def _groups(explanation: Explanation) -> str:
     return f"Together, {_join_names(words)}."
 
 
-def _who(explanation: Explanation, credited: list[Entry]) -> str:
+def _who(explanation: BaseExplanation, credited: list[Entry]) -> str:
     moved = math.fsum(abs(entry.credit) for entry in credited)
     certain = [entry for entry in credited if entry.sure]
     if not certain:
@@ -242,7 +242,7 @@ def _who(explanation: Explanation, credited: list[Entry]) -> str:
     return text + "."
 
 
-def _cells(explanation: Explanation) -> str:
+def _cells(explanation: BaseExplanation) -> str:
     """The features of nodes that matter most, where cells play."""
     cells = [] if explanation.cells is None else leading_cells(explanation, 2)
     words = [f"{cell_name(explanation, cell)} ({signed(cell.value)})" for cell in cells]
@@ -260,7 +260,7 @@ def _most_important(credited: list[Entry]) -> list[Entry]:
     return named
 
 
-def _named(explanation: Explanation, output: int) -> str:
+def _named(explanation: BaseExplanation, output: int) -> str:
     return f'"{explanation.class_name(output)}"'
 
 
@@ -297,7 +297,7 @@ def _capital(words: str) -> str:
 # --- for experts -----------------------------------------------------------------------
 
 
-def _for_experts(explanation: Explanation) -> list[str]:
+def _for_experts(explanation: BaseExplanation) -> list[str]:
     certificate = explanation.certificate
     lines = [
         f"{explanation.title} ({explanation.method}, {scale_of(explanation)} scale)",

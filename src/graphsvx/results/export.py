@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Explanation
+from graphsvx.results.base import BaseExplanation
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
+from graphsvx.results.typed_export import to_hetero
 from graphsvx.utils.extras import require_extra
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 # --- tables ------------------------------------------------------------------------------
 
 
-def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "all") -> Any:
+def to_pandas(explanation: BaseExplanation, players: Players | Literal["cells"] = "all") -> Any:
     """A `pandas.DataFrame` with a row per player: features, then nodes, then edges.
 
     Columns: `kind`, `id` (a node or column, of typed graphs with its node type; (u, v) for edges),
@@ -42,7 +43,7 @@ def to_pandas(explanation: Explanation, players: Players | Literal["cells"] = "a
 _COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
 
 
-def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
+def _rows(explanation: BaseExplanation, players: Players) -> list[dict[str, Any]]:
     hops = explanation.field.distances
     return [
         {
@@ -57,7 +58,7 @@ def _rows(explanation: Explanation, players: Players) -> list[dict[str, Any]]:
     ]
 
 
-def _id(explanation: Explanation, kind: str, key: tuple[int, ...]) -> Any:
+def _id(explanation: BaseExplanation, kind: str, key: tuple[int, ...]) -> Any:
     types = explanation.types
     if types is None or types.flat or min(key) < 0:  # a group is -1
         return key if kind == "edge" else key[0]
@@ -66,7 +67,7 @@ def _id(explanation: Explanation, kind: str, key: tuple[int, ...]) -> Any:
     return types.node(key[0]) if kind == "node" else tuple(types.node(end) for end in key)
 
 
-def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all") -> Any:
+def many_to_pandas(explanations: Sequence[BaseExplanation], players: Players = "all") -> Any:
     """One long `pandas.DataFrame`: the rows of `to_pandas`, with what they explain in front.
 
     `explanation` is the position, `query` the node, link, group or graph that is explained.
@@ -86,7 +87,7 @@ def many_to_pandas(explanations: Sequence[Explanation], players: Players = "all"
     return pandas.DataFrame(rows, columns=columns)
 
 
-def _query(explanation: Explanation) -> Any:
+def _query(explanation: BaseExplanation) -> Any:
     if explanation.kind == "graph":
         return explanation.graph_index
     return explanation.centres[0] if explanation.kind == "node" else explanation.centres
@@ -95,7 +96,7 @@ def _query(explanation: Explanation) -> Any:
 # --- graphs ------------------------------------------------------------------------------
 
 
-def to_networkx(explanation: Explanation) -> nx.DiGraph:
+def to_networkx(explanation: BaseExplanation) -> nx.DiGraph:
     """The neighbourhood with `credit` and `error` on its nodes, and on its edges if they play.
 
     The explained nodes, which do not play, have credit 0. Where the two directions of an edge are
@@ -132,7 +133,7 @@ def to_networkx(explanation: Explanation) -> nx.DiGraph:
     return graph
 
 
-def to_pyg(explanation: Explanation, data: Any = None) -> Any:
+def to_pyg(explanation: BaseExplanation, data: Any = None) -> Any:
     """A `torch_geometric.explain.Explanation` with signed credit as masks.
 
     `node_mask` is [nodes, 1] over all nodes of the graph (the explained one has 0, as have all
@@ -143,8 +144,6 @@ def to_pyg(explanation: Explanation, data: Any = None) -> Any:
     from torch_geometric.explain import Explanation as PyGExplanation  # noqa: PLC0415  (slow)
 
     if explanation.types is not None and not explanation.types.flat:
-        from graphsvx.results.typed_export import to_hetero  # noqa: PLC0415  (typed graphs only)
-
         return to_hetero(explanation, explanation.types)
     field = explanation.field
     edge_index = field.edge_index if data is None else _edge_index(data)
@@ -164,7 +163,7 @@ def to_pyg(explanation: Explanation, data: Any = None) -> Any:
     return converted
 
 
-def node_credit(explanation: Explanation) -> Tensor:
+def node_credit(explanation: BaseExplanation) -> Tensor:
     """Credit of each node of the graph, [nodes]; 0 for those that do not play."""
     credit = torch.zeros(explanation.field.num_nodes, dtype=torch.float64)
     for entry in listed(explanation, "nodes"):
@@ -172,7 +171,7 @@ def node_credit(explanation: Explanation) -> Tensor:
     return credit
 
 
-def feature_credit(explanation: Explanation) -> Tensor:
+def feature_credit(explanation: BaseExplanation) -> Tensor:
     """Credit of each column of x, [features]; 0 for those that do not play."""
     credit = torch.zeros(explanation.field.num_features, dtype=torch.float64)
     for entry in listed(explanation, "features"):
@@ -180,7 +179,7 @@ def feature_credit(explanation: Explanation) -> Tensor:
     return credit
 
 
-def edge_credit(explanation: Explanation, edge_index: Tensor) -> Tensor:
+def edge_credit(explanation: BaseExplanation, edge_index: Tensor) -> Tensor:
     """Credit of each column of `edge_index`, [edges]; the columns of one player share it evenly."""
     columns: dict[tuple[int, int], list[int]] = {}
     for column, (u, v) in enumerate(edge_index.t().tolist()):
@@ -204,7 +203,7 @@ def _add(credit: Tensor, places: Sequence[int], value: float) -> None:
         credit[list(places)] += value / len(places)
 
 
-def members_of(explanation: Explanation, entry: Entry) -> Sequence[int]:
+def members_of(explanation: BaseExplanation, entry: Entry) -> Sequence[int]:
     """Nodes or columns that a player stands for."""
     groups = explanation.groups
     if groups is not None:
@@ -214,7 +213,7 @@ def members_of(explanation: Explanation, entry: Entry) -> Sequence[int]:
     return entry.key
 
 
-def _pairs(explanation: Explanation, entry: Entry) -> Sequence[tuple[int, int]]:
+def _pairs(explanation: BaseExplanation, entry: Entry) -> Sequence[tuple[int, int]]:
     """Edges that a player stands for."""
     groups = explanation.groups
     if groups is not None and entry.name in groups.edges:
@@ -229,7 +228,7 @@ def _edge_index(data: Any) -> Tensor:
     return edge_index
 
 
-def to_captum(explanation: Explanation, data: Any) -> tuple[Tensor, Tensor]:
+def to_captum(explanation: BaseExplanation, data: Any) -> tuple[Tensor, Tensor]:
     """Attributions in captum's shapes: of the node features [1, nodes, features], of edges [1, E].
 
     The row of an explained node holds the credit of its own features; a node that played as one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Explanation
+from graphsvx.results.base import BaseExplanation
 from graphsvx.results.export import members_of
 from graphsvx.results.interactions import Interactions
 from graphsvx.results.ranking import Entry, Players, listed
 from graphsvx.utils.extras import require_extra
 
+E = TypeVar("E", bound=BaseExplanation)
 
-def to_shap(explanation: Explanation, data: Any = None, players: Players = "all") -> Any:
+
+def to_shap(explanation: BaseExplanation, data: Any = None, players: Players = "all") -> Any:
     """A `shap.Explanation`: features, nodes and edges, with names that say which.
 
     With `data` (the graph that was explained) it has the values of the features, which shap
@@ -30,7 +32,7 @@ def to_shap(explanation: Explanation, data: Any = None, players: Players = "all"
 
 
 def many_to_shap(
-    explanations: Sequence[Explanation], data: Any = None, players: Players = "all"
+    explanations: Sequence[BaseExplanation], data: Any = None, players: Players = "all"
 ) -> Any:
     """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap, bar, ...
 
@@ -74,7 +76,7 @@ def many_to_shap(
     )
 
 
-def feature_inputs(explanations: Sequence[Explanation], data: Any) -> NDArray[np.float64]:
+def feature_inputs(explanations: Sequence[BaseExplanation], data: Any) -> NDArray[np.float64]:
     """Values of the features of what each explanation explains, [explanations, features].
 
     Of a node its own, of several nodes or a link their mean, of a graph the mean of its nodes.
@@ -95,7 +97,7 @@ def feature_inputs(explanations: Sequence[Explanation], data: Any) -> NDArray[np
     return np.stack(rows)
 
 
-def to_shapiq(explanation: Explanation) -> Any:
+def to_shapiq(explanation: BaseExplanation) -> Any:
     """A `shapiq.InteractionValues` of the target; Shapley values where there are no interactions.
 
     Players are features, then nodes, then edges (`Explanation.player_names`).
@@ -128,7 +130,7 @@ def to_shapiq(explanation: Explanation) -> Any:
     )
 
 
-def to_shapiq_game(explanation: Explanation) -> Any:
+def to_shapiq_game(explanation: BaseExplanation) -> Any:
     """The explained game as a `shapiq.Game`: coalitions of nodes (or edges, or features)."""
     shapiq = require_extra("shapiq", quiet=(Warning,))
     question = explanation.require_question()
@@ -147,7 +149,7 @@ def to_shapiq_game(explanation: Explanation) -> Any:
                      player_names=names)  # fmt: skip
 
 
-def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
+def from_shapiq(explanation: E, values: Any) -> E:
     """The explanation with interactions that shapiq computed for the same players.
 
     Their standard errors are unknown (NaN) unless shapiq says that they are exact.
@@ -174,7 +176,7 @@ def from_shapiq(explanation: Explanation, values: Any) -> Explanation:
     )
 
 
-def _single_output(explanation: Explanation) -> Explanation:
+def _single_output(explanation: E) -> E:
     """Only the target's row of every array."""
     row = explanation.outputs.index(explanation.target)
     part = slice(row, row + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from graphsvx.results.explanation import Explanation
+from graphsvx.results.base import BaseExplanation
 from graphsvx.results.ranking import Entry, Players, entries
 from graphsvx.results.regions import SEVERAL, Region
 
@@ -33,7 +33,7 @@ class Fold:
         return not math.isfinite(self.error) or abs(self.credit) >= 2 * self.error
 
 
-def folds(explanation: Explanation, players: Players = "all") -> list[Fold]:
+def folds(explanation: BaseExplanation, players: Players = "all") -> list[Fold]:
     """Groups that hold every player once, nearest nodes first; empty where there are few players.
 
     Nodes are grouped by branch where most of them have only one way to the explained node and
@@ -56,7 +56,7 @@ def unsure_note(players: list[Entry]) -> str:
     return f" ({unsure} of them may be 0)" if unsure else ""
 
 
-def _of_nodes(explanation: Explanation, ranked: list[Entry]) -> list[Fold]:
+def _of_nodes(explanation: BaseExplanation, ranked: list[Entry]) -> list[Fold]:
     if not ranked:
         return []
     grouped = explanation.groups is not None and bool(explanation.groups.nodes)
@@ -74,7 +74,7 @@ def _of_nodes(explanation: Explanation, ranked: list[Entry]) -> list[Fold]:
     ]
 
 
-def _regions(explanation: Explanation) -> list[tuple[Region, str]]:
+def _regions(explanation: BaseExplanation) -> list[tuple[Region, str]]:
     """Branches or rings, and their names in words."""
     branches = explanation.branches()
     mixed = sum(len(region.members) for region in branches if region.key == SEVERAL)
@@ -83,7 +83,7 @@ def _regions(explanation: Explanation) -> list[tuple[Region, str]]:
     return [(region, _ring_name(region)) for region in explanation.by_hop()]
 
 
-def _branch_name(explanation: Explanation, region: Region) -> str:
+def _branch_name(explanation: BaseExplanation, region: Region) -> str:
     if region.key == SEVERAL:
         return f"{_count(len(region.members), 'node')} with several ways"
     neighbour = explanation.node_label(region.key)
@@ -96,7 +96,7 @@ def _ring_name(region: Region) -> str:
     return nodes if region.key == SEVERAL else f"{nodes} {_count(region.key, 'hop')} away"
 
 
-def _total(explanation: Explanation, kind: str, ranked: list[Entry]) -> Fold:
+def _total(explanation: BaseExplanation, kind: str, ranked: list[Entry]) -> Fold:
     """All players of a kind; what a game shares out in total is known without error."""
     played = {game.name for game in explanation.certificate.games}
     finite = all(math.isfinite(entry.error) for entry in ranked)

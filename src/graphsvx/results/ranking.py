@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsvx.errors import InputError
+from graphsvx.results.base import BaseExplanation
 from graphsvx.results.cells import RankedCell
 from graphsvx.results.credit import Credit
-from graphsvx.results.explanation import Explanation
 from graphsvx.utils.printable import one_line
 
 Players = Literal["all", "nodes", "features", "edges"]
@@ -33,7 +33,7 @@ class Entry:
         return not math.isfinite(self.error) or abs(self.credit) >= 2 * self.error
 
 
-def entries(explanation: Explanation, players: Players = "all") -> list[Entry]:
+def entries(explanation: BaseExplanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind, those with the largest absolute credit first."""
     ranked = listed(explanation, players)
     if explanation.selection is not None:
@@ -53,7 +53,7 @@ def leading(ranked: list[Entry], top: int) -> tuple[list[Entry], list[Entry]]:
     return shown, [e for e in ranked if (e.kind, e.key, e.name) not in seen]
 
 
-def listed(explanation: Explanation, players: Players = "all") -> list[Entry]:
+def listed(explanation: BaseExplanation, players: Players = "all") -> list[Entry]:
     """Players of the given kind in the order of the record: features, nodes, edges."""
     if players not in ("all", "nodes", "features", "edges"):
         raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
@@ -81,7 +81,7 @@ def _of(credit: Credit, row: int, kind: Literal["feature", "node", "edge"]) -> I
         yield Entry(kind, tuple(key) if kind == "edge" else (key,), name, value, error)
 
 
-def cell_name(explanation: Explanation, cell: RankedCell) -> str:
+def cell_name(explanation: BaseExplanation, cell: RankedCell) -> str:
     """A cell in words: "age of node 5", "presence of node 5"."""
     feature = str(cell.feature) if explanation.cells is None else (
         explanation.cells.feature_name(cell.feature)
@@ -89,13 +89,13 @@ def cell_name(explanation: Explanation, cell: RankedCell) -> str:
     return f"{feature} of {explanation.node_label(cell.node)}"
 
 
-def leading_cells(explanation: Explanation, top: int) -> list[RankedCell]:
+def leading_cells(explanation: BaseExplanation, top: int) -> list[RankedCell]:
     """The `top` cells by absolute credit of those whose interval does not hold 0."""
     cells = [cell for cell in explanation.top_cells(by="absolute") if cell.sure and cell.value]
     return cells[:top]
 
 
-def scale_of(explanation: Explanation) -> str:
+def scale_of(explanation: BaseExplanation) -> str:
     """What the numbers are, in words: "probability", "log-odds"."""
     return explanation.scale.replace("_", "-")
 

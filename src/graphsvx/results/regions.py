@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids
+from graphsvx.results.credit import Credit
+from graphsvx.results.field_record import FieldRecord
 from graphsvx.results.schema import Array
-
-if TYPE_CHECKING:
-    from graphsvx.results.explanation import Explanation
-    from graphsvx.results.field_record import FieldRecord
 
 SEVERAL = -1
 """Branch of nodes whose messages arrive through several direct neighbours."""
@@ -94,12 +92,10 @@ def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
 
 
 def regions(
-    explanation: Explanation, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
+    credit: Credit, row: int, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
 ) -> list[Region]:
-    """Sums of node credit by label; `errors` [outputs, groups] are those of the sums."""
-    row = explanation.outputs.index(explanation.target)
-    ids, values = explanation.node_ids, explanation.node_values
-    errors_of_nodes = explanation.node_errors
+    """Sums of node credit of output `row` by label; `errors` [outputs, groups]: of the sums."""
+    ids, values, errors_of_nodes = credit.ids, credit.values[row], credit.errors[row]
     result = []
     groups, starts = np.unique(np.sort(labels), return_index=True)
     parts = np.split(np.argsort(labels, kind="stable"), starts[1:])

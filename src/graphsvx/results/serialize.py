@@ -1,35 +1,37 @@
 """Explanations to and from JSON.
 
-The fields are those of the dataclasses (`Explanation` and the records inside it); `results.schema`
-writes and reads them by their types. Version 1 had other names and an untyped `extra`; it is still
-read.
+The fields are those of the dataclasses (`ExplanationRecord` and the records inside it);
+`results.schema` writes and reads them by their types. Version 1 had other names and an untyped
+`extra`; it is still read.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from graphsvx.errors import DataError
 from graphsvx.results import schema
 from graphsvx.results.credit import Credit
-from graphsvx.results.explanation import Explanation
+from graphsvx.results.record import ExplanationRecord
 from graphsvx.utils.files import as_path, atomic_write
+
+T = TypeVar("T", bound=ExplanationRecord)
 
 FORMAT = "graphsvx.explanation"
 VERSION = 2
 
 
-def to_dict(explanation: Explanation) -> dict[str, Any]:
+def to_dict(explanation: ExplanationRecord) -> dict[str, Any]:
     """Plain lists and numbers, with a format name and version."""
     return {"format": FORMAT, "version": VERSION, **schema.encode(explanation)}
 
 
-def from_dict(record: dict[str, Any]) -> Explanation:
-    """The inverse of `to_dict`; a DataError if this is no such record."""
+def from_dict(record: dict[str, Any], kind: type[T]) -> T:
+    """The inverse of `to_dict`, as a record of this class; a DataError if it is none."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise DataError(f"this is no saved explanation: its format is not {FORMAT!r}")
     if record.get("version") not in (1, VERSION):
@@ -39,8 +41,8 @@ def from_dict(record: dict[str, Any]) -> Explanation:
         )
     try:
         values = current(record)
-        explanation: Explanation = schema.decode(
-            Explanation, {key: value for key, value in values.items() if key not in _HEADER}
+        explanation: T = schema.decode(
+            kind, {key: value for key, value in values.items() if key not in _HEADER}
         )
         _check(explanation)
         return explanation
@@ -52,11 +54,12 @@ def from_dict(record: dict[str, Any]) -> Explanation:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema document of saved explanations (docs/schema.json)."""
-    document = schema.json_schema(Explanation)
+    document = schema.json_schema(ExplanationRecord)
     header = {"format": {"const": FORMAT}, "version": {"const": VERSION}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **document,
+        "title": "Explanation",
         "properties": {**header, **document["properties"]},
         "required": [*header, *document["required"]],
     }
@@ -107,7 +110,7 @@ def current(record: dict[str, Any]) -> dict[str, Any]:
     return {**values, "extra": extra}
 
 
-def _check(explanation: Explanation) -> None:
+def _check(explanation: ExplanationRecord) -> None:
     """A ValueError if fields contradict each other; their types are right by now."""
     field, outputs = explanation.field, explanation.outputs
     if explanation.target not in outputs:
@@ -163,18 +166,18 @@ def _must_have_shape(values: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"expected an array {list(shape)}, got {list(values.shape)}")
 
 
-def to_json(explanation: Explanation) -> str:
+def to_json(explanation: ExplanationRecord) -> str:
     """The JSON text that `save` writes."""
     return json.dumps(to_dict(explanation), allow_nan=False)
 
 
-def save(explanation: Explanation, path: str | Path) -> None:
+def save(explanation: ExplanationRecord, path: str | Path) -> None:
     """Write JSON atomically."""
     with atomic_write(path) as part:
         part.write_text(to_json(explanation), encoding="utf-8")
 
 
-def load(path: str | Path) -> Explanation:
+def load(path: str | Path, kind: type[T]) -> T:
     """Read JSON written by `save`."""
     try:
         record = json.loads(as_path(path).read_text(encoding="utf-8"))
@@ -182,9 +185,9 @@ def load(path: str | Path) -> Explanation:
         raise DataError(f"there is no file {str(path)!r}") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{str(path)!r} cannot be read as an explanation: {error}") from error
-    return from_dict(record)
+    return from_dict(record, kind)
 
 
-def same(a: Explanation, b: Explanation) -> bool:
+def same(a: ExplanationRecord, b: ExplanationRecord) -> bool:
     """Bit-equal in everything that is saved."""
     return json.dumps(to_dict(a), sort_keys=True) == json.dumps(to_dict(b), sort_keys=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from graphsvx.core.typed_graph import relation_labels
+from graphsvx.results.record import ExplanationRecord
 from graphsvx.utils.printable import one_line
 
-if TYPE_CHECKING:
-    from graphsvx.results.explanation import Explanation
 
-
-def title(explanation: Explanation) -> str:
+def title(explanation: ExplanationRecord) -> str:
     """The explained node, nodes, link or graph and the output, such as "node 7: class 2"."""
     field, centres = explanation.field, explanation.centres
     plain_edge = explanation.types is None and field.names is None
@@ -28,7 +24,7 @@ def title(explanation: Explanation) -> str:
     return f"{subject}: {name}"
 
 
-def node_label(explanation: Explanation, node: int) -> str:
+def node_label(explanation: ExplanationRecord, node: int) -> str:
     """A node of the receptive field in words: its name, or its type and id."""
     field, types = explanation.field, explanation.types
     if types is None or field.names is not None:
@@ -37,7 +33,7 @@ def node_label(explanation: Explanation, node: int) -> str:
     return one_line(types.labels[int(at[0, 0])]) if len(at) else f"node {node}"
 
 
-def link_label(explanation: Explanation) -> str:
+def link_label(explanation: ExplanationRecord) -> str:
     """An explained link in words."""
     field, types = explanation.field, explanation.types
     if types is None:
@@ -48,7 +44,7 @@ def link_label(explanation: Explanation) -> str:
     return f"link {arrow.join(node_label(explanation, node) for node in explanation.centres)}"
 
 
-def _node_word(explanation: Explanation) -> str:
+def _node_word(explanation: ExplanationRecord) -> str:
     types = explanation.types
     if types is None or types.flat or not explanation.centres:
         return "nodes"

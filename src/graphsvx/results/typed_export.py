@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphsvx.results.explanation import Explanation
-from graphsvx.results.typed import GraphTypes, features_by_type
+from graphsvx.results.base import BaseExplanation
+from graphsvx.results.typed import GraphTypes
+from graphsvx.results.typed_credit import features_by_type
 
 
-def to_hetero(explanation: Explanation, types: GraphTypes) -> Any:
+def to_hetero(explanation: BaseExplanation, types: GraphTypes) -> Any:
     """A `HeteroExplanation` with a node mask [nodes, 1] (or an edge mask [edges]) for each type."""
     from torch_geometric.explain import HeteroExplanation  # noqa: PLC0415  (slow)
 
@@ -38,7 +39,7 @@ def to_hetero(explanation: Explanation, types: GraphTypes) -> Any:
     return converted
 
 
-def edge_mask(explanation: Explanation, types: GraphTypes) -> Tensor:
+def edge_mask(explanation: BaseExplanation, types: GraphTypes) -> Tensor:
     """Credit of each edge of the graph, [edges]; the edges of one player share it evenly."""
     shares = torch.bincount(types.edge_owners, minlength=explanation.edge_credit.players)
     mask = torch.zeros(types.edge_starts[-1])
