@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphsvx.core.query import Query
 from graphsvx.core.typed_query import TypedQuery
+from graphsvx.datasets.catalogue import checked_name
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError, UnsupportedError
@@ -177,8 +178,6 @@ class GraphSVX(Checked):
         Data sets without a budget in the paper get 1,000 samples and S = 1; sets of whole
         graphs have no indirect effect.
         """
-        from graphsvx.datasets.catalogue import checked_name  # noqa: PLC0415  (for this only)
-
         samples, order = _PAPER.get(checked_name(dataset), (1000, 1))
         settings: dict[str, Any] = {"samples": samples, "mask": SmarterSeparate(order=order)}
         released = checked(variant, Variant, "variant") == "released"
