@@ -107,12 +107,8 @@ def build_query(
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
     about = graphs.check_graph(data, adjacency_for(model, data, arguments))
     kind = question_kind(node, nodes, graph, edge, decoder)
-    parts = getattr(data, "batch", None)
-    if graph and isinstance(parts, Tensor) and parts.numel() and int(parts.max()) > 0:
-        raise InputError(
-            f"graph=True explains one graph, got a batch of {int(parts.max()) + 1}; "
-            "use explain_many(model, batch.to_data_list())"
-        )
+    if graph:
+        _refuse_batch(data)
     all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
     memory = checked(memory, Bytes, "memory")
     names = find_names(
@@ -120,7 +116,7 @@ def build_query(
         positions=node_positions(given_data),
     )  # fmt: skip
     if edge is not None and class_names is None:
-        names = replace(names, classes=None)  # those of the data are of its nodes
+        names = replace(names, classes=None)  # the data names classes of nodes, not of links
     names.check(about.num_nodes, about.num_features, about.form.row_shape)
     plan = plan_call(
         model, data, arguments=arguments, whole_graphs=graph,
@@ -154,6 +150,16 @@ def build_query(
         memory=memory,
         decoder=decoder,
     )
+
+
+def _refuse_batch(data: Any) -> None:
+    """Raise an InputError if `data` is a batch of several graphs."""
+    batch = getattr(data, "batch", None)
+    if isinstance(batch, Tensor) and batch.numel() and int(batch.max()) > 0:
+        raise InputError(
+            f"graph=True explains one graph, got a batch of {int(batch.max()) + 1}; "
+            "use explain_many(model, batch.to_data_list())"
+        )
 
 
 def question_kind(node: Any, nodes: Any, graph: bool, edge: Any, decoder: Any) -> Kind:

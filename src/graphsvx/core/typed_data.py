@@ -1,4 +1,4 @@
-"""Typed graphs from PyG's HeteroData, or Data with `edge_type`: checked, and numbered through."""
+"""Typed graphs from PyG's HeteroData, or Data with `edge_type`: checked, with global node ids."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_typed(model: Callable[..., Any], data: Any) -> bool:
 
 
 def check_typed_graph(data: Any) -> TypedGraph:
-    """Check HeteroData (or Data with `edge_type`) and number its nodes and edges through.
+    """Check HeteroData (or Data with `edge_type`) and number its nodes and edges over all types.
 
     Cached as long as the data object lives and its tensors hold the same content.
     """

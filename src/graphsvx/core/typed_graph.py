@@ -31,7 +31,7 @@ FLAT = "node"
 
 @dataclass(frozen=True, eq=False)
 class TypedGraph(Graph):
-    """A graph with node and edge types; `edge_index` numbers the nodes of all types through.
+    """A graph with node and edge types; `edge_index` has ids over all node types.
 
     `x` has no columns: features are in `features`, one tensor for each node type.
     """

@@ -85,7 +85,7 @@ def build_typed_query(
         data, feature_names=feature_names, node_names=node_names, class_names=class_names
     )
     if edge is not None and class_names is None:
-        names = replace(names, classes=None)  # those of the data are of its nodes
+        names = replace(names, classes=None)  # the data names classes of nodes, not of links
     if about.flat:
         names.check(about.num_nodes, about.num_features, None)
         node, nodes = names.node(node), names.node_group(nodes)

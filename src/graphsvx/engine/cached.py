@@ -108,7 +108,7 @@ def _check_model(query: Query, profile: ModelProfile, depth: int) -> None:
                 return
         distrust_structure(query)
     except ModelError:
-        return  # too small for the model, or its own fault: the careful way will tell
+        return  # the model fails on samples, or at all: the full checks show which
 
 
 def _shortcuts_hold(query: Query, shortcuts: Shortcuts, depth: int, seed: int) -> bool:

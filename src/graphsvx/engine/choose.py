@@ -74,7 +74,7 @@ def run_first(
         try:
             result = run(evaluator)
         except ModelError as error:
-            # The model's own error, or that of a shortcut: a slower evaluator tells.
+            # Raised by the model or by a shortcut: the next, slower evaluator shows which.
             failure = error
             continue
         if holds(evaluator, result):
@@ -98,7 +98,7 @@ def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator
 def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
     """Evaluators that pass their checks; the last makes one plain call per coalition."""
     profile = profile_for(query.model, query.graph)
-    if _depth_changed(query, profile):  # what is kept is of what the model was before
+    if _depth_changed(query, profile):  # the cached profile is that of the model before it changed
         invalidate(query.model)
         profile = profile_for(query.model, query.graph)
     replays = required_replays(query, profile)
@@ -142,7 +142,7 @@ def _gives_expected_output(query: Query, evaluator: Evaluator) -> bool:
     full = node_perturbations(query, field, np.ones((1, field.size), dtype=bool))
     try:
         out = evaluator.evaluate(field, full, evaluator.hop_counts(field, full))
-    except ModelError:  # the model's own error, or that of a shortcut: the full checks tell
+    except ModelError:  # raised by the model or by a shortcut: the full checks show which
         return False
     return evaluator.matches_expected(out[0])
 

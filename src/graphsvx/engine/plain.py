@@ -76,7 +76,7 @@ def wider_reference(
     covered = np.sort(np.concatenate([inside_ids, new]))
     sent = sent[~_is_member(ends[1][sent], covered)]
     # The field's edges have local ids already; only the others are looked up.
-    # A hub would bring its whole neighbourhood along: some of its edges tell as much.
+    # A hub would add its whole neighbourhood: a sample of its edges is enough.
     edges = np.concatenate([_some_edges(graph.index, new, 16), sent])
     source, target = ends[0][edges], ends[1][edges]
     order = field.ids.argsort()

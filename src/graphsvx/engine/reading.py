@@ -178,7 +178,7 @@ def _sample_output(query: Query, call: LastOperation) -> Tensor | None:
             if query.decoder is not None:
                 return _decoded(query.decoder, out, call)
             return out
-        except ModelError:  # too small a part for the model, or its own fault: later calls tell
+        except ModelError:  # the part is too small, or the model fails: later calls raise
             continue
     return None
 
@@ -188,7 +188,7 @@ def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> T
     try:
         with call:
             scores = decoder(out[:1], out[-1:])
-    except Exception:  # the decoder's own fault: later calls tell
+    except Exception:  # the decoder fails: later calls raise its error
         return None
     return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
 

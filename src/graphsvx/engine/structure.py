@@ -195,7 +195,7 @@ def read_structure(
             out = model.returned_for(attributes)
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
-        # the user's graph will tell.
+        # the user's graph show which.
         return Structure(False, _reason(error))
     expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != expected:

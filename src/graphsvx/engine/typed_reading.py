@@ -45,7 +45,7 @@ def _ends(query: TypedQuery) -> tuple[Tensor, Tensor] | None:
     kinds = [graph.node_types[kind] for kind in graph.node_type[query.centres]]
     try:
         out = query.typed_model.run(graph, whole_input(graph))
-    except ModelError:  # the model's own fault: later calls tell
+    except ModelError:  # the model fails: later calls raise its error
         return None
     first, second = (out.get(kind) if isinstance(out, Mapping) else out for kind in kinds)
     if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
@@ -60,7 +60,7 @@ def _read_link(query: TypedQuery, ends: tuple[Tensor, Tensor] | None) -> Assumpt
     try:
         with call:
             out = query.decoder(*ends)
-    except Exception:  # the decoder's own fault: later calls tell
+    except Exception:  # the decoder fails: later calls raise its error
         return Assumption()
     if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
         return Assumption()
@@ -73,7 +73,7 @@ def _read(query: TypedQuery) -> Assumption:
     try:
         with call:
             out = _output(query, graph)
-    except ModelError:  # the model's own fault: later calls tell
+    except ModelError:  # the model fails: later calls raise its error
         return Assumption()
     if not isinstance(out, Tensor):
         return Assumption()
@@ -128,7 +128,7 @@ def _check_type(query: TypedQuery, out: Tensor, node_type: str) -> None:
         if not others or not _keeps_rows(query, len(out), node_type):
             return
     elif not others:
-        return  # said by the calls that follow
+        return  # later calls raise the error
     example = f'node=("{others[0]}", 0)'
     raise InputError(
         f"the model returns a row for each node of type {' or '.join(map(repr, others))}, not of "

@@ -30,15 +30,15 @@ from graphsvx.estimators.process import Process
 from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
 from graphsvx.masks.base import Masks
 
-_FEW = 8  # pairs or fewer: nothing is learnt of who matters
-_LEAST_LEARNT, _MOST_LEARNT = 64, 192  # pairs that a covariance is learnt on, or a quarter
-_BEST, _MANY = 2, 40  # mixtures that are averaged for a relevance that was learnt or not,
-_JUDGES = 256  # held-out pairs that choose a mixture,
-_CLEARLY = 0.9  # if it misses them by less than this times what the likeliest one misses
-_WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # tried with all pairs,
-_WHITE_PAIRS = 512  # or so many of them
-_FLATTER = 0.25  # power of likelihoods as weights of processes, where pairs are few
-_LIKELY = 0.1  # of those that are at least so likely, compared with the best
+_FEW = 8  # up to so many pairs, relevances are not learnt
+_LEAST_LEARNT, _MOST_LEARNT = 64, 192  # pairs to learn a covariance on; more are a quarter
+_BEST, _MANY = 2, 40  # mixtures that are averaged for a learnt relevance, and for a prior one
+_JUDGES = 256  # held-out pairs on which a mixture with walks is compared with the likeliest
+_CLEARLY = 0.9  # largest ratio of their squared errors for which it is taken
+_WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # variances of the white part to try
+_WHITE_PAIRS = 512  # most pairs that they are compared on
+_FLATTER = 0.25  # exponent of likelihoods as weights, where covariances are learnt on halves
+_LIKELY = 0.1  # least likelihood of a mixture in the average, relative to the best
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,12 @@ class Pairs:
     odd: Floats
     """[pairs, outputs]."""
     weights: Floats
-    """In a regression, [pairs]."""
+    """Regression weights, [pairs]."""
     expected_square: Floats | None
     """Mean square of `odd` as log-odds predict it, [outputs]; None: they are not known."""
 
     def take(self, index: Ids) -> Pairs:
-        """Those at these positions."""
+        """The pairs at these positions."""
         return Pairs(
             self.coalitions.take(index), self.odd[index], self.weights[index], self.expected_square
         )
@@ -69,7 +69,7 @@ class Average:
     credit: Floats
     """Shapley values, [M, outputs]."""
     variance: Floats
-    """Of the Shapley values, with the differences between the processes, [M, outputs]."""
+    """Variance of the Shapley values, with the differences between the processes, [M, outputs]."""
     disagreement: Floats
     """Factor of the variance, [outputs]."""
     held_out_r2: Floats
@@ -77,7 +77,7 @@ class Average:
 
     @property
     def pairs(self) -> int:
-        """That they have seen, with the full coalition."""
+        """Number of pairs that the processes have seen, the full coalition included."""
         return len(self.processes[0].whitened)
 
     def at(self, members: Bools) -> Floats:
@@ -148,7 +148,7 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
 
 
 def _nothing_learnt(pairs: Pairs, expected: Floats | None) -> list[tuple[Kernel, Mixture]]:
-    """All likely mixtures, with players as `expected` and with all of them alike."""
+    """Likely mixtures for the `expected` relevance and for equal relevance of all players."""
     candidates = []
     for relevance in prior_relevances(pairs.coalitions.players, expected):
         kernel = Kernel(pairs.coalitions, relevance)
@@ -160,7 +160,7 @@ def _nothing_learnt(pairs: Pairs, expected: Floats | None) -> list[tuple[Kernel,
 def _learnt(
     pairs: Pairs, fitted: Ids, held_out: Ids, expected: Floats | None
 ) -> tuple[Kernel, Mixture]:
-    """Relevance and mixture that are learnt on some of many pairs."""
+    """Relevance and mixture, learnt on the pairs `fitted`."""
     part = pairs.take(fitted)
     lengthscales = fit_lengthscales(part.coalitions, part.odd, expected)
     mixture = _best_predicted(pairs.coalitions, pairs.odd, fitted, held_out, lengthscales)

@@ -33,7 +33,7 @@ class PlayerPrior:
     """Credit of some players by derivatives, [M, outputs]."""
 
     def without_expected(self) -> PlayerPrior:
-        """Of the game that is left when the expected credit is taken off."""
+        """The prior of the game that is left when the expected credit is subtracted."""
         if self.expected is None:
             return self
         on = self.expected.players

@@ -38,16 +38,16 @@ class Masks:
     prior: PlayerPrior | None = None
     """Paired samplers: what is known about the players beforehand."""
 
+    probabilities: bool = False
+    """Paired samplers: values are probabilities."""
+
     def of_outputs(self, columns: slice) -> Masks:
-        """For values of some of the outputs."""
+        """The same masks for some of the outputs; expected credit of other outputs is dropped."""
         if self.prior is None or self.prior.expected is None:
             return self
         if self.prior.expected.columns == columns:
             return self
         return replace(self, prior=replace(self.prior, expected=None))
-
-    probabilities: bool = False
-    """Paired samplers: values are probabilities."""
 
 
 class Mask(Protocol):

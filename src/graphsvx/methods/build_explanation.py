@@ -28,6 +28,16 @@ from graphsvx.results.field_record import FieldRecord
 from graphsvx.results.interactions import Interactions
 from graphsvx.results.regions import RegionErrors, branch_of, hop_of
 
+SHAPLEY_VALUE = (
+    "Shapley value: the player's fair share of the difference between the prediction and the "
+    "base value"
+)
+"""What a value means, in an explanation."""
+LASSO_SHARE = (
+    "share of the difference between the prediction and the base value among the few players "
+    "that a Lasso chose"
+)
+"""The same, where a Lasso chose the players."""
 # Credit that sums to less than this share of its absolute sum is not rescaled.
 _NEAR_ZERO = 1e-3
 _MOST_MEMBERSHIPS = 1 << 20

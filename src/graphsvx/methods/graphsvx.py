@@ -320,6 +320,25 @@ class GraphSVX(Checked):
             "by_clock": self.budget.seconds is not None and bool(errors.any()),
         }  # fmt: skip
 
+    def _certificate(
+        self, run: _Run, residual: float, values: Tensor, errors: Tensor, seed: int
+    ) -> Certificate:
+        """What was exact and what was checked; `values` and `errors` are the target's."""
+        row = run.outputs.index(run.target)
+        return Certificate(
+            games=tuple(
+                game.report(fit, row, type(self.mask).__name__)
+                for game, fit in zip(run.played, run.fits, strict=True)
+                if game.game.players
+            ),
+            residual=residual,
+            seed=seed,
+            depth=run.evaluator.depth,
+            checks=run.evaluator.checks,
+            fallback=run.evaluator.fallback,
+            **self._accuracy(run, values, errors),
+        )
+
     @cached_property
     def _description(self) -> str:
         return repr(self)
@@ -335,36 +354,18 @@ class GraphSVX(Checked):
         values = torch.cat([fit.values for fit in fits], 1)
         errors = torch.cat([fit.errors for fit in fits], 1)
         row = outputs.index(target)
-        certificate = Certificate(
-            games=tuple(
-                game.report(fit, row, type(self.mask).__name__)
-                for game, fit in zip(played, fits, strict=True)
-                if game.game.players
-            ),
-            residual=float((prediction - base - values.sum(1))[row]),
-            seed=seed,
-            depth=evaluator.depth,
-            checks=evaluator.checks,
-            fallback=evaluator.fallback,
-            **self._accuracy(run, values[row], errors[row]),
-        )
+        residual = float((prediction - base - values.sum(1))[row])
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors
         )
         groups = selection = None
-        meaning = (
-            "Shapley value: the player's fair share of the difference between the "
-            "prediction and the base value"
-        )
+        meaning = build_explanation.SHAPLEY_VALUE
         if setup.players.names:
             groups = build_explanation.groups(evaluator.field, setup.players)
         if isinstance(self.estimator, Lasso):
             alone = score_alone(played, fits, row, target)
             selection = build_explanation.selection(fits, row, alone)
-            meaning = (
-                "share of the difference between the prediction and the base value among the "
-                "few players that a Lasso chose"
-            )
+            meaning = build_explanation.LASSO_SHARE
         interactions = None
         if self.order > 1:
             interactions = build_explanation.interactions(
@@ -381,7 +382,7 @@ class GraphSVX(Checked):
             feature_credit=feature_credit,
             node_credit=node_credit,
             edge_credit=edge_credit,
-            certificate=certificate,
+            certificate=self._certificate(run, residual, values[row], errors[row], seed),
             field=field,
             method=self._description,
             meaning=meaning,

@@ -66,7 +66,7 @@ class ExplanationRecord:
     groups: Groups | None = None
     """Members of named players."""
     types: GraphTypes | None = None
-    """Node and edge types of a typed graph; ids number the nodes of all types through."""
+    """Node and edge types of a typed graph; ids count nodes over all types."""
     selection: Selection | None = None
     """Set if a Lasso chose few players."""
     cells: CellCredit | None = None

@@ -17,8 +17,8 @@ EdgeType = tuple[str, str, str]
 class GraphTypes:
     """Types of the nodes and edges of an explained graph.
 
-    Ids in an explanation number the nodes of all types through, and so the columns of their
-    features and the edges; `starts` say where each type begins, and end with the total.
+    Ids in an explanation count the nodes of all types, one type after the other, and so the columns
+    of their features and the edges; `starts` say where each type begins, and end with the total.
     """
 
     flat: bool

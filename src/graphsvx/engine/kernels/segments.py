@@ -95,7 +95,7 @@ class BatchEdges:
         return self.index[0], as_tensor(self.starts, self.index)
 
     def segments_with_self_loops(self, limit: int) -> EdgeSegments:
-        """The same with one self-loop a row, which comes last; existing ones are replaced."""
+        """The same with one self-loop per row, at the end; existing self-loops are replaced."""
         sources, starts, ends = self.once("looped", lambda: self._looped(limit))
         if starts.shape[0] < limit:  # a later round that needs more than the first: not expected
             sources, starts, ends = self._shared["looped"] = self._looped(limit)

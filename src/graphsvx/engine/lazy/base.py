@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 Handler = Callable[..., Any]
 
-# What a tensor says about itself without reading its data.
+# Metadata of a tensor, which need no data.
 _METADATA = {
     getattr(Tensor, name).__get__
     for name in (
@@ -51,7 +51,7 @@ class Lazy(Tensor):
 
     @property
     def shape(self) -> torch.Size:  # type: ignore[override]  # an attribute there
-        """What layers ask most often, without the way through torch's dispatcher."""
+        """Shape without a call of torch's dispatcher: what layers read most often."""
         return self._size
 
     def dim(self) -> int:

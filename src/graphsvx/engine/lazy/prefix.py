@@ -163,7 +163,7 @@ def _index_select(x: Any, dim: int, index: Tensor) -> Any:
     try:
         return x.base.index_select(0, index)
     except IndexError:
-        # Picked before the trimming hook gets a say: wait for it. Rows beyond the prefix that
+        # Picked before the trimming hook runs: stay lazy until then. Rows beyond the prefix that
         # are read in spite of it are an error, not garbage.
         return SharedRows(plain(x.base), index)
 
