@@ -8,7 +8,13 @@ from math import isnan
 import numpy as np
 import pytest
 
-from graphsvx.metrics.comparison import MIN_SEEDS, Estimate, number, paired_tests
+from graphsvx.metrics.comparison import (
+    MIN_SEEDS,
+    Estimate,
+    number,
+    paired_tests,
+    share_significant,
+)  # fmt: skip
 
 
 def test_the_interval_holds_the_truth_in_95_percent_of_cases():
@@ -85,3 +91,10 @@ def test_equal_methods_are_not_told_apart_and_methods_without_pairs_do_not_count
     assert not tests["less"].ahead
     # Holm's factor counts the two methods that were compared.
     assert tests["less"].p == pytest.approx(2 * paired_tests({"less": [[-0.1] * 12]})["less"].p)
+
+
+def test_means_away_from_0_are_significant_and_others_are_not():
+    clear, none = [1.0, 1.01, 0.99, 1.0], [1.0, -1.0, 0.5, -0.5]
+    assert share_significant([none, none]) == 0
+    assert share_significant([clear, none]) == 0.5
+    assert share_significant([[0.0] * 4, [2.0] * 4]) == 0.5  # no spread: 0, or never 0

@@ -1,4 +1,4 @@
-"""Accuracy under both protocols, and AUROC."""
+"""Accuracy under both protocols, AUROC, and correlation with numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphsvx.errors import InputError
-from graphsvx.metrics import PAPER_PROTOCOLS, accuracy, auroc, scored_nodes
+from graphsvx.metrics import PAPER_PROTOCOLS, accuracy, auroc, correlation, scored_nodes
 from graphsvx.results.credit import Credit
 from tests.records import house
 
@@ -156,3 +156,14 @@ def test_a_node_truth_gives_each_node_its_own_motif():
     assert accuracy(explanations, Planted()) == 0.5
     with pytest.raises(InputError, match="applies to explanations of nodes"):
         accuracy(explanation(0, {1: 1.0}, kind="graph"), Planted())
+
+
+def test_correlation_is_pearsons_and_0_without_spread():
+    truth = torch.tensor([1.0, 2.0, 4.0])
+    assert correlation(explanation(9, {0: 3.0, 1: 5.0, 2: 9.0}), truth) == pytest.approx(1)
+    assert correlation(explanation(9, {0: -1.0, 1: -2.0, 2: -4.0}), truth) == pytest.approx(-1)
+    by_size = correlation(explanation(9, {0: -1.0, 1: -2.0, 2: -4.0}), truth, by="absolute")
+    assert by_size == pytest.approx(1)
+    assert correlation(explanation(9, {0: 1.0, 1: 1.0, 2: 1.0}), truth) == 0
+    # A node without credit has 0.
+    assert correlation(explanation(9, {2: 1.0}), torch.tensor([0.0, 0, 1])) == pytest.approx(1)

@@ -12,24 +12,11 @@ from torch_geometric.data import Data
 
 from graphsvx import datasets
 from graphsvx.datasets.changed import MARK, marked
+from graphsvx.metrics.effects import largest_changes
 from graphsvx.studies import false_positives, molecules
-from graphsvx.studies.false_positives import EFFECT, FALSE, LARGEST, SHARE, share_significant
+from graphsvx.studies.false_positives import EFFECT, FALSE, LARGEST, SHARE
 from graphsvx.studies.shortcut import TRAINED_ON
 from tests.studies.conftest import answer_of
-
-
-def test_correlation_is_pearsons_and_0_without_spread():
-    truth = torch.tensor([1.0, 2.0, 4.0])
-    assert molecules.correlation(2 * truth + 1, truth) == pytest.approx(1)
-    assert molecules.correlation(-truth, truth) == pytest.approx(-1)
-    assert molecules.correlation(torch.ones(3), truth) == 0
-
-
-def test_means_away_from_0_are_significant_and_others_are_not():
-    clear, none = [1.0, 1.01, 0.99, 1.0], [1.0, -1.0, 0.5, -0.5]
-    assert share_significant([none, none]) == 0
-    assert share_significant([clear, none]) == 0.5
-    assert share_significant([[0.0] * 4, [2.0] * 4]) == 0.5  # no spread: 0, or never 0
 
 
 class FirstBond:
@@ -48,7 +35,7 @@ class FirstBond:
 
 def test_only_atoms_without_effect_are_called_important_wrongly():
     trained: Any = FirstBond()
-    changes = false_positives.largest_changes(trained, 0, 1)
+    changes = largest_changes(trained, 0, 1)
     assert changes.tolist() == pytest.approx([1 / (1 + 2.718281828**-1) - 0.5] * 2 + [0, 0])
     values, errors = torch.tensor([0.2, 0.0, 0.2, 0.02]), torch.tensor([0.0, 0.0, 0.01, 0.01])
     ids = torch.arange(4)

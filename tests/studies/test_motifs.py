@@ -20,12 +20,12 @@ def test_strict_draws_from_what_is_right_and_the_draw_is_fixed():
     trained = trained_on("tree-cycles")
     right = motifs.classified_right(trained)
     assert all(int(trained.dataset.labels[node]) == 1 for node in right)
-    queries = motifs.scored_queries(trained, 7)
+    queries = motifs.scoring(7)(trained)
     assert queries == motifs.scoring(7)(trained)
     assert set(queries["strict"]) <= set(right)
     assert len(queries["strict"]) == 7
     assert queries["paper"][:2] == (511, 517)
-    assert motifs.scored_queries(trained, 7, 1)["paper"] == (511,)
+    assert motifs.scoring(7, 1)(trained)["paper"] == (511,)
 
 
 def test_test_nodes_have_a_neighbour_and_are_the_same_each_time():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from graphsvx.metrics.comparison import PairedTest, is_close, is_positive, reach
 from graphsvx.studies import (
     Claim,
     Estimate,
-    Figure,
     Measurements,
     Page,
     Study,
@@ -90,8 +90,8 @@ def test_to_be_first_is_to_be_ahead_of_every_other_method():
 
 def test_a_pivot_has_a_row_a_method_and_a_column_a_data_set():
     results = measured()
-    paper = from_paper({"ours": (0.99, 0.93)}, ("ba-shapes", "tree-grid"))
-    table = pivot(results, "t", "accuracy", paper=paper, note="n")
+    table = pivot(results, "t", "accuracy", paper=PAPER, note="n")
+    assert table.title == "t (the paper's in brackets)"
     assert table.columns == ["", "BA-Shapes", "Tree-Grid"]
     (ours, first, _), (theirs, second, _) = table.rows
     assert (ours, theirs) == ("ours", "theirs")
@@ -102,10 +102,18 @@ def test_a_pivot_has_a_row_a_method_and_a_column_a_data_set():
     one, other = pivots(results, {"x": "accuracy", "y": {"measure": "none"}}, method="ours")
     assert len(one.rows) == 1
     assert other.markdown() == ""
+    # Measures alone: titles of those that several studies have; the paper's figures come first.
+    results.add(Row("tree-grid", "", 0, "ours", 0, "strict"), 0.5)
+    first, second = pivots(results, ("strict", "accuracy"), paper=PAPER)
+    assert first.title == "Accuracy, protocol `strict` (the paper's in brackets)"
+    assert second.title == "Accuracy"
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
     assert "| b\\|c |" in Table("t", ["b|c"], [[1.0]]).markdown()
+
+
+PAPER = from_paper({"ours": (0.99, 0.93)}, ("ba-shapes", "tree-grid"))
 
 
 def small_page(results: Measurements) -> Page:
@@ -113,7 +121,7 @@ def small_page(results: Measurements) -> Page:
     return Page(
         "Mine",
         [Claim.of("Ours is high", 0.8, ours, reaches), Claim("Beside", "", "x", holds=True)],
-        dots(results, "dots", "seen", ("accuracy",), paper=lambda *_: 0.5),
+        dots("dots", "seen", {"accuracy": pivot(results, "t", "accuracy", paper=PAPER)}),
         {"Details": ("Some *words*.", pivot(results, "t", "accuracy"))},
         "What was measured.",
     )
@@ -151,17 +159,15 @@ def test_what_is_missing_failed_or_quick_is_told():
 
 def test_the_summary_has_every_claim_of_the_paper_and_every_study(tmp_path: Path):
     measured().write(tmp_path / "mine.parquet")
-    (tmp_path / "old.md").write_text("# Old")
-    studies = [Study(name, "about", (), small_page) for name in ("mine", "old", "other")]
+    studies = [Study(name, "about", (), small_page) for name in ("mine", "other")]
     text = write_summary(tmp_path, studies).read_text()
     assert "| [mine](mine.md) | Ours is high | 0.80 |" in text
     paper, _, beyond = text.partition("## Beyond the paper")
     assert "Beside" not in paper
     assert "| [mine](mine.md) | Beside | x | holds |" in beyond
-    assert "The paper makes 3 claims here, counted by data set: 1 were tested, 1 hold." in text
-    assert "**old**: not measured yet, `graphsvx study old`; an older page is [old](old.md)" in text
-    assert "**other**: not measured yet" in text
-    assert "| old | Ours is high | 0.80 | - | not tested |" in text
+    assert "The paper makes 2 claims here, counted by data set: 1 were tested, 1 hold." in text
+    assert "- other: about; not measured yet, `graphsvx study other`" in text
+    assert "| other | Ours is high | 0.80 | - | not tested |" in text
 
 
 def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
@@ -206,9 +212,23 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path):
         write_summary(tmp_path / "file", [])
 
 
-def test_figures_of_details_are_drawn_too(tmp_path: Path):
-    from matplotlib.figure import Figure as Drawn  # noqa: PLC0415  (an optional package)
-
+def test_a_figure_shows_the_cells_of_tables_and_the_paper_s_beside_them():
     results = measured()
-    page = Page("Mine", [], sections={"Details": (Figure("more", "c", Drawn),)})
-    assert [path.name for path in page.write(results, tmp_path)] == ["mine-more.png", "mine.md"]
+    table = pivot(results, "t", "accuracy", paper=PAPER)
+    drawn: dict = {}
+    plots = SimpleNamespace(dots=lambda *given: drawn.update(enumerate(given)))
+    dots("n", "c", {"accuracy": table}, log=("accuracy",)).draw(plots)
+    ours = results.estimate("accuracy", method="ours", data="BA-Shapes")
+    assert drawn[0]["accuracy"]["BA-Shapes"]["ours"] == ours.band
+    assert list(drawn[0]["accuracy"]["Tree-Grid"]) == ["ours", "theirs"]
+    assert drawn[1] == {
+        ("accuracy", "BA-Shapes", "ours"): 0.99, ("accuracy", "Tree-Grid", "ours"): 0.93,
+    }  # fmt: skip
+    assert drawn[2] == ("accuracy",)
+
+
+def test_a_statement_is_claimed_of_everything_that_the_paper_has_a_figure_of():
+    ours = measured().by("data", "accuracy", method="ours")
+    shapes, mutag = Claim.each("s", {"BA-Shapes": 0.5, "MUTAG": 0.5}, ours, reaches)
+    assert (shapes.on, shapes.holds) == ("BA-Shapes", True)
+    assert (mutag.on, mutag.ours, mutag.holds) == ("MUTAG", "-", None)

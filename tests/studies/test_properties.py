@@ -10,32 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from graphsvx.estimators.least_squares import WLS
-from graphsvx.games.base import FunctionGame
-from graphsvx.masks import All
 from graphsvx.metrics import consistency
+from graphsvx.metrics.reading import with_features
 from graphsvx.studies import motifs, properties
 from graphsvx.studies.measurements import Measurements, Row
 from graphsvx.studies.properties import OURS, RANDOM
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
-
-
-def test_ends_that_are_met_push_r_squared_up_and_leave_credit_alone():
-    # v = product of three players: nothing additive about it.
-    game = FunctionGame(lambda rows: torch.from_numpy(rows.all(1)).double(), 3)
-    masks = All(separate=True)(game, 8, torch.Generator())
-    played = (masks, game.values(masks.states), torch.zeros(1).double(), torch.ones(1).double())
-    plain, counted = WLS()(*played), properties.WithEnds()(*played)
-    assert counted.values.tolist() == plain.values.tolist()
-    assert counted.base.tolist() == plain.base.tolist()
-    # All rows but the full one are worth 0 to the game; g says 1/3 or 2/3 there.
-    ends = 1000.0 * 3
-    lost = 3 * (1 / 9) + 3 * (4 / 9)
-    mean = ends / (2 * ends + 6)
-    spread = ends * (1 - mean) ** 2 + (ends + 6) * mean**2
-    assert float(counted.r2) == pytest.approx(1 - lost / spread)
-    assert float(counted.r2) > 0.99
 
 
 def test_r_squared_is_told_by_game():
@@ -52,7 +33,7 @@ def test_r_squared_is_told_by_game():
 
 
 def test_only_given_features_are_compared():
-    first = properties.with_features(house(), {4, 7})
+    first = with_features(house(), {4, 7})
     assert first.features == {4: pytest.approx(-0.015)}
     assert first.nodes == house().nodes
 

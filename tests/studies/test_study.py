@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from graphsvx import GraphSVX, studies
 from graphsvx.errors import InputError
 from graphsvx.methods import Random
+from graphsvx.runs import identity
 from graphsvx.studies import (
     Grid,
     Measurements,
@@ -141,7 +142,7 @@ def test_what_was_measured_is_not_measured_again_by_the_same_code(
         ):
             with pytest.raises(ZeroDivisionError):
                 replace(SMALL, grids=(replace(GRID, **change),)).measure(context)
-        patch.setattr(framework, "_code", lambda: "other code")
+        patch.setattr(identity, "of_code", lambda: "other code")
         with pytest.raises(ZeroDivisionError):
             SMALL.measure(context)
 

@@ -1,7 +1,9 @@
 """Evaluation measures for explanations: functions of explanations, and of model and data if needed.
 
-    against ground truth          accuracy (protocols "paper" and "strict"), auroc
+    against ground truth          accuracy (protocols "paper" and "strict"), auroc, correlation
     against the model             fidelity, characterization, unfaithfulness, efficiency_residual
+    against other models          retraining.robust_fidelity, retraining.accuracy_without
+    of nodes alone                effects.leave_one_out, effects.largest_changes
     of the explanation itself     sparsity, contrastivity
     against other explanations    stability, consistency, relative_error, expected_error
     of several methods            paired_tests (is one ahead of others on the same questions?)
@@ -32,6 +34,7 @@ from graphsvx.metrics.truth import (
     PaperProtocol,
     accuracy,
     auroc,
+    correlation,
     scored_nodes,
 )
 
@@ -45,6 +48,7 @@ __all__ = [
     "characterization",
     "consistency",
     "contrastivity",
+    "correlation",
     "efficiency_residual",
     "expected_error",
     "fidelity",

@@ -129,3 +129,14 @@ def paired_tests(differences: Mapping[str, Sequence[Sequence[float]]]) -> dict[s
     return {name: PairedTest(float(np.mean(values or [nan])), corrected.get(name, 1.0),
                              len(values), len(differences[name]))
             for name, values in pooled.items()}  # fmt: skip
+
+
+def share_significant(samples: Sequence[Sequence[float]]) -> float:
+    """The share of samples whose mean differs from 0 (t test), corrected by Holm."""
+    return float(np.mean(holm([_p_value(np.array(sample)) for sample in samples]) <= SIGNIFICANT))
+
+
+def _p_value(sample: NDArray[np.float64]) -> float:
+    if len(sample) < 2 or np.ptp(sample) == 0:  # no spread: 0 everywhere, or never 0
+        return 1.0 if not sample.any() or len(sample) < 2 else 0.0
+    return float(stats.ttest_1samp(sample, 0).pvalue)

@@ -1,7 +1,8 @@
-"""Readings of an explanation: node scores from those of edges, and credit that says nothing."""
+"""Readings of an explanation: node scores from those of edges, fewer features, no credit at all."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -56,3 +57,11 @@ def without_credit(explanation: Explanation) -> Explanation:
     credits = {kind: getattr(explanation, kind) for kind in kinds}
     zeros: Any = {k: replace(c, values=torch.zeros_like(c.values)) for k, c in credits.items()}
     return replace(explanation, **zeros)
+
+
+def with_features(explanation: Explanation, features: Collection[int]) -> Explanation:
+    """Only these of the features, so that all explainers choose from the same ones."""
+    credit = explanation.feature_credit
+    mask = torch.isin(credit.ids, torch.tensor(sorted(features), dtype=credit.ids.dtype))
+    restricted = Credit(credit.ids[mask], credit.values[:, mask], credit.errors[:, mask])
+    return replace(explanation, feature_credit=restricted)

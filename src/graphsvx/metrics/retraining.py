@@ -1,14 +1,16 @@
 """Models for measures that need other ones than the explained: of cut graphs, of what is left.
 
-fine_tuned         F-Fidelity (Zheng et al. 2024): the explained model, trained further on
-                   randomly cut graphs, so that such graphs are nothing new to it
+fine_tuned         the explained model, trained further on randomly cut graphs, so that such
+                   graphs are nothing new to it
+robust_fidelity    F-Fidelity (Zheng et al. 2024): fidelity of that model, with a random part of
+                   the explanation (or of the rest) cut off each time
 accuracy_without   ROAR (Hooker et al. 2019): the accuracy of a new model of the graphs without
                    their most important nodes; the faster it falls, the better the explainer
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -22,6 +24,11 @@ from torch_geometric.utils import dropout_edge
 
 from graphsvx import zoo
 from graphsvx.datasets.base import DataSet, Split, generator
+from graphsvx.metrics.effects import score_without
+from graphsvx.metrics.faithful import Fidelity
+from graphsvx.metrics.select import top_keys
+from graphsvx.results.credit import Ranking
+from graphsvx.results.explanation import Explanation
 from graphsvx.zoo import Settings, Trained
 
 
@@ -47,6 +54,40 @@ def fine_tuned(trained: Trained, steps: int, cut: float) -> nn.Module:
             cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call] # torch leaves it without types
             optimizer.step()
     return net.eval()
+
+
+def robust_fidelity(
+    explanation: Explanation, trained: Trained, query: int, *, by: Ranking = "value",
+    top: float = 0.2, part: float = 0.5, draws: int = 10, steps: int = 20, cut: float = 0.5,
+) -> Fidelity:  # fmt: skip
+    """Mean fall of the probability when a random `part` of the top nodes, or of the others, is cut.
+
+    Args:
+        explanation: of nodes; its `top` (a number, or a share below 1) are the explanation.
+        trained: the explained model, which is trained further (`fine_tuned` with `steps`, `cut`).
+        query: the explained node, or the position of the graph in its data set.
+        by: rank nodes by signed value or by magnitude.
+        part: share of the nodes that a draw cuts off.
+        draws: random parts, of which the mean counts.
+        steps: of further training.
+        cut: largest share of the edges that is cut in these.
+
+    """
+    robust = replace(trained, model=fine_tuned(trained, steps, cut))
+    score = score_without(robust, query, explanation.target)
+    players = explanation.node_ids.tolist()
+    top_nodes = set(top_keys(explanation, top, by, "nodes"))
+    rng, full = generator(query, "robust", trained.dataset.name), score(())
+
+    def fall(nodes: Sequence[int]) -> float:
+        count = round(part * len(nodes))
+        parts = [torch.randperm(len(nodes), generator=rng)[:count] for _ in range(draws)]
+        return full - fmean(score([nodes[i] for i in ids.tolist()]) for ids in parts)
+
+    return Fidelity(
+        plus=fall([node for node in players if node in top_nodes]),
+        minus=fall([node for node in players if node not in top_nodes]),
+    )
 
 
 def accuracy_without(

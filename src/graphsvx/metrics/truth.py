@@ -1,4 +1,4 @@
-"""Comparison with ground truth: top-k accuracy under two separate protocols, and AUROC."""
+"""Comparison with ground truth: accuracy of the top k under two protocols, AUROC, correlation."""
 
 from __future__ import annotations
 
@@ -175,6 +175,18 @@ def auroc(
         if 0 < sum(labels) < len(labels):
             results.append(float(roc_auc_score(labels, strengths + [0.0] * len(missing))))
     return sum(results) / len(results) if results else float("nan")
+
+
+def correlation(explanation: Explanation, contributions: Tensor, *, by: Ranking = "value") -> float:
+    """Pearson's correlation of the values of nodes with their true contributions [nodes].
+
+    Nodes without credit have 0; 0 where all values are equal, which says nothing.
+    """
+    values = torch.zeros_like(contributions, dtype=torch.float64)
+    values[explanation.node_ids] = strength(explanation.node_values.double(), by)
+    if float(values.std()) < 1e-12:
+        return 0.0
+    return float(torch.corrcoef(torch.stack([values, contributions.double()]))[0, 1])
 
 
 def _truth_sets(truth: Any, explanations: list[Explanation], level: Level) -> list[set[Key]]:

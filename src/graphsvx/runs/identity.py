@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from graphsvx.core.arrays import Ids
 from graphsvx.runs.contents import Contents, feed, name_of, words
 
 __all__ = [
-    "PACKAGES", "differences", "of_graphs", "of_members", "of_model", "of_queries", "settings",
-    "versions", "words",
+    "PACKAGES", "differences", "of_code", "of_graphs", "of_members", "of_model", "of_queries",
+    "settings", "short_hash", "versions", "words",
 ]  # fmt: skip
 
 # Packages whose version may change results in the last bits; a run must not mix versions.
@@ -38,6 +39,20 @@ def versions() -> dict[str, str]:
     # Python compiles the code of a model to different bytecode in different versions.
     python = ".".join(platform.python_version_tuple()[:2])
     return {"python": python, **{name: _version(name) for name in PACKAGES}}
+
+
+@cache
+def of_code() -> str:
+    """SHA-256 of all code of this package."""
+    root, code = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
+    return code.hexdigest()
+
+
+def short_hash(value: Any) -> str:
+    """Twelve digits that name settings, the same in every process."""
+    return hashlib.sha256(words(value).encode()).hexdigest()[:12]
 
 
 def of_graphs(graphs: Iterable[Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,11 +13,11 @@ from torch import Tensor
 from graphsvx import metrics
 from graphsvx.core import graph as graphs
 from graphsvx.core import players
-from graphsvx.estimators.lasso import Lasso
-from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit, surrogate
-from graphsvx.masks import Masks, Paired
+from graphsvx.estimators import WLR, WLS, Estimator, Lasso
+from graphsvx.estimators.ends import NoEnds
+from graphsvx.masks import Paired
 from graphsvx.methods import GraphSVX, Random
-from graphsvx.metrics.comparison import Estimate, is_close, is_positive, reaches
+from graphsvx.metrics.comparison import is_close, is_positive, reaches
 from graphsvx.metrics.reading import without_credit
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
@@ -61,12 +62,9 @@ def left_out(answer: Answer) -> dict[str, float]:
     else:
         dropped = {FAR.format(hops): [c for node, c in e.nodes.items() if distance[node] > hops]
                    for hops in range(1, answer.trained.card.settings.layers)}  # fmt: skip
-    size = sum(map(abs, [*e.features.values(), *e.nodes.values()])) or 1.0
-    values = {"explainable": e.prediction - e.base}
-    for rule, credit in dropped.items():
-        values |= {rule: sum(credit), f"{rule}, number": len(credit),
-                   f"{rule}, absolute": sum(map(abs, credit)) / size}  # fmt: skip
-    return values
+    numbers = {f"{rule}, number": len(credit) for rule, credit in dropped.items()}
+    credits = {rule: sum(credit) for rule, credit in dropped.items()}
+    return {"explainable": e.prediction - e.base, **credits, **numbers}
 
 
 def left_out_as_one(case: Case) -> Iterator[Value]:
@@ -83,46 +81,22 @@ def left_out_as_one(case: Case) -> Iterator[Value]:
 
 def with_and_without(dataset: str) -> dict[str, Setting]:
     """The indirect effect off and on, with the paper's coalitions and with ours."""
-    paper = {f"{PAPER_ROWS}, {words}": Setting(GraphSVX.paper(dataset, indirect=effect))
+    games = {f"{PAPER_ROWS}, {words}": GraphSVX.paper(dataset, indirect=effect)
              for words, effect in WAYS.items()}  # fmt: skip
-    paper[f"{PAPER_ROWS}, {RELEASED}"] = Setting(GraphSVX.paper(dataset, variant="released"))
-    ours = {
-        f"{OUR_ROWS}, {words}": Setting(GraphSVX(samples=1000, indirect=effect))
-        for words, effect in WAYS.items()
-    }
-    return {RANDOM: CHANCE, **paper, **ours}
+    games[f"{PAPER_ROWS}, {RELEASED}"] = GraphSVX.paper(dataset, variant="released")
+    games |= {f"{OUR_ROWS}, {words}": GraphSVX(samples=1000, indirect=effect)
+              for words, effect in WAYS.items()}  # fmt: skip
+    return {RANDOM: CHANCE, **{name: Setting(game) for name, game in games.items()}}
 
 
 def informative_found(answer: Answer) -> dict[str, float]:
     """Share of the informative columns among as many with the most credit, and that play."""
-    informative = set(answer.trained.dataset.node_truth.informative_features or ())
+    informative = set(answer.data.node_truth.informative_features or ())
+    shares = partial(metrics.accuracy, answer.explanation, informative, level="features")
     return {
-        "signed": metrics.accuracy(answer.explanation, informative, level="features"),
-        "magnitude": metrics.accuracy(
-            answer.explanation, informative, by="absolute", level="features"
-        ),
+        "signed": shares(by="value"), "magnitude": shares(by="absolute"),
         "playing": len(informative & set(answer.explanation.features)) / len(informative),
-    }
-
-
-@dataclass(frozen=True)
-class NoEnds:
-    """Weighted least squares with a free constant, and neither the empty nor the full row.
-
-    So neither g(0) nor g(1) is tied to the model: efficiency holds by luck only.
-    """
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """Least squares of least norm; a single player has no other rows, and keeps its own."""
-        count = len(masks.rows)
-        if count == 0 or masks.credit is not None:
-            return WLS()(masks, values, empty, full)
-        z = torch.from_numpy(masks.rows).double()
-        design = torch.cat([torch.ones(count, 1, dtype=torch.float64), z], 1)
-        root = torch.from_numpy(masks.weights).sqrt()[:, None]
-        fit = torch.linalg.lstsq(design * root, values * root, driver="gelsd").solution
-        phi = fit[1:].t().contiguous()
-        return surrogate(masks, values, fit[0], phi, torch.full_like(phi, torch.nan))
+    }  # fmt: skip
 
 
 ENDS, NO_ENDS = "WLS, ends exact", "WLS, without the ends"
@@ -131,17 +105,16 @@ FITS: dict[str, Estimator] = {ENDS: WLS(), NO_ENDS: NoEnds(), "WLR": WLR(), "Las
 
 def fits(dataset: str) -> dict[str, Setting]:
     """Every fit on the paper's rows and on ours."""
-    games = {name: paper_game(dataset, estimator=fit) for name, fit in FITS.items()}
-    paper = {f"{PAPER_ROWS}, {name}": Setting(game) for name, game in games.items()}
-    ours = {f"{OUR_ROWS}, {name}": Setting(replace(game, mask=Paired()))
-            for name, game in games.items()}  # fmt: skip
-    return {FIT_RANDOM: CHANCE, **paper, **ours}
+    game = paper_game(dataset)
+    masks = {PAPER_ROWS: game.mask, OUR_ROWS: Paired()}
+    return {FIT_RANDOM: CHANCE, **{
+        f"{rows}, {name}": Setting(replace(game, mask=mask, estimator=fit))
+        for rows, mask in masks.items() for name, fit in FITS.items()}}  # fmt: skip
 
 
 def same_top(answer: Answer) -> dict[str, float]:
     """Overlap of the top nodes with those of the usual fit, as many as the motif has."""
-    usual = answer.of(f"{answer.method.split(', ')[0]}, {ENDS}")
-    top = len(answer.trained.dataset.true_nodes(answer.question))
+    usual, top = answer.of(f"{answer.method.split(', ')[0]}, {ENDS}"), len(answer.true_nodes)
     return {} if usual is None else {"same top": metrics.consistency(
         answer.explanation, usual, top=top, by="value", level="nodes")}  # fmt: skip
 
@@ -197,68 +170,66 @@ GRIDS = (
 
 def page(results: Measurements) -> Page:
     """One section a piece."""
-    lines = [f"{PAPER_ROWS}, {words}" for words in (*WAYS, RELEASED)]
-    lines += [f"{OUR_ROWS}, {words}" for words in WAYS]
+    lines = [name for name in with_and_without(NODE_SETS[0]) if name != RANDOM]
     shown = {"algorithm 2": lines[1], "the authors' code": f"{PAPER_ROWS}, {RELEASED}"}
     rules = [DROPPED, *(FAR.format(hops) for hops in (1, 2))]
-    to_balance, share = "base value to class balance", {"over": "explainable"}
-    accuracy = {"Accuracy, protocol `paper`": "paper", "Accuracy, protocol `strict`": "strict"}
+    share, usual = {"over": "explainable"}, f"{PAPER_ROWS}, {ENDS}"
 
-    def gain(before: str, after: str, protocol: str, datasets: Sequence[str]) -> Estimate:
-        return results.paired((after, protocol), (before, protocol), dataset=datasets)
+    def gains(before: str, after: dict[str, str], protocol: str, sets: Sequence[str]) -> Any:
+        return {name: results.paired((method, protocol), (before, protocol), dataset=sets)
+                for name, method in after.items()}  # fmt: skip
 
+    others = {name: f"{PAPER_ROWS}, {name}" for name in (NO_ENDS, "WLR", "Lasso")}
     claims = [
-        *(Claim.of(f"Share of the explainable part of {rule}, within 0.05", figure,
-                   results.estimate(rule, over="explainable", data=title), is_close, on=title)
-          for rule, figure, titles in ((DROPPED, 0.05, ("BA-Community", *CORA_TITLES)),
-                                       (FAR.format(2), 0.08, NODE_TITLES)) for title in titles),
-        *(Claim.of("The indirect effect raises accuracy on the tree sets (`paper`), by", 0.19,
-                   gain(lines[0], line, "paper", NODE_SETS[2:]), is_positive, on=words)
-          for words, line in shown.items()),
-        *(Claim.of("It changes nothing on the BA sets (`paper`), within 0.05", 0.0,
-                   gain(lines[0], line, "paper", NODE_SETS[:2]), is_close, on=words)
-          for words, line in shown.items()),
-        *(Claim.of("Informative features that are named (BA-Community)", figure,
-                   results.estimate("signed", method=name), reaches, on=name)
-          for name, figure in ((OWN, 0.65), (AROUND, 1.0))),
-        *(Claim.of(f"Another fit in place of {ENDS} changes nothing (`strict`), within 0.05", 0.0,
-                   gain(f"{PAPER_ROWS}, {ENDS}", f"{PAPER_ROWS}, {name}", "strict", NODE_SETS),
-                   is_close, on=name) for name in (NO_ENDS, "WLR", "Lasso")),
-        *(Claim.of("Distance of base value and class balance, within 0.05",
-                   distance(PAPER_BASE, PAPER_BALANCE),
-                   results.estimate(to_balance, data=title), is_close, on=title)
-          for title in CORA_TITLES),
+        *(claim for rule, figure, titles in (
+            (DROPPED, 0.05, ("BA-Community", *CORA_TITLES)), (FAR.format(2), 0.08, NODE_TITLES))
+          for claim in Claim.each(
+              f"Share of the explainable part of {rule}, within 0.05",
+              dict.fromkeys(titles, figure), results.by("data", rule, **share), is_close)),
+        *Claim.each("The indirect effect raises accuracy on the tree sets (`paper`), by",
+                    dict.fromkeys(shown, 0.19), gains(lines[0], shown, "paper", NODE_SETS[2:]),
+                    is_positive),
+        *Claim.each("It changes nothing on the BA sets (`paper`), within 0.05",
+                    dict.fromkeys(shown, 0.0), gains(lines[0], shown, "paper", NODE_SETS[:2]),
+                    is_close),
+        *Claim.each("Informative features that are named (BA-Community)",
+                    {OWN: 0.65, AROUND: 1.0}, results.by("method", "signed"), reaches),
+        *Claim.each(f"Another fit in place of {ENDS} changes nothing (`strict`), within 0.05",
+                    dict.fromkeys(others, 0.0), gains(usual, others, "strict", NODE_SETS),
+                    is_close),
+        *Claim.each("Distance of base value and class balance, within 0.05",
+                    dict.fromkeys(CORA_TITLES, distance(PAPER_BASE, PAPER_BALANCE)),
+                    results.by("data", "base value to class balance"), is_close),
     ]  # fmt: skip
-    sections: dict[str, Any] = {
-        "Player reduction": (
-            "The players that a rule leaves out play for once; sums over the nodes of a seed. On "
-            "Cora the features that are left out are one player.",
-            *pivots(results, {
-                "Share of the explainable part": {"measure": rules, "options": share},
-                "Number of players, and share of all absolute credit": [
-                    f"{rule}, {figure}" for figure in ("number", "absolute") for rule in rules],
-            }, rows="measure")),
-        "Indirect effect": pivots(results, {**accuracy, **{
-            f"Share of the explainable part: {part}": {"measure": part, "options": share}
-            for part in (motifs.PARTS[0], motifs.NEIGHBOURS)}}, method=[*lines, RANDOM]),
-        "Features of the node or of its subgraph": pivots(results, {
-            "The two informative features among the two with the most credit": {
-                "measure": ("signed", "magnitude", "playing"), "columns": "measure"}}),
-        "Empty and full row; WLS, WLR, Lasso": pivots(results, {
-            **accuracy,
-            "Overlap of the top nodes with those of WLS and both ends": "same top",
-            "Residual of efficiency, median": "residual",
-        }, method=list(fits(NODE_SETS[0]))),
-        "Base value": pivots(results, {
-            "Distance between distributions over classes (total variation)": {
-                "measure": results.names("measure", method=""), "rows": "measure"}}),
-    }  # fmt: skip
+    indirect = pivots(results, {"strict": {}, "paper": {}, **{
+        f"Share of the explainable part: {part}": {"measure": part, **share}
+        for part in (motifs.PARTS[0], motifs.NEIGHBOURS)}}, method=[*lines, RANDOM])  # fmt: skip
     return Page(
         "Ablation: what each piece is good for",
         claims,
-        dots(results, "indirect", "Accuracy (`strict`) with the indirect effect off and on.",
-             ("strict",), method=[*lines, RANDOM]),
-        sections,
+        dots("indirect", "Accuracy (`strict`) with the indirect effect off and on.",
+             {"accuracy (strict)": indirect[0]}),
+        {
+            "Player reduction": (
+                "The players that a rule leaves out play for once; sums over the nodes of a seed. "
+                "On Cora the features that are left out are one player.",
+                *pivots(results, {
+                    "Share of the explainable part": {"measure": rules, **share},
+                    "Number of players": [f"{rule}, number" for rule in rules],
+                }, rows="measure")),
+            "Indirect effect": indirect,
+            "Features of the node or of its subgraph": pivots(results, {
+                "The two informative features among the two with the most credit": (
+                    "signed", "magnitude", "playing")}, columns="measure"),
+            "Empty and full row; WLS, WLR, Lasso": pivots(results, {
+                "paper": {}, "strict": {},
+                "Overlap of the top nodes with those of WLS and both ends": "same top",
+                "Residual of efficiency, median": "residual",
+            }, method=list(fits(NODE_SETS[0]))),
+            "Base value": pivots(results, {
+                "Distance between distributions over classes (total variation)":
+                    results.names("measure", method="")}, rows="measure"),
+        },
         "Each piece on and off, on the same nodes; probability of the predicted class, signed "
         "credit, all hops.",
     )  # fmt: skip

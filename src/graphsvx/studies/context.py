@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -54,10 +53,14 @@ class StudyContext:
         """
         usual = zoo.settings_for(dataset, model)
         settings = replace(usual, **changes)
-        root = self.runs / "models" if self.quick else None
-        if settings != usual:
-            root = self.runs / f"models-{digest(settings)}"
-        return _trained_model(dataset, seed, settings, root, self.quick)
+        folder = f"models-{identity.short_hash(settings)}" if settings != usual else "models"
+        root = self.runs / folder if self.quick or settings != usual else None
+        return _trained_model(dataset, seed, self.shorter(settings), root)
+
+    def shorter(self, settings: Settings) -> Settings:
+        """Settings with the training of a quick study, if this is one."""
+        epochs = max(1, settings.epochs // QUICK_EPOCHS) if self.quick else settings.epochs
+        return replace(settings, epochs=epochs)
 
     def missing(self, dataset: str) -> str | None:
         """Why a data set cannot be loaded (its raw files are not there), or None."""
@@ -100,26 +103,13 @@ class StudyContext:
         """Where results that rest on these settings are kept; other weights, another folder."""
         weights = identity.of_model(trained.model)["weights"]
         versions = sorted(identity.versions().items())
-        key = digest([weights, trained.dataset.fingerprint, versions, list(settings)])
+        key = identity.short_hash([weights, trained.dataset.fingerprint, versions, list(settings)])
         return self.runs / trained.card.name / f"{name.lower()}-{key}"
 
 
-def digest(value: Any) -> str:
-    """A short hash of settings, the same in every process."""
-    return hashlib.sha256(identity.words(value).encode()).hexdigest()[:12]
-
-
-def _shorter(settings: Settings) -> Settings:
-    """The training of a quick study."""
-    return replace(settings, epochs=max(1, settings.epochs // QUICK_EPOCHS))
-
-
 @lru_cache(maxsize=6)
-def _trained_model(
-    dataset: str, seed: int, settings: Settings, root: Path | None, quick: bool
-) -> Trained:
+def _trained_model(dataset: str, seed: int, settings: Settings, root: Path | None) -> Trained:
     """A model with exactly these settings; a checkpoint with others is replaced."""
-    settings = _shorter(settings) if quick else settings
     with training_bar(f"training {dataset}, seed {seed}") as progress:
         return zoo.ensure(dataset, settings.model, seed, progress, root, settings=settings)
 
@@ -142,16 +132,12 @@ def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str
     @lru_cache(maxsize=2)
     def trained(dataset: str, seed: int, used: Settings, folder: Path) -> Trained:
         data = change(datasets.load(dataset, seed))
-        kind = f"{name}-{digest(used)}-{data.fingerprint[:12]}"
-        path = folder / f"{dataset}-{kind}-seed{seed}.safetensors"
-        if path.exists():
-            return zoo.load(path, dataset=data)
-        model = zoo.train(data, seed=seed, settings=used)
-        zoo.save(model, path)
-        return model
+        key = identity.short_hash([used, data.fingerprint])
+        path = folder / f"{dataset}-{name}-{key}-seed{seed}.safetensors"
+        if not path.exists():
+            zoo.save(zoo.train(data, seed=seed, settings=used), path)
+        return zoo.load(path, dataset=data)
 
-    def make(context: StudyContext, dataset: str, seed: int) -> Trained:
-        used = _shorter(settings) if context.quick else settings
-        return trained(dataset, seed, used, context.runs / "models-of-changed-data")
-
-    return make
+    return lambda context, dataset, seed: trained(
+        dataset, seed, context.shorter(settings), context.runs / "models-of-changed-data"
+    )

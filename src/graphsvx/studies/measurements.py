@@ -89,9 +89,10 @@ class Measurements:
         return [key for key in self.series
                 if all(key.entry(name) in values for name, values in entries.items())]  # fmt: skip
 
-    def names(self, column: str, prefix: str = "", **selection: Where) -> list[str]:
-        """Different entries of a column of these series, in order."""
-        entries = dict.fromkeys(key.entry(column) for key in self.keys(**selection))
+    def names(self, column: str, prefix: str = "", **selection: Any) -> list[str]:
+        """Different entries of a column of the series that `estimate` would select, in order."""
+        selected = {k: v for k, v in selection.items() if k not in ("over", "statistic")}
+        entries = dict.fromkeys(key.entry(column) for key in self.keys(**selected))
         return [entry for entry in entries if entry.startswith(prefix)]
 
     def estimate(
@@ -112,6 +113,11 @@ class Measurements:
                 if total or not over:
                     groups.append((seed, sum(values) / total if over else float(summed(values))))
         return _over_seeds(groups)
+
+    def by(self, column: str, measure: Where, **selection: Any) -> dict[str, Estimate]:
+        """`estimate` for each entry of a column that has the measure: of "data", each data set."""
+        return {entry: self.estimate(measure, **{**selection, column: entry})
+                for entry in self.names(column, measure=measure, **selection)}  # fmt: skip
 
     def paired(
         self, first: tuple[str, str], second: tuple[str, str], *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from math import nan
 from statistics import fmean
 
@@ -12,6 +12,7 @@ from torch_geometric.data import Batch
 
 from graphsvx import metrics
 from graphsvx.datasets.base import draw
+from graphsvx.metrics.effects import score_without
 from graphsvx.metrics.select import top_keys
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.study import Answer, Case, Measure, Questions, Value, of_model
@@ -34,20 +35,19 @@ PLUS, MINUS, BOTH = "fidelity+, top ", "fidelity-, top ", "characterization"
 """Measures of `fidelity_curves`: the first two are followed by a share."""
 
 
-def scored_queries(trained: Trained, strict: int, paper: int | None = None) -> Questions:
+def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
     """What the paper's protocol scores (or the first `paper`), and `strict` of the strict one.
 
     The strict ones are drawn from all motif nodes (or graphs with a motif) that the model
     classifies right; the seed of the data fixes the draw.
     """
-    data = trained.dataset
-    questions = draw(classified_right(trained), strict, data.seed, "strict", data.name)
-    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(questions))}
 
+    def questions(trained: Trained) -> Questions:
+        data = trained.dataset
+        drawn = draw(classified_right(trained), strict, data.seed, "strict", data.name)
+        return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(drawn))}
 
-def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
-    """`scored_queries` with these counts, for a grid."""
-    return lambda trained: scored_queries(trained, strict, paper)
+    return questions
 
 
 def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
@@ -182,22 +182,6 @@ def fidelity_curves(shares: Sequence[float]) -> Measure:
         return {**values, BOTH: fmean(scores)}
 
     return measure
-
-
-def score_without(trained: Trained, query: int, target: int) -> Callable[[Collection[int]], float]:
-    """The explained probability as a function of the nodes that are cut off from everything."""
-    data = trained.dataset
-    is_graph = data.task == "graph"
-    graph = data.graphs[query if is_graph else 0]
-
-    @torch.no_grad()
-    def score(cut: Collection[int]) -> float:
-        removed = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-        removed[list(cut)] = True
-        logits = trained.model(graph.x, graph.edge_index[:, ~removed[graph.edge_index].any(0)])
-        return float(logits[0 if is_graph else query].softmax(-1)[target])
-
-    return score
 
 
 def use_of_motif(method: str) -> Measure:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
-from torch_geometric.nn import GATConv
 
 from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.errors import InputError
@@ -28,6 +26,7 @@ from graphsvx.studies.setting import Setting
 from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study, Value, of_model
 from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained
+from graphsvx.zoo.models import CitationGAT
 from graphsvx.zoo.paper import ACCURACY
 
 TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
@@ -97,12 +96,9 @@ def counted(answer: Answer) -> dict[str, float]:
     else:
         distance = ours.field.distances
         fewer = [node for node in ours.nodes if distance[node] == 1]
-    credit, shares = getattr(answer.explanation, kind), dict[str, float]()
-    for name, ids in zip(CANDIDATES[kind], (list(getattr(ours, kind)), fewer), strict=True):
-        shares |= noise_shares(credit, ids, noise, name)
-        if ids and answer.method == OURS:
-            shares[f"chance, {name}"] = len(noise & set(ids)) / len(ids)
-    return shares
+    credit, (names, fewer_names) = getattr(answer.explanation, kind), CANDIDATES[kind]
+    return {**noise_shares(credit, list(getattr(ours, kind)), noise, names),
+            **noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
 
 
 @torch.no_grad()
@@ -136,25 +132,20 @@ def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: 
 ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))
 
 
-@torch.no_grad()
 def attention(case: Case) -> Iterator[Value]:
-    """Attention of both GAT layers: mean over heads, then layers, then a node's edges, then nodes.
+    """Attention on nodes of a GAT: mean over those who look at a node, then over nodes.
 
-    An edge from u to v has the attention that v pays to u. "with loops": with the attention that
-    each node pays to itself.
+    "with loops": with the attention that each node pays to itself.
     """
     model, graph = case.trained.model, case.trained.dataset.graph
-    first, second = getattr(model, "first", None), getattr(model, "second", None)
-    if not isinstance(first, GATConv) or not isinstance(second, GATConv):
+    if not isinstance(model, CitationGAT):
         return
-    hidden, (edges, weights) = first(graph.x, graph.edge_index, return_attention_weights=True)
-    _, (_, second_weights) = second(hidden.relu(), graph.edge_index, return_attention_weights=True)
-    mean = (weights.mean(1) + second_weights.mean(1)) / 2
+    (source, target), weights = model.attention(graph.x, graph.edge_index)
     noise = torch.tensor(sorted(noise_of(case.trained)[1]))
     noisy = torch.isin(torch.arange(graph.num_nodes), noise)
-    for words, counts in (("without", edges[0] != edges[1]), ("with", edges[0] >= 0)):
-        degree = torch.bincount(edges[0, counts], minlength=graph.num_nodes)
-        total = torch.bincount(edges[0, counts], mean[counts].double(), minlength=graph.num_nodes)
+    for words, counts in (("without", source != target), ("with", source >= 0)):
+        degree = torch.bincount(source[counts], minlength=graph.num_nodes)
+        total = torch.bincount(source[counts], weights[counts].double(), minlength=len(degree))
         for name, group in (("noisy", noisy & (degree > 0)), ("normal", ~noisy & (degree > 0))):
             value = float((total[group] / degree[group]).mean())
             yield from of_model({f"attention {words} loops, {name}": value})
@@ -185,52 +176,43 @@ NODES = replace(
 
 def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     """Noise among the top, whether the models use it, and what deleting it does."""
-    names, attention_names = CANDIDATES[kind], results.names("measure", "attention")
-    titles, share = results.names("data", measure="test accuracy"), f"share by value, {names[0]}"
-    about_models = [n for n in results.names("measure", method="") if n not in attention_names]
-
-    def papers_accuracy(measure: str, title: str) -> float | None:
-        dataset, _, model = title.lower().partition(", ")
-        suffix = FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
-        accuracies = ACCURACY.get((dataset + suffix, model))
-        return accuracies[2] if accuracies and measure == "test accuracy" else None
-
-    def draw() -> Any:
-        from graphsvx.views.plot.study import noise_panels  # noqa: PLC0415  (needs matplotlib, an extra)
-
-        panels: dict[str, dict[str, list[float]]] = {title: {} for title in titles}
-        for key in results.keys(measure=f"number, {names[0]}", data=titles):
-            counts = [list(by_question.values()) for by_question in results.series[key].values()]
-            panels[key.entry("data")][key.method] = [n for numbers in counts for n in numbers]
-        return noise_panels(panels, kind)
-
-    claims = []
-    declared = [data_title(name, model) for name in SETS for model in FEATURES.models]
-    for title in dict.fromkeys([*declared, *results.names("data", measure=share)]):
-        claims += [
-            Claim.of(f"Close to no noisy {kind} at GraphSVX's top", "close to 0",
-                     results.estimate(share, method=PAPER, data=title),
-                     lambda ours, _: ours.band[2] < LITTLE, on=title),
-            Claim.first(f"Fewer noisy {kind} than with any baseline", "fewest",
-                        results.tests(share, PAPER, baselines, sign=-1, data=title), title),
-        ]  # fmt: skip
+    names, suffix = CANDIDATES[kind], FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
+    share = f"share by value, {names[0]}"
+    declared = {data_title(name, model): ACCURACY[name + suffix, model]
+                for name in SETS for model in FEATURES.models}  # fmt: skip
+    titles = dict.fromkeys([*declared, *results.names("data", measure=share)])
+    claims = Claim.each(
+        f"Close to no noisy {kind} at GraphSVX's top", dict.fromkeys(titles, "close to 0"),
+        results.by("data", share, method=PAPER), lambda ours, _: ours.band[2] < LITTLE,
+    ) + [
+        Claim.first(f"Fewer noisy {kind} than with any baseline", "fewest",
+                    results.tests(share, PAPER, baselines, sign=-1, data=title), title)
+        for title in titles
+    ]  # fmt: skip
     for noisy in ATTENTION if kind == "nodes" else ():
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
         claims += [Claim.of(f"Less {noisy} than normal nodes, by", 0.15 - 0.11,
                             results.paired(*pair, data=title), is_positive, on=title)
-                   for title in (data_title(name, "gat") for name in SETS)]  # fmt: skip
-    top = {name.capitalize(): name for name in results.names("measure", method=OURS)}
+                   for title in declared if title.endswith("GAT")]  # fmt: skip
+    counts: dict[str, dict[str, list[float]]] = {}
+    for key in results.keys(measure=f"number, {names[0]}", model=list(FEATURES.models)):
+        numbers = [n for by_node in results.series[key].values() for n in by_node.values()]
+        counts.setdefault(key.entry("data"), {})[key.method] = numbers
     use = pivots(results, {
-        "What the models do with the noise (the paper's test accuracy in brackets)": {
-            "measure": about_models, "paper": papers_accuracy,
+        "What the models do with the noise": {
+            "measure": [n for n in results.names("measure", method="") if "attention" not in n],
             "note": "The paper says that its models do not use it."},
-        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)": attention_names,
-    }, rows="measure", digits=3)  # fmt: skip
+        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)":
+            results.names("measure", "attention"),
+    }, rows="measure", digits=3, paper={
+        "test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}})  # fmt: skip
     return Page(
         f"Noisy {kind} among the most important ones",
         claims,
-        Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes", draw),
-        {"Noise among the top k": pivots(results, top), "Is the noise used?": use},
+        Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes",
+               lambda plots: plots.noise_panels(counts, kind)),
+        {"Noise among the top k": pivots(results, results.names("measure", "share")),
+         "Is the noise used?": use},
         f"20 % more {kind} that mean nothing are added, and a model is trained. Test nodes are "
         f"drawn at random and their predicted class is explained. Candidates are the same for all "
         f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "
@@ -239,13 +221,12 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     )  # fmt: skip
 
 
+ABOUT = f"how many meaningless {{}} are among the top {TOP} (or 20 %)"
 FEATURES_STUDY = Study(
-    "noisy-features",
-    f"how many meaningless features are among the top {TOP} (or 20 %), GraphSVX and baselines",
+    "noisy-features", f"{ABOUT.format('features')}, GraphSVX and baselines",
     (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),
 )  # fmt: skip
 NODES_STUDY = Study(
-    "noisy-nodes",
-    f"how many meaningless nodes are among the top {TOP} (or 20 %); the GAT's attention on them",
-    (NODES,), lambda results: page(results, "nodes", list(NODE_BASELINES)),
+    "noisy-nodes", f"{ABOUT.format('nodes')}; the GAT's attention on them", (NODES,),
+    lambda results: page(results, "nodes", list(NODE_BASELINES)),
 )  # fmt: skip

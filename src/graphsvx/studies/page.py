@@ -20,15 +20,24 @@ VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
 SCREEN, LINE = 14, "<br>"
 """More claims than this have one row for each statement, so that they fit on a screen; and what is
 between the lines of a cell."""
-PaperFigure = Callable[[str, str], float | None]
-"""The paper's figure by the labels of row and column, None where it has none."""
+PaperFigures = Mapping[str, Mapping[str, float]]
+"""The paper's figures by the labels of row and column."""
+TITLES = {
+    "paper": "Accuracy, protocol `paper`", "strict": "Accuracy, protocol `strict`",
+    "AUROC": "AUROC of nodes", "strict, edges": "Accuracy on edges, `strict`",
+    "AUROC, edges": "AUROC of edges", "error": "Relative squared error, median",
+    "own error": "What references expect their own error to be (0: exact)",
+    "calls": "Distinct model calls, median", "exact": "Share of exact explanations",
+    "seconds": "Processor seconds for a node",
+}  # fmt: skip
+"""Tables of measures that several studies have; others are named by their measure."""
+DIGITS = {"error": 4, "own error": 4, "calls": 0, "seconds": 3}
 
 
-def from_paper(rows: Mapping[str, Sequence[float]], datasets: Sequence[str]) -> PaperFigure:
+def from_paper(rows: Mapping[str, Sequence[float]], datasets: Sequence[str]) -> PaperFigures:
     """From a table of the paper: figures by row, in the order of its data sets."""
-    figures = {(row, data_title(name)): figure for row, values in rows.items()
-               for name, figure in zip(datasets, values, strict=True)}  # fmt: skip
-    return lambda row, title: figures.get((row, title))
+    return {row: dict(zip(map(data_title, datasets), figures, strict=True))
+            for row, figures in rows.items()}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,16 +60,25 @@ class Claim:
 
     @classmethod
     def of(
-        cls, statement: str, paper: str | float | None, ours: Estimate, rule: Rule,
+        cls, statement: str, paper: str | float, ours: Estimate, rule: Rule,
         digits: int = 2, on: str = "",
     ) -> Claim:  # fmt: skip
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
-        figure = nan if isinstance(paper, str) else paper or 0.0
+        figure = nan if isinstance(paper, str) else paper
         shown = paper if isinstance(paper, str) else f"{figure:.{digits}f}"
         if ours.seeds < MIN_SEEDS:
             return cls(statement, shown, ours.text(digits), on=on)
         holds = bool(rule(ours, figure))
         return cls(statement, shown, number(ours.mean, digits), ours.interval, holds, on)
+
+    @classmethod
+    def each(
+        cls, statement: str, paper: Mapping[str, Any], ours: Mapping[str, Estimate], rule: Rule,
+        digits: int = 2,
+    ) -> list[Claim]:  # fmt: skip
+        """The same statement on everything that `paper` has a figure of."""
+        return [cls.of(statement, figure, ours.get(on, Estimate(())), rule, digits, on)
+                for on, figure in paper.items()]  # fmt: skip
 
     @classmethod
     def first(
@@ -118,12 +136,11 @@ class WithPaper:
     """A figure of ours with the paper's beside it."""
 
     ours: Estimate
-    paper: float | str
+    paper: float
 
     def text(self, digits: int) -> str:
         """`0.97 ± 0.02 (0.99)`."""
-        paper = self.paper if isinstance(self.paper, str) else number(self.paper, digits)
-        return f"{self.ours.text(digits)} ({paper})"
+        return f"{self.ours.text(digits)} ({number(self.paper, digits)})"
 
 
 Cell = Estimate | WithPaper | PairedTest | float | str
@@ -154,32 +171,44 @@ class Table:
 
 def pivot(
     results: Measurements, title: str, measure: str | Sequence[str], *, rows: str = "method",
-    columns: str = "data", paper: PaperFigure | None = None, note: str = "", digits: int = 2,
-    options: Mapping[str, Any] | None = None, **selection: Any,
+    columns: str = "data", paper: PaperFigures | None = None, note: str = "",
+    digits: int | None = None, **selection: Any,
 ) -> Table:  # fmt: skip
     """The estimates of a measure (or of several), by two columns of the measurements.
 
-    options, selection: `over` and `statistic` of `Measurements.estimate`, and what it selects.
+    selection: all that `Measurements.estimate` takes.
     """
     selection = {"measure": measure, **selection}
+    head = results.names(columns, **selection)
 
     def cell(row: str, column: str) -> Cell:
-        estimate = results.estimate(**{**selection, rows: row, columns: column}, **(options or {}))
-        figure = paper(row, column) if paper and estimate.seeds else None
-        return estimate if figure is None else WithPaper(estimate, figure)
+        estimate = results.estimate(**{**selection, rows: row, columns: column})
+        figure = (paper or {}).get(row, {}).get(column)
+        return estimate if figure is None or not estimate.seeds else WithPaper(estimate, figure)
 
-    head = results.names(columns, **selection)
     body = [[row, *(cell(row, column) for column in head)]
             for row in results.names(rows, **selection)]  # fmt: skip
-    return Table(title, ["", *head], body, note, digits)
+    title += " (the paper's in brackets)" if paper else ""
+    usual = DIGITS.get(measure, 2) if isinstance(measure, str) else 2
+    return Table(title, ["", *head], body, note, usual if digits is None else digits)
 
 
-def pivots(results: Measurements, tables: Mapping[str, Any], **common: Any) -> tuple[Table, ...]:
-    """Several tables by title: the measure, or all that `pivot` takes."""
-    return tuple(
-        pivot(results, title, **{**common, **(x if isinstance(x, dict) else {"measure": x})})
-        for title, x in tables.items()
-    )
+def pivots(
+    results: Measurements, tables: Mapping[str, Any] | Sequence[str], *,
+    paper: PaperFigures | None = None, **common: Any,
+) -> list[Table]:  # fmt: skip
+    """Several tables: measures, or by title a measure, or all that `pivot` takes.
+
+    paper: the paper's figures of the first table.
+    """
+    declared = tables if isinstance(tables, Mapping) else {name: {} for name in tables}
+    pivoted = list[Table]()
+    for name, value in declared.items():
+        options = value if isinstance(value, dict) else {"measure": value}
+        title = name if "measure" in options else TITLES.get(name, name.capitalize())
+        figures = {} if pivoted else {"paper": paper}
+        pivoted.append(pivot(results, title, **{"measure": name, **common, **figures, **options}))
+    return pivoted
 
 
 def paired_table(title: str, tests: Mapping[str, Mapping[str, PairedTest]]) -> Table:
@@ -193,85 +222,48 @@ def paired_table(title: str, tests: Mapping[str, Mapping[str, PairedTest]]) -> T
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A picture that is drawn when the page is written; `draw` returns a matplotlib figure."""
+    """A picture, drawn when the page is written by `draw(graphsvx.views.plot.study)`."""
 
     name: str
     caption: str
-    draw: Callable[[], Any] = field(repr=False)
+    draw: Callable[[Any], Any] = field(repr=False)
 
 
-def dots(
-    results: Measurements, name: str, caption: str, measures: Sequence[str], *,
-    rows: str = "method", paper: PaperFigure | None = None, log: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None, **selection: Any,
-) -> Figure:  # fmt: skip
-    """A line of panels for each measure, a panel for each data set: dots with their intervals.
+def dots(name: str, caption: str, lines: Mapping[str, Table], log: Sequence[str] = ()) -> Figure:
+    """Tables drawn: a line of panels for each, a panel for each column, a dot for each row.
 
-    rows: the column of the measurements that a panel shows; if "measure", one line for all.
-    paper: the paper's figures of the first line; log: measures on a logarithmic axis.
+    lines: tables by the label of their axis; log: those on a logarithmic one.
     """
-    lines: dict[str, Any] = {_axis(measure): measure for measure in measures}
-    lines = {"share": measures} if rows == "measure" else lines
-
-    def bands(measure: str | Sequence[str], title: str) -> dict[str, Any]:
-        selected = {"measure": measure, "data": title, **selection}
-        estimates = {label: results.estimate(**{**selected, rows: label}, **(options or {}))
-                     for label in results.names(rows, **selected)}  # fmt: skip
-        return {label: estimate.band for label, estimate in estimates.items() if estimate.seeds}
-
-    def draw() -> Any:
-        from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
-
-        datasets = results.names("dataset", measure=[*measures], **selection)
-        same_data = f"{data_title(datasets[0])}, " if len(datasets) == 1 else ""
-        panels = {line: {t.removeprefix(same_data): bands(m, t)
-                         for t in results.names("data", measure=m, **selection)}
-                  for line, m in lines.items()}  # fmt: skip
-        first = next(iter(lines))
-        theirs = {(first, t, row): figure for t, labels in panels[first].items() for row in labels
-                  if paper and (figure := paper(row, t)) is not None}  # fmt: skip
-        return study.dots(panels, theirs, log)
-
-    return Figure(name, caption, draw)
+    panels: dict[str, dict[str, dict[str, Any]]] = {}
+    paper: dict[tuple[str, str, str], float] = {}
+    for axis, table in lines.items():
+        panels[axis] = {column: {} for column in table.columns[1:]}
+        for label, *cells in table.rows:
+            for column, cell in zip(panels[axis], cells, strict=True):
+                estimate = cell.ours if isinstance(cell, WithPaper) else cell
+                if isinstance(estimate, Estimate) and estimate.seeds:
+                    panels[axis][column][str(label)] = estimate.band
+                if isinstance(cell, WithPaper):
+                    paper[axis, column, str(label)] = cell.paper
+    return Figure(name, caption, lambda plots: plots.dots(panels, paper, log))
 
 
 def curves(
-    results: Measurements, name: str, caption: str, panels: Sequence[str], lines: Sequence[str],
-    x: tuple[str, Sequence[float]], at: Callable[[str, str, Any], tuple[str, str]], *,
+    name: str, caption: str, lines: Mapping[str, Mapping[str, Any]], x: str, *,
     paper: Mapping[tuple[str, str], Mapping[Any, float]] | None = None, log: Sequence[str] = (),
 ) -> Figure:  # fmt: skip
-    """Rows of panels, a panel for each data set, with lines over x and bands for intervals.
+    """Estimates by axis, panel, curve and x, drawn with bands for their intervals.
 
-    x: the label of the axis, and where points are.
-    at: measure and method of a point, from its panel, line and x.
-    paper: the paper's figures by x, for some panels and data sets; log: logarithmic axes.
+    x: the label of the x axis; paper: its figures by x, for some axes and panels; log: axes.
     """
 
-    def points(panel: str, line: str, title: str) -> dict[float, Any]:
-        places = {value: at(panel, line, value) for value in x[1]}
-        estimates = {value: results.estimate(measure, method=method, data=title)
-                     for value, (measure, method) in places.items()}  # fmt: skip
-        return {value: estimate.band for value, estimate in estimates.items() if estimate.seeds}
+    def bands(panel: Mapping[str, Mapping[float, Estimate]]) -> dict[str, dict[float, Any]]:
+        return {curve: {at: estimate.band for at, estimate in points.items() if estimate.seeds}
+                for curve, points in panel.items()}  # fmt: skip
 
-    def draw() -> Any:
-        from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
-
-        bands = {
-            _axis(panel): {
-                title: {line: points(panel, line, title) for line in lines}
-                for title in results.names("data")
-            }
-            for panel in panels
-        }
-        theirs = {(_axis(panel), title): by_x for (panel, title), by_x in (paper or {}).items()}
-        return study.curves(bands, x[0], theirs, log)
-
-    return Figure(name, caption, draw)
-
-
-def _axis(measure: str) -> str:
-    """The label of an axis: that of an accuracy names its protocol."""
-    return f"accuracy ({measure})" if measure in ("paper", "strict") else measure
+    drawn = {axis: {title: bands(panel) for title, panel in panels.items()}
+             for axis, panels in lines.items()}  # fmt: skip
+    return Figure(name, caption, lambda plots: plots.curves(drawn, x, paper, log))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,19 +279,12 @@ class Page:
     title: str
     claims: Sequence[Claim]
     figure: Figure | None = None
-    sections: Mapping[str, Sequence[str | Table | Figure]] = field(default_factory=dict)
+    sections: Mapping[str, Sequence[str | Table]] = field(default_factory=dict)
     about: str = ""
 
     def markdown(self, results: Measurements) -> str:
         """The text of the page; the facts of `results` say how it was measured."""
-        facts, study = results.facts, results.study
-
-        def text(part: str | Table | Figure) -> str:
-            if isinstance(part, Figure):
-                return f"![{part.caption}]({study}-{part.name}.png)\n\n*{part.caption}*"
-            return part.markdown() if isinstance(part, Table) else part
-
-        folded = {title: map(text, section) for title, section in self.sections.items()}
+        facts, study, figure = results.facts, results.study, self.figure
         failures = [f"- {question}: {reason}"
                     for question, reason in sorted(facts.get("failures", {}).items())]  # fmt: skip
         parts = [
@@ -309,16 +294,16 @@ class Page:
             f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
             "for each measurement. In square brackets: 95 % interval over seeds.",
             self._claims_table(),
-            text(self.figure) if self.figure else "",
-            *(line for title, section in folded.items() for line in _folded(title, section)),
-            *(
-                f"**{name} is missing:** {reason}"
-                for name, reason in facts.get("missing", {}).items()
-            ),
+            *([f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
+              if figure else []),
+            *(f"**{k} is missing:** {reason}" for k, reason in facts.get("missing", {}).items()),
             "**Failures.** These could not be made and do not count:" if failures else "",
             *failures,
-            *_folded("How it was made", ["\n".join(_made(results))]),
-        ]
+        ]  # fmt: skip
+        for title, section in {**self.sections, "How it was made": _made(results)}.items():
+            texts = [part if isinstance(part, str) else part.markdown() for part in section]
+            # Without headings, which cannot be inside of what is folded.
+            parts += ["<details>", f"<summary>{title}</summary>", *texts, "</details>"]
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _claims_table(self) -> str:
@@ -336,21 +321,18 @@ class Page:
             DataError: the folder cannot be written.
 
         """
-        parts = [self.figure, *(part for section in self.sections.values() for part in section)]
-        figures = {folder / f"{results.study}-{part.name}.png": part
-                   for part in parts if isinstance(part, Figure)}  # fmt: skip
         page = folder / f"{results.study}.md"
-        for path, figure in figures.items():
-            with atomic_write(path) as file:
-                figure.draw().savefig(file, dpi=160, format="png", metadata={"Software": None})
+        written = [page]
+        if self.figure:
+            from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
+
+            written.insert(0, folder / f"{results.study}-{self.figure.name}.png")
+            with atomic_write(written[0]) as file:
+                picture = self.figure.draw(study)
+                picture.savefig(file, dpi=160, format="png", metadata={"Software": None})
         with atomic_write(page) as file:
             file.write_text(self.markdown(results))
-        return [*figures, page]
-
-
-def _folded(title: str, parts: Iterable[str]) -> list[str]:
-    """Parts that are shown when the title is clicked; without headings, which cannot be inside."""
-    return ["<details>", f"<summary>{title}</summary>", *parts, "</details>"]
+        return written
 
 
 def _made(results: Measurements) -> list[str]:
@@ -364,7 +346,7 @@ def _made(results: Measurements) -> list[str]:
             lines += [f"- {name}: {_each_once(settings)}" for name, settings in value.items()]
         elif fact not in ("command", "quick", "missing", "failures"):
             lines.append(f"- {fact}: {value}")
-    return lines
+    return ["\n".join(lines)]
 
 
 def _each_once(words: Mapping[str, str]) -> str:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import nan
 
 import numpy as np
 import torch
-from sklearn.metrics import r2_score
-from torch import Tensor
 
 from graphsvx import metrics
 from graphsvx.datasets.base import draw
-from graphsvx.estimators.least_squares import WLS, Fit
-from graphsvx.masks import Masks, Paired
+from graphsvx.estimators import WLS
+from graphsvx.estimators.ends import WithEnds
+from graphsvx.masks import Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
-from graphsvx.metrics.comparison import Estimate, is_close, reaches
+from graphsvx.metrics.comparison import is_close, reaches
+from graphsvx.metrics.reading import with_features
 from graphsvx.metrics.select import Level
-from graphsvx.results.explanation import Credit, Explanation
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, pivots
@@ -40,25 +39,6 @@ def explainers(dataset: str) -> dict[str, Setting]:
         GNN: selected_setting(dataset, GNN), RANDOM: Setting(Random()),
         "Random, on average": CHANCE,
     }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class WithEnds:
-    """WLS whose R² counts the empty and the full row too.
-
-    With the weight of 1,000 that the authors' code gives them in place of infinity; the kernel of
-    the paper weighs coalitions of one player 1 / M, which `Masks` scales to 1.
-    """
-
-    def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """The same credit, another R²."""
-        fit, players = WLS()(masks, values, empty, full), masks.rows.shape[1]
-        ends = np.stack([np.zeros(players, bool), np.ones(players, bool)])
-        rows = torch.from_numpy(np.concatenate([masks.rows, ends])).double()
-        weights = np.append(masks.weights, [1000.0 * players] * 2)
-        played, fitted = torch.cat([values, empty[None], full[None]]), rows @ fit.values.t()
-        r2 = r2_score(played, fit.base + fitted, sample_weight=weights, multioutput="raw_values")
-        return replace(fit, r2=torch.from_numpy(np.asarray(r2)))
 
 
 FITS = ("the paper's rows", "our rows", "the paper's rows, ends counted")
@@ -86,14 +66,6 @@ TOPS: dict[str, tuple[float, tuple[Level, ...]]] = {
 COMPARED = {
     OURS: Setting(GraphSVX(samples=1000)), GNN: Setting(GNNExplainer()), RANDOM: Setting(Random()),
 }  # fmt: skip
-
-
-def with_features(explanation: Explanation, features: Collection[int]) -> Explanation:
-    """Only these of the features, so that all explainers choose from the same ones."""
-    credit = explanation.feature_credit
-    mask = torch.isin(credit.ids, torch.tensor(sorted(features), dtype=credit.ids.dtype))
-    restricted = Credit(credit.ids[mask], credit.values[:, mask], credit.errors[:, mask])
-    return replace(explanation, feature_credit=restricted)
 
 
 def agreed(models: Sequence[Trained], count: int) -> list[int]:
@@ -145,53 +117,49 @@ def variance(values: Sequence[float]) -> float:
 
 def page(results: Measurements) -> Page:
     """Fit, shares of the motif, stability and consistency."""
-    roles = results.names("measure", motifs.ROLE)
-    share, median = {"over": "explainable"}, {"statistic": np.median}
-
-    def spread(method: str, title: str) -> Estimate:
-        return results.estimate(roles, method=method, data=title, statistic=variance)
-
+    roles, cora = results.names("measure", motifs.ROLE), ("Cora, GCN", "Cora, GAT")
+    shares = pivots(results, {
+        "Where the explainable part goes: GraphSVX, our default": {
+            "measure": motifs.PARTS, "rows": "measure", "method": OURS},
+        **{f"Share of the explainable part: {part}": part for part in motifs.PARTS},
+    }, over="explainable")  # fmt: skip
+    stability = pivots(results, {
+        "strict": {},
+        "Variance of accuracy in the same role of a motif": {
+            "measure": roles, "statistic": variance, "digits": 3},
+        "Efficiency: largest |prediction - base - sum of credit|": {
+            "measure": "residual", "statistic": max},
+    })  # fmt: skip
     claims = [
-        *(Claim.of(f"R² of the surrogate, {rows}", 0.90,
-                   results.estimate("R², nodes", method=rows, data=title, statistic=np.median),
-                   reaches, on=title)
-          for rows in FITS[::2] for title in (*NODE_TITLES, "Cora, GCN", "Cora, GAT")),
-        *(Claim.of("The motif's share of the explainable part, within 0.05",
-                   PAPER_SHARES[s], results.estimate(motifs.PARTS[0], method=OURS, data=s,
-                                                     over="explainable"), is_close, on=s)
-          for s in PAPER_SHARES),
-        *(Claim.of("Variance of accuracy in the same role of a motif", "< 0.1", spread(OURS, s),
-                   lambda ours, _: ours.band[2] < 0.1, 3, s) for s in NODE_TITLES),
+        *(claim for rows in FITS[::2] for claim in Claim.each(
+            f"R² of the surrogate, {rows}", dict.fromkeys((*NODE_TITLES, *cora), 0.90),
+            results.by("data", "R², nodes", method=rows, statistic=np.median), reaches)),
+        *Claim.each("The motif's share of the explainable part, within 0.05", PAPER_SHARES,
+                    results.by("data", motifs.PARTS[0], method=OURS, over="explainable"), is_close),
+        *Claim.each("Variance of accuracy in the same role of a motif",
+                    dict.fromkeys(NODE_TITLES, "< 0.1"),
+                    results.by("data", roles, method=OURS, statistic=variance),
+                    lambda ours, _: ours.band[2] < 0.1, digits=3),
         Claim.of("Overlap of the top 20 % of explanations of a GCN and a GAT", 0.76,
                  results.estimate("both, top 20 %", method=f"{OURS}: GCN and GAT"), reaches),
         Claim.of("Credit adds up to the prediction: largest gap", 0.0,
                  results.estimate("residual", method=OURS, statistic=max),
                  lambda ours, _: ours.band[2] < 1e-6),
     ]  # fmt: skip
-    sections = {
-        "R² of the surrogate (medians)": pivots(results, {
-            name: {"measure": name, "options": {} if "above" in name else median}
-            for name in results.names("measure", method=FITS)}),
-        "Shares and stability": pivots(results, {
-            **{f"Share of the explainable part: {part}": {"measure": part, "options": share}
-               for part in motifs.PARTS},
-            "Accuracy, `strict`": "strict",
-            "Variance of accuracy in the same role of a motif": {
-                "measure": roles, "options": {"statistic": variance}, "digits": 3},
-            "Efficiency: largest |prediction - base - sum of credit|": {
-                "measure": "residual", "options": {"statistic": max}},
-        }),
-        "Consistency": pivots(results, {
-            "Intersection over union of what the explanations of two models name, by magnitude": {
-                "measure": list(TOPS), "columns": "measure", "note": "*Two seeds*: another start "
-                "and split of the same kind of model, about the most that two can agree."}}),
-    }  # fmt: skip
     return Page(
         "Properties: what the paper claims of its explanations",
         claims,
-        dots(results, "shares", "Where the explainable part goes: GraphSVX, our default.",
-             motifs.PARTS, rows="measure", method=OURS, options=share),
-        sections,
+        dots("shares", shares[0].title, {"share": shares[0]}),
+        {
+            "R² of the surrogate (medians)": pivots(results, {
+                name: {"measure": name, "statistic": None if "above" in name else np.median}
+                for name in results.names("measure", method=FITS)}),
+            "Shares and stability": (*shares, *stability),
+            "Consistency": pivots(results, {
+                "Intersection over union of what the explanations of two models name": {
+                    "measure": list(TOPS), "columns": "measure", "note": "*Two seeds*: another "
+                    "start and split of the same kind of model, the most that two can agree."}}),
+        },
         "Motif nodes that the model classifies right, or test nodes of Cora; probability of the "
         "predicted class. *Ends counted*: the empty and the full row count with the weight that "
         "the authors' code gives them; g meets them exactly. GNNExplainer and Random have no "

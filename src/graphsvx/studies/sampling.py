@@ -116,40 +116,27 @@ MASK_GRID = Grid(
 
 def masks_page(results: Measurements) -> Page:
     """Accuracy beside the paper's, and the error of each mask as an estimator."""
-    claims = []
-    for s in NODE_TITLES:
-        score = {m: results.estimate("paper", method=m, data=s) for m in (SMARTER, ALL)}
-        claims += [
-            Claim.of("SmarterSeparate's accuracy", PAPER(SMARTER, s) or 0.0,
-                     score[SMARTER], reaches, on=s),
-            Claim.first("SmarterSeparate is ahead of the paper's other masks", "first",
-                        results.tests("strict", SMARTER, [*MASKS, ALL], data=s), s),
-            Claim.of("Accuracy of all coalitions, within 0.05",
-                     PAPER(ALL, s) or 0.0, score[ALL], is_close, on=s),
-        ]  # fmt: skip
-    tables = pivots(results, {
-        "Accuracy, protocol `paper` (the paper's in brackets)": {
-            "measure": "paper", "paper": PAPER},
-        "Accuracy, protocol `strict`": "strict",
-        "AUROC on the nodes of `strict`": "AUROC",
-        f"Relative squared error, median; against `{MOST}` (joint masks: `{ALL}`)": {
-            "measure": "error", "digits": 4},
-        "What the references expect their own error to be (0: exact)": {
-            "measure": "own error", "digits": 4},
-        "Distinct model calls, median": {"measure": "calls", "digits": 0},
-        "Share of nodes with exact values": "exact",
-    })  # fmt: skip
+    tables = pivots(results, ("paper", "strict", "AUROC", "error", "own error", "calls", "exact"),
+                    paper=PAPER)  # fmt: skip
     return Page(
         "Mask generators at equal budgets",
-        claims,
-        dots(results, "accuracy", "Accuracy (`paper`; diamonds: the paper's figures) and relative "
-             "squared error.", ("paper", "error"), paper=PAPER, log=("error",)),
+        [
+            *Claim.each("SmarterSeparate's accuracy", PAPER[SMARTER],
+                        results.by("data", "paper", method=SMARTER), reaches),
+            *(Claim.first("SmarterSeparate is ahead of the paper's other masks", "first",
+                          results.tests("strict", SMARTER, [*MASKS, ALL], data=s), s)
+              for s in NODE_TITLES),
+            *Claim.each("Accuracy of all coalitions, within 0.05", PAPER[ALL],
+                        results.by("data", "paper", method=ALL), is_close),
+        ],
+        dots("accuracy", "Accuracy (`paper`; diamonds: the paper's figures) and relative squared "
+             "error.", {"accuracy (paper)": tables[0], "error": tables[3]}, log=("error",)),
         {"Details": tables},
         f"Every mask generator gets the paper's number of samples and plays the same game, that of "
         f"`GraphSVX()` without the indirect effect; only the coalitions differ. The paper's masks "
         f"end in weighted least squares, ours (`Auto()`) in its own regression. `Random`, `Smart` "
-        f"and `All` play features and nodes in one joint game. `{ALL}` and `{MOST}` are exact "
-        f"where {REFERENCE} times the samples are enough, our estimator elsewhere.",
+        f"and `All` play features and nodes in one joint game; their error is that to `{ALL}`, of "
+        f"others to `{MOST}`: both exact where {REFERENCE} times the samples are enough.",
     )  # fmt: skip
 
 
@@ -159,16 +146,10 @@ MASKS_STUDY = Study("masks", ABOUT, (MASK_GRID,), masks_page)
 
 # --- budget ---------------------------------------------------------------------------------
 
-ORDER, INDIRECT = "S =", "with the indirect effect: "
+ORDER, INDIRECT, CYCLES = "S = {}", "with the indirect effect: ", "tree-cycles"
 SAMPLES, ORDERS = (50, 150, 500, 1500, 3000, 6000), (1, 2, 3, 4, 5)
-CYCLES = "tree-cycles"
 BY_SAMPLES = {500: 0.83, 1500: 0.95, 3000: 0.88}
 """The paper's accuracies on that set by number of samples (appendix); of all coalitions: 0.87."""
-
-
-def label(estimator: str, count: int) -> str:
-    """`ours, 1500` or `S = 4`."""
-    return f"{ORDER} {count}" if estimator == ORDER else f"{estimator}, {count}"
 
 
 def varied(game: GraphSVX) -> dict[str, Setting]:
@@ -177,23 +158,23 @@ def varied(game: GraphSVX) -> dict[str, Setting]:
     for count in SAMPLES:
         # A reference has to have far more calls than what it judges.
         if count <= REFERENCE * (game.budget.samples or 1000) // 2:
-            settings[label(SMARTER, count)] = Setting(game.with_settings(samples=count))
-            settings[label(OURS, count)] = Setting(game.with_settings(samples=count, mask=Auto()))
+            settings[f"{SMARTER}, {count}"] = Setting(game.with_settings(samples=count))
+            settings[f"{OURS}, {count}"] = Setting(game.with_settings(samples=count, mask=Auto()))
     return settings
 
 
 def budgets(dataset: str) -> dict[str, Setting]:
     """More and more samples; and larger and larger S with the paper's number of samples."""
     game = paper_game(dataset)
-    orders = {label(ORDER, order): Setting(replace(game, mask=SmarterSeparate(order=order)))
+    orders = {ORDER.format(order): Setting(replace(game, mask=SmarterSeparate(order=order)))
               for order in ORDERS}  # fmt: skip
     return {FLOOR: CHANCE, **varied(game), **orders}
 
 
 def in_the_papers_game(dataset: str) -> dict[str, Setting]:
     """The paper's numbers of samples in its own game."""
-    names = [*(label(SMARTER, count) for count in BY_SAMPLES), ALL]
     settings = varied(GraphSVX.paper(dataset))
+    names = (*(f"{SMARTER}, {count}" for count in BY_SAMPLES), ALL)
     return {f"{INDIRECT}{name}": settings[name] for name in names}
 
 
@@ -208,48 +189,46 @@ BUDGET_GRID = Grid(NODE_SETS, budgets, motifs.scoring(10, 10), quick=(CYCLES,),
 
 def budget_page(results: Measurements) -> Page:
     """Curves against samples and S, and whether accuracy falls towards that of all coalitions."""
-    cycles, few = data_title(CYCLES), label(SMARTER, 1500)
+    cycles, many = data_title(CYCLES), f"{SMARTER}, 1500"
 
-    def gain(before: str, after: str, title: str) -> Estimate:
-        return results.paired((after, "paper"), (before, "paper"), data=title)
+    def gains(before: str, after: str) -> dict[str, Estimate]:
+        return {title: results.paired((after, "paper"), (before, "paper"), data=title)
+                for title in NODE_TITLES}  # fmt: skip
 
     claims = [
-        *(Claim.of(f"SmarterSeparate's accuracy in the paper's game on {cycles}, within 0.05",
-                   figure, results.estimate("paper", method=INDIRECT + label(SMARTER, n)),
-                   is_close, on=f"{n:,} samples")
-          for n, figure in BY_SAMPLES.items()),
+        *Claim.each(
+            f"SmarterSeparate's accuracy in the paper's game on {cycles}, within 0.05",
+            {f"{n:,} samples": figure for n, figure in BY_SAMPLES.items()},
+            {f"{n:,} samples": results.estimate("paper", method=f"{INDIRECT}{SMARTER}, {n}")
+             for n in BY_SAMPLES}, is_close),
         Claim.of(f"Accuracy falls from 1,500 to 3,000 samples on {cycles}: by", 0.95 - 0.88,
-                 gain(label(SMARTER, 3000), few, cycles), is_positive),
-        *(Claim.of("1,500 samples score more than all coalitions, by",
-                   0.95 - 0.87 if s == cycles else "more", gain(ALL, few, s), is_positive,
-                   on=s)
-          for s in NODE_TITLES),
-        *(Claim.of("S = 4 in place of 1 raises accuracy, by", "raises",
-                   gain(label(ORDER, 1), label(ORDER, 4), s), is_positive, on=s)
-          for s in NODE_TITLES if s.startswith("Tree")),
+                 gains(f"{SMARTER}, 3000", many)[cycles], is_positive),
+        *Claim.each("1,500 samples score more than all coalitions, by",
+                    {**dict.fromkeys(NODE_TITLES, "more"), cycles: 0.95 - 0.87}, gains(ALL, many),
+                    is_positive),
+        *Claim.each("S = 4 in place of 1 raises accuracy, by",
+                    dict.fromkeys(NODE_TITLES[2:], "raises"),
+                    gains(ORDER.format(1), ORDER.format(4)), is_positive),
     ]  # fmt: skip
-    tables = pivots(results, {
-        "Accuracy, protocol `paper`": "paper",
-        "Accuracy, protocol `strict`": "strict",
-        "AUROC on the nodes of `strict`": "AUROC",
-        f"Relative squared error against `{ALL}`, median": {"measure": "error", "digits": 4},
-        f"What `{ALL}` expects its own error to be (0: exact)": {
-            "measure": "own error", "digits": 4},
-    })  # fmt: skip
+    axes = {"accuracy (paper)": "paper", "accuracy (strict)": "strict", "error": "error"}
+    points = {
+        axis: {title: {name: {n: results.estimate(measure, method=f"{name}, {n}", data=title)
+                              for n in SAMPLES} for name in (SMARTER, OURS)}
+               for title in results.names("data")}
+        for axis, measure in axes.items()
+    }  # fmt: skip
     return Page(
         "How many samples, and how large an order",
         claims,
-        curves(results, "samples", "Accuracy under both protocols and relative squared error "
-               "against the number of samples. Diamonds: the paper's.",
-               ("paper", "strict", "error"), (SMARTER, OURS), ("samples", SAMPLES),
-               lambda measure, name, n: (measure, label(name, n)),
-               paper={("paper", cycles): BY_SAMPLES}, log=("error", "samples")),
-        {"Details": tables},
+        curves("samples", "Accuracy under both protocols and relative squared error against the "
+               "number of samples. Diamonds: the paper's.", points, "samples",
+               paper={("accuracy (paper)", cycles): BY_SAMPLES}, log=("error", "samples")),
+        {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions. Its estimator (SmarterSeparate, weighted least squares) and ours "
         f"explain the same nodes in the same game, without the indirect effect unless it is named. "
-        f"`{ALL}` is exact where {REFERENCE} times the paper's samples are enough, our estimator "
-        "with that many calls elsewhere.",
+        f"Errors are those to `{ALL}`, exact where {REFERENCE} times the paper's samples are "
+        "enough, our estimator with that many calls elsewhere.",
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from math import nan
+from statistics import fmean
 from typing import Any
 
 from graphsvx.core.model import Scale
@@ -24,7 +25,7 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, pivot
 from graphsvx.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx.studies.study import Answer, Grid, Study
-from graphsvx.studies.titles import GRAPH_SETS, TRUTH_SETS, data_title
+from graphsvx.studies.titles import GRAPH_SETS, TRUTH_SETS
 
 OURS, DEFAULT, EDGES = GRAPHSVX = (
     "GraphSVX, the paper's method", "GraphSVX, our estimator", "GraphSVX, edges play",
@@ -143,36 +144,24 @@ GRID = Grid(
 
 def page(results: Measurements) -> Page:
     """How near the selected settings are to the best candidate, and all candidates."""
-    gaps: dict[str, dict[str, tuple[float, str]]] = {name: {} for name in EXPLAINERS}
-
-    def worth(dataset: str, method: str, reading: Reading) -> float:
-        """The mean of the accuracies under both protocols."""
-        names = [f"{protocol}, {words(reading)}" for protocol in ("paper", "strict")]
-        return sum(results.estimate(n, dataset=dataset, method=method).mean for n in names) / 2
-
-    for name, dataset in product(EXPLAINERS, results.names("dataset")):
-        selected = selected_setting(dataset, name)
-        labels = [label(name, setting) for setting in candidates(dataset, name)]
-        scores = {key: worth(dataset, *key) for key in product(labels, READINGS[name])}
-        best = max(scores, key=scores.__getitem__)
-        mine = scores[label(name, selected), (selected.by, selected.edge_rule)]
-        better = f"{best[0]}, {words(best[1])}" if scores[best] - mine > CLOSE else "selected"
-        gaps[name][data_title(dataset)] = (scores[best] - mine, better)
-    titles = results.names("data")
-    tables = [Table(
-        "The best candidate of each explainer, where it is not (nearly) the selected one",
-        ["", *titles], [[name, *(gaps[name][title][1] for title in titles)] for name in gaps],
-    )]  # fmt: skip
+    titles, claims, better = results.names("data"), [], list[list[str]]()
+    for name in EXPLAINERS:
+        gaps, best_names = list[float](), [name]
+        for dataset in results.names("dataset"):
+            scores = worth(results, dataset, name)
+            best, used = max(scores, key=scores.__getitem__), selected_setting(dataset, name)
+            gaps.append(scores[best] - scores[label(name, used), words((used.by, used.edge_rule))])
+            best_names.append(", ".join(best) if gaps[-1] > CLOSE else "selected")
+        better.append(best_names)
+        furthest, close = max(gaps, default=nan), sum(gap <= CLOSE for gap in gaps)
+        claims.append(Claim(
+            f"Selected settings are within {CLOSE} of the best candidate", "",
+            f"on {close} of {len(gaps)} sets, furthest {furthest:.3f}",
+            holds=furthest <= CLOSE if gaps else None, on=name))  # fmt: skip
+    tables = [Table("The best candidate, where it is not (nearly) the selected one",
+                    ["", *titles], better)]  # fmt: skip
     tables += [pivot(results, f"{title}: accuracy of all candidates", results.names("measure"),
                      columns="measure", data=title, digits=3) for title in titles]  # fmt: skip
-    claims = []
-    for name, by_title in gaps.items():
-        furthest = max((gap for gap, _ in by_title.values()), default=nan)
-        close = sum(gap <= CLOSE for gap, _ in by_title.values())
-        statement = f"Selected settings are within {CLOSE} of the best candidate"
-        ours = f"on {close} of {len(by_title)} sets, furthest {furthest:.3f}"
-        holds = furthest <= CLOSE if by_title else None
-        claims.append(Claim(statement, "", ours, holds=holds, on=name))
     about = (
         f"Validation seeds have graphs, splits and models of their own. Every explainer has "
         f"{CANDIDATES} candidates on every set (settings times readings: ranking by signed or "
@@ -180,8 +169,18 @@ def page(results: Measurements) -> Page:
         f"{PAPER} of `paper` a seed, and is judged by the mean of its accuracies under the two "
         f"protocols ([protocols.md](protocols.md))."
     )
-    title = "Settings, chosen on validation seeds"
-    return Page(title, claims, sections={"Details": tables}, about=about)
+    return Page("Settings, chosen on validation seeds", claims, None, {"Details": tables}, about)
+
+
+def worth(results: Measurements, dataset: str, explainer: str) -> dict[tuple[str, str], float]:
+    """The mean of the accuracies under both protocols, by candidate and reading."""
+    labels = [label(explainer, setting) for setting in candidates(dataset, explainer)]
+    return {
+        (name, reading): fmean(
+            results.estimate(f"{protocol}, {reading}", dataset=dataset, method=name).mean
+            for protocol in ("paper", "strict"))
+        for name, reading in product(labels, map(words, READINGS[explainer]))
+    }  # fmt: skip
 
 
 STUDY = Study("settings", "how the explainers are asked, chosen on validation seeds", (GRID,), page)

@@ -83,12 +83,12 @@ def page(results: Measurements) -> Page:
     ]  # fmt: skip
     for name in list(METHODS)[:-1]:
         decides, control = (results.estimate(FIRST, method=name, model=model) for model in MODELS)
-        silent = control.mean <= CONTROLLED
         claim = Claim.of("The mark is first where it decides, and not on the control", "",
                          decides, lambda e, _: e.mean >= EXPOSED, on=name)  # fmt: skip
+        holds = claim.holds and control.mean <= CONTROLLED
         ours = f"{decides.text()}; control {control.text()}"
-        claims.append(replace(claim, ours=ours, interval=None, holds=claim.holds and silent))
-    tables = pivots(results, {
+        claims.append(replace(claim, ours=ours, interval=None, holds=holds))
+    first, *others = pivots(results, {
         "Share of graphs whose marked node is first": FIRST,
         "AUROC of the marked node": "AUROC of the mark",
         "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
@@ -96,8 +96,8 @@ def page(results: Measurements) -> Page:
     return Page(
         "A planted shortcut: does the explanation expose it?",
         claims,
-        dots(results, "first", "Share of graphs whose marked node is ranked first.", (FIRST,)),
-        {"Details": tables},
+        dots("first", "Share of graphs whose marked node is ranked first.", {FIRST: first}),
+        {"Details": (first, *others)},
         "BA-2motifs with a mark (a feature of one random node of the base graph). In one set "
         "exactly the graphs of class 1 are marked and the model decides by it; in the control "
         "marks are drawn by coin and the model has to use the motif. An explainer "

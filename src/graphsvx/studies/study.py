@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from graphsvx.datasets.base import DataSet
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
-from graphsvx.studies.context import MakeModel, StudyContext, digest
+from graphsvx.studies.context import MakeModel, StudyContext
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
 from graphsvx.studies.setting import Setting, settings_words
@@ -62,6 +61,16 @@ class Answer:
     method: str
     question: int
     explanation: Explanation
+
+    @property
+    def data(self) -> DataSet:
+        """The data of the explained model."""
+        return self.trained.dataset
+
+    @property
+    def true_nodes(self) -> set[int]:
+        """The known explanation of the question."""
+        return self.data.true_nodes(self.question)
 
     def scored_by(self, protocol: str) -> bool:
         """Whether a protocol scores this question."""
@@ -189,7 +198,7 @@ class Study:
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
-            "code": _code()[:12],
+            "code": identity.of_code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
             "settings": {}, "failures": {},
         })  # fmt: skip
@@ -207,9 +216,11 @@ class Study:
             cell = self._cell(context, place, grids[place], row)
             for measured, value in cell.values.items():
                 results.add(measured, value)
-            _merge(results.facts, cell.facts)
-            left = _seeds_left(row for _, row in cells[number:])
+            for name, by_title in cell.facts["settings"].items():
+                results.facts["settings"].setdefault(name, {}).update(by_title)
+            results.facts["failures"] |= cell.facts["failures"]
             advice = f"not measured yet; `{context.command}` goes on there"
+            left = _seeds_left(row for _, row in cells[number:])
             results.facts["missing"] = no_files | dict.fromkeys(left, advice)
             results.write(context.out / f"{self.name}.parquet")
         return results
@@ -219,8 +230,8 @@ class Study:
         trained = grid.models[row.model](context, row.dataset, row.seed)
         methods = grid.methods(row.dataset)
         measures = [_named(measure) for measure in (*grid.measures, *grid.case_measures)]
-        declared = (methods, grid.questions(trained), measures)
-        key = (self.name, place, row.model, context.quick, _code(), digest(declared))
+        declared = identity.short_hash((methods, grid.questions(trained), measures))
+        key = (self.name, place, row.model, context.quick, identity.of_code(), declared)
         path = context.folder(trained, self.name, *key).with_suffix(".parquet")
         if path.exists():
             return Measurements.read(path, self.name)
@@ -258,45 +269,25 @@ def _seeds_left(rows: Iterable[Row]) -> list[str]:
             for title, numbers in seeds.items()]  # fmt: skip
 
 
-def _merge(facts: dict[str, Any], other: Mapping[str, Any]) -> None:
-    for name, value in other.items():
-        if isinstance(value, dict):
-            _merge(facts.setdefault(name, {}), value)
-        else:
-            facts[name] = value
-
-
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """A hash of this package's code: measurements of other code are not taken over."""
-    root, code = Path(__file__).parents[1], hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
-    return code.hexdigest()
-
-
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
     """Write `README.md`: one table of all claims of the paper, from the measurements there."""
     verdicts, pages = list[bool | None](), list[str]()
     rows: dict[bool, list[list[str]]] = {True: [], False: []}
     for study in studies:
-        link, command = f"[{study.name}]({study.name}.md)", f"`graphsvx study {study.name}`"
         measured = (folder / f"{study.name}.parquet").exists()
         results = study.read(folder) if measured else Measurements(study.name)
+        link = f"[{study.name}]({study.name}.md)" if measured else study.name
         claims = study.page(results).claims
         verdicts += [claim.holds for claim in claims if claim.paper]
-        for in_paper, table in rows.items():
+        for in_paper in (True, False) if measured else (True,):
             cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
-            table += [[link if measured else study.name, *row] for row in cells
-                      if measured or in_paper]  # fmt: skip
-        if measured:
-            pages.append(f"- {link}: {study.about}")
-        else:
-            older = f"; an older page is {link}" if (folder / f"{study.name}.md").exists() else ""
-            pages.append(f"- **{study.name}**: not measured yet, {command}{older}")
-    others = {file: title for file, title in OTHER_PAGES.items() if (folder / file).exists()}
+            rows[in_paper] += [[link, *row] for row in cells]
+        missing = "" if measured else f"; not measured yet, `graphsvx study {study.name}`"
+        pages.append(f"- {link}: {study.about}{missing}")
+    pages += [f"- [{title}]({file})" for file, title in OTHER_PAGES.items()
+              if (folder / file).exists()]  # fmt: skip
     tested = len(verdicts) - verdicts.count(None)
-    beyond = ("study", "claim", *CLAIM_COLUMNS[2:]), [[*row[:2], *row[3:]] for row in rows[False]]
+    beyond = [[*row[:2], *row[3:]] for row in rows[False]]
     text = [
         "# Results: what of the paper holds, and by how much",
         "Made by `graphsvx study --all` from the measurements beside each page. ± and square "
@@ -304,9 +295,10 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         f"The paper makes {len(verdicts)} claims here, counted by data set: {tested} were tested, "
         f"{verdicts.count(True)} hold.",
         markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
-        *(("## Beyond the paper", markdown_table(*beyond)) if rows[False] else ()),
+        "## Beyond the paper" if beyond else "",
+        markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
         "## Pages",
-        "\n".join([*pages, *(f"- [{title}]({file})" for file, title in others.items())]),
+        "\n".join(pages),
     ]
     path = folder / "README.md"
     with atomic_write(path) as part:

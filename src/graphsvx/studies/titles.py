@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 
 TRUTH_TITLES = {
@@ -16,6 +18,7 @@ _TITLES = {**TRUTH_TITLES, "cora": "Cora", "citeseer": "CiteSeer", "pubmed": "Pu
            "amazon-photo": "Amazon-Photo"}  # fmt: skip
 
 
+@cache
 def data_title(dataset: str, model: str = "") -> str:
     """`Cora, GAT`: a data set and, unless it is the usual one, the model."""
     clean = dataset.removesuffix(FEATURES_SUFFIX).removesuffix(NODES_SUFFIX)

@@ -176,6 +176,16 @@ class CitationGAT(nn.Module):
         logits: Tensor = self.second(self.dropout(x), edge_index)
         return logits
 
+    @torch.no_grad()
+    def attention(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        """Edges with the loops of all nodes, and the attention that targets pay to sources.
+
+        Mean over the heads of a layer, then over the two layers.
+        """
+        hidden, (edges, first) = self.first(x, edge_index, return_attention_weights=True)
+        _, (_, second) = self.second(hidden.relu(), edge_index, return_attention_weights=True)
+        return edges, (first.mean(1) + second.mean(1)) / 2
+
 
 def _convolve(
     convolution: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
