@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 from graphsvx import datasets
 from graphsvx.datasets.changed import MARK, marked
 from graphsvx.metrics.effects import largest_changes
-from graphsvx.studies import false_positives, molecules
-from graphsvx.studies.false_positives import EFFECT, FALSE, LARGEST, SHARE
+from graphsvx.studies import molecules
+from graphsvx.studies.molecules import EFFECT, FALSE, LARGEST, SHARE
 from graphsvx.studies.shortcut import TRAINED_ON
 from tests.studies.conftest import answer_of
 
@@ -44,10 +44,10 @@ def test_only_atoms_without_effect_are_called_important_wrongly():
     )
     answer = answer_of(trained, explanation, 0, method="GraphSVX")
     # The last one's interval contains values that do not count; the third has no effect.
-    assert false_positives.called_important(answer) == {SHARE: 0.5, FALSE: 0.5}
+    assert molecules.called_important(answer) == {SHARE: 0.5, FALSE: 0.5}
     saliency = answer_of(trained, explanation, 0, method="Saliency")
-    assert false_positives.called_important(saliency) == {SHARE: 0.75, FALSE: 1.0}
-    measured = {measure: value for _, _, measure, value in false_positives.effects(answer.case)}
+    assert molecules.called_important(saliency) == {SHARE: 0.75, FALSE: 1.0}
+    measured = {measure: value for _, _, measure, value in molecules.effects(answer.case)}
     assert measured == {EFFECT: 0.5, LARGEST: pytest.approx(0.231, abs=1e-3)}
 
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from graphsvx.studies import running_time
+from graphsvx.studies import sampling
 from graphsvx.studies.measurements import Measurements, Row
-from graphsvx.studies.running_time import GNN, PAPERS, take_turns
+from graphsvx.studies.sampling import GNN, PAPERS, take_turns
 
 
 def test_contenders_take_turns_and_only_processor_time_counts():
@@ -31,10 +31,10 @@ def test_contenders_take_turns_and_only_processor_time_counts():
 
 
 def test_the_paper_s_samples_are_timed():
-    settings = running_time.methods("tree-grid")
+    settings = sampling.timed("tree-grid")
     assert settings[f"{PAPERS}, 2 hops"].method.budget.samples == 400
     assert settings[f"{PAPERS}, 3 hops"].method.players.hops == 3
-    assert running_time.PAPER[GNN]["Tree-Cycles"] == 6.89
+    assert sampling.SECONDS[GNN]["Tree-Cycles"] == 6.89
 
 
 def test_ratios_are_taken_node_by_node_and_stand_beside_the_paper_s():
@@ -43,7 +43,7 @@ def test_ratios_are_taken_node_by_node_and_stand_beside_the_paper_s():
         for node, (slow, fast) in enumerate(((8.0, 2.0), (2.0, 1.0), (9.0, 3.0))):
             results.add(Row("tree-cycles", "", seed, GNN, node, "seconds"), slow)
             results.add(Row("tree-cycles", "", seed, f"{PAPERS}, 3 hops", node, "seconds"), fast)
-    page = running_time.page(results)
+    page = sampling.time_page(results)
     claim = next(claim for claim in page.claims if claim.on == "Tree-Cycles")
     assert claim.ours == "3.0"
     assert float(claim.paper) == pytest.approx(6.89 / 3.65, abs=0.05)

@@ -44,12 +44,10 @@ from graphsvx.metrics.comparison import Estimate
 from graphsvx.studies import (
     ablation,
     faithfulness,
-    false_positives,
     ground_truth,
     molecules,
     noise,
     properties,
-    running_time,
     sampling,
     shortcut,
 )
@@ -68,9 +66,9 @@ __all__ = [
 
 _ALL: tuple[Study, ...] = (
     ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
-    sampling.BUDGET_STUDY, ablation.STUDY, running_time.STUDY, properties.STUDY, tuning.STUDY,
+    sampling.BUDGET_STUDY, ablation.STUDY, sampling.TIME_STUDY, properties.STUDY, tuning.STUDY,
     ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
-    molecules.STUDY, false_positives.STUDY, faithfulness.STUDY, shortcut.STUDY,
+    molecules.STUDY, molecules.FALSE_POSITIVES, faithfulness.STUDY, shortcut.STUDY,
     faithfulness.REAL_GRAPHS,
 )  # fmt: skip
 

@@ -29,6 +29,7 @@ TITLES = {
     "own error": "What references expect their own error to be (0: exact)",
     "calls": "Distinct model calls, median", "exact": "Share of exact explanations",
     "seconds": "Processor seconds for a node",
+    "characterization": "Characterization on nodes, mean over the shares",
 }  # fmt: skip
 """Tables of measures that several studies have; others are named by their measure."""
 DIGITS = {"error": 4, "own error": 4, "calls": 0, "seconds": 3}
