@@ -101,7 +101,9 @@ def test_all_goes_on_without_a_study_whose_files_are_missing(
     result = run("study", "--all", "--quick", "--workers", "1")
     assert result.code == 2
     assert "left out missing: there is no file cora.x" in result.err
-    assert "**missing**: not measured yet" in (place / "out/studies/README.md").read_text()
+    assert (
+        "- missing: a small one; not measured yet" in (place / "out/studies/README.md").read_text()
+    )
 
 
 @pytest.mark.parametrize(
