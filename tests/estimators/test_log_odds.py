@@ -23,7 +23,7 @@ def test_many_normal_log_odds_predict_the_variance_of_others() -> None:
 
 
 def test_probabilities_near_one_half_vary_as_those_seen() -> None:
-    seen = 0.5 + 1e-3 * RNG.normal(size=(400, 1))
+    seen = 0.5 + 1e-3 * RNG.normal(size=(4000, 1))
     assert expected_square(seen)[0] == pytest.approx(seen.var() / 2, rel=0.05)
 
 
@@ -31,6 +31,12 @@ def test_saturated_probabilities_say_that_others_may_differ() -> None:
     """0.9999 and more, but by log-odds of 9 to 35: one of another sign is not far away."""
     seen = expit(np.array([[9.0], [20.0], [35.0]]))
     assert expected_square(seen)[0] > 1e3 * seen.var()
+
+
+def test_few_log_odds_do_not_tell_their_tail() -> None:
+    """Most are about 35, some 20, one 9: of the others, one in a hundred may be below 0."""
+    log_odds = np.concatenate([np.linspace(33, 36, 14), [20.0, 19.5, 19.0, 17.0, 9.0]])
+    assert 0.005 < expected_square(expit(log_odds)[:, None])[0] < 0.05
 
 
 def test_equal_probabilities_predict_nothing() -> None:

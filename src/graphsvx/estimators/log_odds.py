@@ -2,7 +2,9 @@
 
 Few probabilities that are all close to 0 or 1 look alike although their log-odds may differ by
 tens, so that another coalition's may well have the other sign. If log-odds are normal, with the
-mean and variance of those that were seen, another one has Student's t distribution.
+mean and variance of those that were seen, another one has Student's t distribution. Few log-odds do
+not tell whether they are: where most coalitions have about the same, and a rare one far lower, their
+tail is heavier. So the distribution has fewer degrees of freedom than there are log-odds.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from scipy.special import expit, logit, stdtrit
 from graphsvx.core.arrays import Floats
 
 _QUANTILES = (np.arange(256) + 0.5) / 256
+_FREEDOM = 16  # log-odds for one degree of freedom,
+_LEAST_FREEDOM = 2  # and not fewer than these
 _ROUNDING = 1e-16  # probabilities closer to 1 are 1 in double precision
 
 
@@ -31,4 +35,5 @@ def _variance(probabilities: Floats) -> float:
         return 0.0
     log_odds = logit(probabilities.clip(_ROUNDING, 1 - _ROUNDING))
     spread = log_odds.std(ddof=1) * np.sqrt(1 + 1 / count)
-    return float(expit(log_odds.mean() + spread * stdtrit(count - 1, _QUANTILES)).var())
+    freedom = min(count - 1, max(_LEAST_FREEDOM, count / _FREEDOM))
+    return float(expit(log_odds.mean() + spread * stdtrit(freedom, _QUANTILES)).var())

@@ -13,6 +13,7 @@ from graphsvx.estimators.kernels import Kernel, Mixture
 from graphsvx.estimators.lengthscales import log_likelihood
 
 _BLOCK = 512  # pairs that g is evaluated at together
+_MOST_EXPECTED = 4  # pairs that a known mean square counts as in the scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,8 @@ class Process:
     ) -> Process:  # fmt: skip
         """`fitted`: number of leading pairs that the covariance was learnt on.
 
-        `expected` [outputs]: mean square of `odd` that is known from elsewhere; it counts as one
-        pair more in the scale.
+        `expected` [outputs]: mean square of `odd` that is known from elsewhere; it counts as a
+        quarter of the judging pairs more in the scale, one to four.
         """
         gram = kernel.gram_once(mixture)
         inner = kernel.coalitions.inner > 0
@@ -58,7 +59,8 @@ class Process:
         judges = values[fitted if fitted < len(values) else 0 :]
         scale = (judges**2).mean(0)
         if expected is not None:
-            scale = (squares(judges) + expected / typical) / (len(judges) + 1)
+            more = min(max(len(judges) / 4, 1), _MOST_EXPECTED)
+            scale = (squares(judges) + more * expected / typical) / (len(judges) + more)
         apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
         understatement = np.ones(outputs)
         cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
