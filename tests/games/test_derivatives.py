@@ -14,6 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GraphConv, SAGEConv, TransformerConv
 
 from graphsvx import GraphSVX, explain
+from graphsvx.core.arrays import Bools, Floats
+from graphsvx.games.derivatives import expected_by_derivatives
 from graphsvx.games.graph_game import GraphGame
 
 BRANCHES, LEAVES = 5, 40
@@ -178,3 +180,35 @@ def test_models_that_cannot_be_differentiated_are_explained_without(how: str) ->
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)
     assert "derivatives" not in str(e.certificate.games[-1].model)
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_credit_is_the_mean_slope_and_errors_grow_with_the_curvature() -> None:
+    """A slope that changes by c over a player's interval misses the mean slope by c / 6."""
+    off, change = np.array([3.0, -2.0, 1.0, 4.0]), np.array([0.5, -0.3, 0.0, 1.0])
+    players, coalitions = np.array([True, True, True, False]), 0
+
+    def slopes(rows: Bools) -> Floats:
+        nonlocal coalitions
+        coalitions += len(rows)
+        return (off + change * rows)[:, :, None]
+
+    expected = expected_by_derivatives(slopes, players, 64, slice(0, 1), 0)
+    assert expected is not None
+    assert coalitions == expected.coalitions == 64
+    np.testing.assert_allclose(expected.values[:, 0], [3.25, -2.15, 1.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(expected.errors[:, 0], [0.5 / 6, 0.3 / 6, 0.0, 0.0], atol=1e-7)
+
+
+def test_differences_of_slopes_that_are_noise_do_not_widen_errors() -> None:
+    rng, seen = np.random.default_rng(0), []
+
+    def slopes(rows: Bools) -> Floats:
+        seen.append(1 + rng.normal(size=(*rows.shape, 1)))
+        return seen[-1]
+
+    expected = expected_by_derivatives(slopes, np.ones(400, dtype=bool), 64, slice(0, 1), 0)
+    assert expected is not None
+    pairs = np.concatenate([(part[: len(part) // 2] + part[len(part) // 2 :]) / 2 for part in seen])
+    sampling = pairs.std(0, ddof=1) / np.sqrt(len(pairs))
+    # Of a normal distribution, two thirds are within one standard error of 0.
+    assert np.isclose(expected.errors, sampling).mean() > 0.55

@@ -6,8 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
-from graphsvx.masks.exact import connected_sets
+from graphsvx.core.arrays import Bools
+from graphsvx.errors import BudgetError
+from graphsvx.games import FunctionGame
+from graphsvx.masks.exact import Auto, Connected, connected_sets
+from tests.worlds import shapley
 
 
 @pytest.mark.parametrize("reach", [None, 1, 2, 3])
@@ -83,3 +88,53 @@ def test_the_sets_are_those_that_can_reach_the_node() -> None:
             wanted.add(tuple(live.tolist()))
         assert {tuple(row) for row in sets[0].tolist()} == wanted
         assert len(sets[0]) == len(wanted)
+
+
+def _reached(senders: Bools, on: Bools) -> Bools:
+    """Players that reach the node through players that are on."""
+    live = senders[-1] & on
+    for _ in range(len(on)):
+        live = live | (senders[:-1][live].any(0) & on)
+    return live
+
+
+class _OnReachedPlayers(FunctionGame):
+    """A random value for each set of players that reach the node."""
+
+    def __init__(self, senders: Bools, rng: np.random.Generator) -> None:
+        self.senders = senders
+        weights = rng.normal(size=(2, senders.shape[1]))
+
+        def value(rows: Bools) -> torch.Tensor:
+            live = np.stack([_reached(senders, row) for row in rows])
+            return torch.from_numpy(np.sin(5 * live @ weights.T) + live @ weights.T)
+
+        super().__init__(value, senders.shape[1])
+
+    def player_edges(self) -> Bools:
+        return self.senders
+
+
+def test_connected_sets_give_the_shapley_values_of_all_coalitions() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(6):
+        game = _OnReachedPlayers(rng.random((6, 5)) < 0.4, rng)
+        masks = Connected()(game, 32, torch.Generator())
+        assert masks.exact
+        assert masks.credit is not None
+        credit = masks.credit.t() @ game.values(masks.states)
+
+        def value(members: frozenset[int], of: FunctionGame = game) -> float:
+            on = np.isin(np.arange(5), list(members))[None]
+            return float(of.values(of.states(on))[0, 1])
+
+        truth = shapley(range(5), value)
+        assert credit[:, 1].tolist() == pytest.approx([truth[i] for i in range(5)], abs=1e-12)
+
+
+def test_connected_sets_that_do_not_fit_the_budget_are_refused() -> None:
+    everyone = _OnReachedPlayers(np.ones((6, 5), dtype=bool), np.random.default_rng(5))
+    with pytest.raises(BudgetError, match="do not fit 31 model calls"):
+        Connected()(everyone, 31, torch.Generator())
+    assert not Auto()(everyone, 31, torch.Generator()).exact
+    assert len(Connected()(everyone, 32, torch.Generator()).rows) == 32
