@@ -2,9 +2,9 @@
 
 Few probabilities that are all close to 0 or 1 look alike although their log-odds may differ by
 tens, so that another coalition's may well have the other sign. If log-odds are normal, with the
-mean and variance of those that were seen, another one has Student's t distribution. Few log-odds do
-not tell whether they are: where most coalitions have about the same, and a rare one far lower, their
-tail is heavier. So the distribution has fewer degrees of freedom than there are log-odds.
+mean and variance of those that were seen, another one has Student's t distribution. Few log-odds
+do not tell whether they are: where most coalitions have about the same, and a rare one far lower,
+their tail is heavier. So the distribution has fewer degrees of freedom than there are log-odds.
 """
 
 from __future__ import annotations
