@@ -12,7 +12,7 @@ import torch
 from graphsvx.core.arrays import Bools, Floats
 from graphsvx.estimators.controls import ControlledWLS, _Controls
 from graphsvx.estimators.least_squares import WLS
-from graphsvx.games.base import FunctionGame
+from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks import All, Masks, Paired
 from graphsvx.masks.base import all_rows
 
@@ -50,7 +50,7 @@ def test_credit_of_controls_is_their_shapley_values() -> None:
     rng = np.random.default_rng(3)
     triples = np.array([[0, 1, 4], [2, 3, 4], [0, 2, 3]])
     controls = _Controls(
-        rng.normal(size=(5, 2)), rng.normal(size=(5, 2)), triples, rng.normal(size=(3, 2))
+        *(rng.normal(size=(5, 2)) for _ in range(3)), triples, rng.normal(size=(3, 2))
     )
     for output in range(2):
         expected = shapley(lambda on, o=output: controls.at(on[None])[0, o], 5)
@@ -58,18 +58,19 @@ def test_credit_of_controls_is_their_shapley_values() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_pairs_give_the_shapley_values(seed: int) -> None:
-    game = rough_game(9, seed)
-    rows = all_rows(9)[1:-1]
+@pytest.mark.parametrize("players", [8, 9])
+def test_all_pairs_give_the_shapley_values(players: int, seed: int) -> None:
+    game = rough_game(players, seed)
+    rows = all_rows(players)[1:-1]
     rows = rows[rows[:, 0]]
-    paired = np.empty((2 * len(rows), 9), dtype=bool)
+    paired = np.empty((2 * len(rows), players), dtype=bool)
     paired[::2], paired[1::2] = rows, ~rows
-    every = All(separate=True)(game, 1 << 9, torch.Generator())
+    every = All(separate=True)(game, 1 << players, torch.Generator())
     weight = {row.tobytes(): w for row, w in zip(every.rows, every.weights, strict=True)}
     weights = np.array([weight[row.tobytes()] for row in paired])
     drawn = np.arange(len(rows)).repeat(2)
     masks = Masks(paired, game.states(paired), weights, pair=drawn, unseen=np.ones(len(paired)))
-    empty, full = game.values(game.states(np.array([[False] * 9, [True] * 9])))
+    empty, full = game.values(game.states(empty_and_full(players)))
     fit = ControlledWLS()(masks, game.values(masks.states), empty, full)
     exact = WLS()(every, game.values(every.states), empty, full)
     assert torch.allclose(fit.values, exact.values, atol=1e-5)

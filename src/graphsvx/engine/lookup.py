@@ -16,7 +16,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids, as_tensor, no_ids
@@ -25,10 +24,16 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.node_states import (
+    LARGEST_TABLE,
+    NodeStates,
+    Numbers,
+    column,
+    number_keys,
+    number_states,
+)
 from graphsvx.engine.pooled import PooledModel, Pooling, Reduction
 from graphsvx.errors import ModelError
-
-Numbers = NDArray[np.int32]
 
 _JOIN: dict[str, Callable[..., Tensor]] = {
     "sum": torch.add,
@@ -36,11 +41,8 @@ _JOIN: dict[str, Callable[..., Tensor]] = {
     "max": torch.maximum,
     "min": torch.minimum,
 }
-_TABLE = 1 << 22  # keys that are numbered by a table; more are sorted
-_CACHED = 1 << 16  # keys whose table fits into the caches of a core
 _JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
 _POOLED = 1 << 20  # numbers of a batch of pooled embeddings
-_FIRST_KEYS = 1 << 12  # that are numbered by themselves, if there are no more distinct ones
 _BLOCK = 1 << 18  # graphs whose states are evaluated together
 
 
@@ -61,6 +63,8 @@ class LookedUp:
     """[graphs, outputs]."""
     states: int
     """States of the last round: embeddings that were computed."""
+    rounds: tuple[list[NodeStates], ...]
+    """States of each node after each round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,8 @@ class Lookup:
         embeddings, poolings = self._embed(perturbations, levels, edges)
         pool = _Pool(embeddings, [states.number for states in levels[-1]], poolings, self._order)
         pooled_model = PooledModel(self.model, self.graph)
-        return LookedUp(torch.cat([pooled_model.head(pooled) for pooled in pool.batches()]), count)
+        outputs = torch.cat([pooled_model.head(pooled) for pooled in pool.batches()])
+        return LookedUp(outputs, count, tuple(levels[len(levels) - self.depth :]))
 
     @cached_property
     def _in_edges(self) -> list[Ids]:
@@ -127,19 +132,19 @@ class Lookup:
                     stack += sorted(neighbours[node] - order.keys(), reverse=True)
         return list(order)
 
-    def _levels(self, perturbations: Perturbations, edges: _Edges) -> list[list[_States]]:
+    def _levels(self, perturbations: Perturbations, edges: _Edges) -> list[list[NodeStates]]:
         """States of each node after 0, 1, ... rounds.
 
         Where messages depend on degrees, a node has its degree from a level before round 0.
         """
         size, count = self.field.size, len(perturbations)
         features, table = perturbations.feature_row, len(perturbations.feature_table)
-        feature_states: list[_States] = []
+        feature_states: list[NodeStates] = []
         for u in range(size):
             parts = [(edges.there(e) & 1, 2) for e in self._loops[u]]
             if features is not None:
                 parts.append((features[:, u].astype(np.int32), table))
-            feature_states.append(_states(parts, count))
+            feature_states.append(number_states(parts, count))
         levels = [feature_states]
         if self.reads_degrees:
             levels.append([self._with_degree(feature_states[u], u, edges) for u in range(size)])
@@ -149,9 +154,9 @@ class Lookup:
             ]
             levels.append(
                 [
-                    _states(
+                    number_states(
                         [
-                            _column(feature_states[u]),
+                            column(feature_states[u]),
                             *(
                                 (following[w][0] & edges.there(e), following[w][1])
                                 for e, w in zip(into, self.field.source[into], strict=True)
@@ -164,9 +169,9 @@ class Lookup:
             )
         return levels
 
-    def _with_degree(self, states: _States, node: int, edges: _Edges) -> _States:
+    def _with_degree(self, states: NodeStates, node: int, edges: _Edges) -> NodeStates:
         into = self._in_edges[node]
-        parts = [_column(states)]
+        parts = [column(states)]
         if "edge_weight" in self.model.takes and self.graph.edge_weight is not None:
             parts += [(edges.there(e) & 1, 2) for e in into]
         else:
@@ -174,10 +179,10 @@ class Lookup:
             for e in into:
                 degree -= edges.there(e)
             parts.append((degree, len(into) + 1))
-        return _states(parts, len(states.number))
+        return number_states(parts, len(states.number))
 
     def _embed(
-        self, perturbations: Perturbations, levels: list[list[_States]], edges: _Edges
+        self, perturbations: Perturbations, levels: list[list[NodeStates]], edges: _Edges
     ) -> tuple[list[list[Tensor]], list[Pooling]]:
         """Embeddings of the states of each node at the last level, for each pooling."""
         field, graph, device = self.field, self.graph, self.graph.x.device
@@ -249,65 +254,6 @@ class _Edges:
 
 
 @dataclass(frozen=True, eq=False)
-class _States:
-    """The states of one node in a batch of perturbed graphs."""
-
-    number: Numbers
-    """Of each graph."""
-    example: Ids
-    """The first graph in which the node has each state."""
-
-
-def _column(states: _States) -> tuple[Numbers, int]:
-    """State numbers with their bound."""
-    return states.number, len(states.example)
-
-
-def _states(parts: list[tuple[Numbers, int]], count: int) -> _States:
-    """Numbers of the distinct rows of columns, each given with a bound of its values."""
-    keys, distinct = np.zeros(count, dtype=np.int32), 1
-    for values, bound in parts:
-        if bound == 1:
-            continue
-        if distinct * bound > _CACHED:
-            compact = _numbered(keys, distinct)
-            keys, distinct = compact.number, len(compact.example)
-        if distinct * bound > _TABLE:
-            pairs = keys * np.int64(bound) + values
-            met, inverse = np.unique(pairs, return_inverse=True)
-            keys, distinct = inverse.reshape(-1).astype(np.int32), len(met)
-        else:
-            keys = keys * np.int32(bound) + values
-            distinct *= bound
-    return _numbered(keys, distinct)
-
-
-def _numbered(keys: Numbers, bound: int) -> _States:
-    """The distinct keys, numbered in the order in which they come."""
-    table = np.full(bound, -1, dtype=np.int32)
-    # Few distinct keys are nearly all met among the first ones.
-    leading = _FIRST_KEYS if bound <= _FIRST_KEYS else len(keys)
-    example = _first_places(keys[:leading], table, 0)
-    number = table.take(keys)
-    if leading < len(keys) and number.min() < 0:
-        rest = np.flatnonzero(number < 0)
-        new = _first_places(keys[rest], table, len(example))
-        number[rest] = table.take(keys[rest])
-        example = np.concatenate([example, rest[new]])
-    return _States(number, example)
-
-
-def _first_places(keys: Numbers, table: Numbers, start: int) -> Ids:
-    """Where each distinct key comes first; the table gets their numbers, from `start` on."""
-    places = keys.astype(np.intp)
-    # From the last to the first, so that the first is written last.
-    table[places[::-1]] = np.arange(len(keys) - 1, -1, -1, dtype=np.int32)
-    first = np.flatnonzero(table.take(places) == np.arange(len(keys), dtype=np.int32))
-    table[places[first]] = np.arange(start, start + len(first), dtype=np.int32)
-    return first
-
-
-@dataclass(frozen=True, eq=False)
 class _Pool:
     """Pools the embeddings of the nodes of many graphs."""
 
@@ -366,13 +312,13 @@ class _Pool:
         blocks: list[tuple[Tensor, list[Tensor]]] = []
         most = max(_JOINT, len(self.numbers[0]) >> 4)
         device = self.embeddings[0][0].device
-        numbers, distinct = self.numbers[self.order[0]], _TABLE + 1
+        numbers, distinct = self.numbers[self.order[0]], LARGEST_TABLE + 1
         tables: list[Tensor] = []
         for u in self.order:
             new_tables = [tables[u] for tables in self.embeddings]
             base = len(new_tables[0])
-            if distinct * base <= _TABLE:
-                joint = _numbered(numbers * np.int32(base) + self.numbers[u], distinct * base)
+            if distinct * base <= LARGEST_TABLE:
+                joint = number_keys(numbers * np.int32(base) + self.numbers[u], distinct * base)
                 if len(joint.example) <= most:
                     before = as_tensor(numbers[joint.example], device).long()
                     mine = as_tensor(self.numbers[u][joint.example], device).long()

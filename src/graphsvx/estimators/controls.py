@@ -4,6 +4,7 @@ A game g of known Shapley values is fitted to the values and subtracted; least s
 with v - g, which varies less, and phi(v) = phi(v - g) + phi(g) whatever g is. With z = +1 for
 members, -1 for others and s the mean of z, the terms of g are odd:
 
+    z_i                   2 of credit for the player
     z_i s^2, z_i s^4      the slope of a player changes with the size of the coalition
     z_i z_j z_k           triples that go with what is missed; 2 / 3 of credit for each of the three
 """
@@ -11,7 +12,6 @@ members, -1 for others and s the mean of z, the terms of g are odd:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats, Ids
-from graphsvx.estimators.least_squares import WLS, Fit, least_squares, surrogate
+from graphsvx.estimators.least_squares import WLS, Fit, centred_inverse, surrogate
+from graphsvx.estimators.state_tables import Half, crossed_halves, without_sizes
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked
 
@@ -46,28 +47,78 @@ class ControlledWLS(Checked):
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit of the controls in closed form, of the rest by least squares."""
-        if masks.pair is None or masks.exact or masks.rows.shape[1] < 3:
+        if masks.exact or not _enough_pairs(masks):
             return WLS()(masks, values, empty, full)
         odd = (values[::2] - values[1::2]).numpy() / 2
-        controls = _Controls.of(masks, odd, (full - empty).numpy() / 2)
-        explained = torch.from_numpy(controls.at(masks.rows[::2]))
-        rest = values.clone()
-        rest[::2] -= explained
-        rest[1::2] += explained
-        top = torch.from_numpy(controls.at_full())
-        part, errors = least_squares(masks, rest, empty + top, full - top)
+        controls = _Controls.of(masks, odd)
+        explained = controls.at(masks.rows[::2])
+        gain = (full - empty).numpy() - 2 * controls.at_full()
+        if masks.local:
+            halves = crossed_halves(masks, odd - explained)
+            parts = [_of_half(half, masks, gain) for half in halves]
+            part = sum(credit for credit, _ in parts) / 2
+            errors = np.hypot(*(bars for _, bars in parts)) / 2
+        else:
+            part, errors = corrected(masks, odd - explained, gain)
         phi = torch.from_numpy(part + controls.credit())
         fit = surrogate(masks, values, empty, phi, torch.from_numpy(errors))
+        states = sum(states.count for states in masks.local)
+        tables = f" and tables of {states} states of nodes" if states else ""
         return Fit(
             fit.values, fit.errors, fit.base, fit.r2,
-            model=f"least squares, {len(controls.triples)} triples as control variates",
+            model=f"least squares, {len(controls.triples)} triples{tables} as control variates",
         )  # fmt: skip
+
+
+def _enough_pairs(masks: Masks) -> bool:
+    """Whether there are pairs that were drawn, more than enough for a regression on them."""
+    players = masks.rows.shape[1]
+    return masks.pair is not None and players > 2 and int((masks.pair >= 0).sum()) > 8 * players
+
+
+def corrected(masks: Masks, odd: Floats, gain: Floats) -> tuple[Floats, Floats]:
+    """Credit and standard errors, [outputs, M] each, of a game that varies little.
+
+    Coefficients of a regression on drawn pairs alone, and what enumerated pairs add to them: by
+    the Gram matrix of all coalitions, which is known, so that only what drawn pairs miss of their
+    own regression matters. `odd` [pairs, outputs]: half differences; `gain`: of the ends.
+    """
+    if masks.pair is None or masks.unseen is None:
+        raise ValueError("these rows were not drawn as pairs")
+    on, weights, is_drawn = masks.rows[::2], masks.weights[::2], masks.pair[::2] >= 0
+    players = on.shape[1]
+    share = on.mean(1, keepdims=True)
+    target = odd - (share - 0.5) * gain
+    # Rows of one size have the Gram matrix scale (I - 11' / M).
+    scale = float(weights @ (share * (1 - share))[:, 0]) * players / (players - 1)
+    rows = on[is_drawn] - share[is_drawn]
+    weighted = rows * weights[is_drawn, None]
+    inverse = centred_inverse(weighted.T @ rows)
+    part = inverse @ (weighted.T @ target[is_drawn])
+    missed = without_sizes(target[is_drawn] - rows @ part, on[is_drawn])
+    listed = on[~is_drawn] - share[~is_drawn]
+    left_over = weights[~is_drawn, None] * (target[~is_drawn] - listed @ part)
+    part += (listed.T @ left_over + weighted.T @ missed) / scale
+    # Jackknife: a pair without its influence on the regression misses more.
+    leverage = np.einsum("ij,ij->i", weighted @ inverse, rows)
+    unseen = masks.unseen[::2][is_drawn] / np.maximum(1 - leverage, 1e-9) ** 2
+    variance = (missed**2 * unseen[:, None]).T @ np.square(weighted, out=weighted) / scale**2
+    return gain[:, None] / players + part.T, np.sqrt(variance)
+
+
+def _of_half(half: Half, masks: Masks, gain: Floats) -> tuple[Floats, Floats]:
+    """Credit, with that of the tables, and errors, from half of the pairs."""
+    tables = half.tables
+    part, errors = corrected(half.of(masks), half.rest, gain - 2 * tables.at_full())
+    return part + tables.credit(), errors
 
 
 @dataclass(frozen=True, eq=False)
 class _Controls:
     """g: an odd game with Shapley values in closed form."""
 
+    slopes: Floats
+    """Coefficients of z_i, [M, outputs]."""
     squares: Floats
     """Coefficients of z_i s^2, [M, outputs]."""
     fourths: Floats
@@ -78,42 +129,32 @@ class _Controls:
     """Of the triples, [triples, outputs]."""
 
     @staticmethod
-    def of(masks: Masks, odd: Floats, top: Floats) -> _Controls:
-        """Fitted to some of the pairs, given by half the differences of their values.
+    def of(masks: Masks, odd: Floats) -> _Controls:
+        """Fitted to some of the drawn pairs, given by half the differences of their values.
 
-        Least squares see v - g through all pairs, and err by what they miss of drawn ones: terms
-        and values are taken less their own least squares fit, and compared on drawn pairs.
+        Whatever depends on the size alone gives no credit, and is left out on both sides.
         """
         if masks.pair is None:
             raise ValueError("these rows were not drawn as pairs")
-        fitted_pairs = slice(None, None, -(-len(odd) // _FITTED))
-        signs = _signs(masks.rows[::2][fitted_pairs])
+        fitted = np.flatnonzero(masks.pair[::2] >= 0)
+        fitted = fitted[:: -(-len(fitted) // _FITTED)]
+        members = masks.rows[::2][fitted]
+        signs = _signs(members)
         players = signs.shape[1]
-        share = signs.mean(1, keepdims=True)
-        root = np.sqrt(masks.weights[::2][fitted_pairs] / masks.weights.mean()).astype(np.float32)
-        linear = _LinearPart((signs - share) * root[:, None])
-        is_drawn = masks.pair[::2][fitted_pairs] >= 0
-
-        def rest(terms: Singles, ends: Floats | float) -> Singles:
-            """Terms less their least squares fit with exact ends, on drawn pairs."""
-            return linear.rest((terms - share * np.float32(ends)) * root[:, None])[is_drawn]
-
-        target = rest(odd[fitted_pairs].astype(np.float32), top)
-        sizes = rest(np.concatenate([signs * share**2, signs * share**4], 1), 1.0)
-        missed = target - sizes @ _ridge(sizes, target).astype(np.float32)
-        missed *= root[is_drawn, None]
+        squares = signs.mean(1, keepdims=True) ** 2
+        target = without_sizes(odd[fitted].astype(np.float32), members)
+        terms = [signs, signs * squares, signs * squares**2]
+        singles = without_sizes(np.concatenate(terms, 1), members)
+        coefficients = _ridge(singles, target)
+        missed = target - singles @ coefficients.astype(np.float32)
         screened = slice(None, None, -(-len(missed) // _SCREENED))
-        heaviest = np.sort(np.argsort(-linear.size(odd[fitted_pairs]))[:_PLAYERS])
-        triples = _triples(signs[is_drawn][screened], missed[screened], heaviest)
+        heaviest = np.sort(np.argsort(-np.abs(coefficients[:players]).sum(1))[:_PLAYERS])
+        triples = _triples(signs[screened], missed[screened], heaviest)
         triples = triples[: min(_TRIPLES, len(missed) // _PAIRS_A_TRIPLE)]
-        design = np.concatenate([sizes, rest(_products(signs, triples), 1.0)], 1)
-        coefficients = _ridge(design, target)
-        return _Controls(
-            coefficients[:players],
-            coefficients[players : 2 * players],
-            triples,
-            coefficients[2 * players :],
-        )
+        products = without_sizes(_products(signs, triples), members)
+        coefficients = _ridge(np.concatenate([singles, products], 1), target)
+        slopes, on_squares, on_fourths = coefficients[: 3 * players].reshape(3, players, -1)
+        return _Controls(slopes, on_squares, on_fourths, triples, coefficients[3 * players :])
 
     def at(self, members: NDArray[np.bool_]) -> Floats:
         """g at coalitions, [coalitions, outputs]."""
@@ -121,7 +162,8 @@ class _Controls:
         for first in range(0, len(members), _BLOCK):
             signs = _signs(members[first : first + _BLOCK])
             squares = signs.mean(1, keepdims=True) ** 2
-            part = squares * (signs @ self.squares.astype(np.float32))
+            part = signs @ self.slopes.astype(np.float32)
+            part += squares * (signs @ self.squares.astype(np.float32))
             part += squares**2 * (signs @ self.fourths.astype(np.float32))
             part += _products(signs, self.triples) @ self.coefficients.astype(np.float32)
             parts.append(part.astype(np.float64))
@@ -129,13 +171,14 @@ class _Controls:
 
     def at_full(self) -> Floats:
         """g at the full coalition, where every term is 1, [outputs]."""
-        total: Floats = np.concatenate([self.squares, self.fourths, self.coefficients]).sum(0)
+        terms = (self.slopes, self.squares, self.fourths, self.coefficients)
+        total: Floats = np.concatenate(terms).sum(0)
         return total
 
     def credit(self) -> Floats:
         """Shapley values of g, [outputs, M]."""
         players = len(self.squares)
-        credit = np.zeros((self.squares.shape[1], players))
+        credit = 2 * self.slopes.T
         for power, coefficients in ((2, self.squares), (4, self.fourths)):
             own_credit, other_credit = _credit_of_slopes(players, power)
             shares = (own_credit - other_credit) * coefficients.T
@@ -143,32 +186,6 @@ class _Controls:
         for place in range(3):
             np.add.at(credit.T, self.triples[:, place], 2 / 3 * self.coefficients)
         return credit
-
-
-@dataclass(frozen=True, eq=False)
-class _LinearPart:
-    """Least squares on coalitions, centred and weighted, [pairs, M]."""
-
-    rows: Singles
-
-    @cached_property
-    def _gram(self) -> Floats:
-        gram: Floats = (self.rows.T @ self.rows).astype(np.float64)
-        # Centred rows lack the direction of all ones; filling it changes nothing for the others.
-        return gram + gram.diagonal().mean() / len(gram)
-
-    def _solve(self, terms: Singles) -> Floats:
-        return _solved(self._gram, (self.rows.T @ terms).astype(np.float64))
-
-    def rest(self, terms: Singles) -> Singles:
-        """What is left of terms [pairs, terms]."""
-        left: Singles = terms - self.rows @ self._solve(terms).astype(np.float32)
-        return left
-
-    def size(self, terms: Floats) -> Floats:
-        """Absolute coefficients of players, over all terms, [M]."""
-        sizes: Floats = np.abs(self._solve(terms.astype(np.float32))).sum(1)
-        return sizes
 
 
 def _credit_of_slopes(players: int, power: int) -> tuple[float, float]:

@@ -216,7 +216,7 @@ class _Design:
         count, players = seen.on.shape
         if count >= players:
             rows = seen.centred(slice(None))
-            return _Design(seen, rows, _centred_inverse(rows.T @ rows))
+            return _Design(seen, rows, centred_inverse(rows.T @ rows))
         gram = np.zeros((count, count))
         for part in _blocks(seen.on):
             centred = seen.centred(part)
@@ -259,7 +259,7 @@ class _Design:
         return np.sqrt((residual**2 * unseen[:, None]).T @ moved)
 
 
-def _centred_inverse(gram: Floats) -> Floats:
+def centred_inverse(gram: Floats) -> Floats:
     """By Cholesky, ten times faster, where only the direction of all ones is missing.
 
     Centred rows sum to zero, so their Gram matrix lacks that direction; filling it changes

@@ -16,13 +16,17 @@ from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lookup import Lookup, TooManyStatesError
+from graphsvx.engine.node_states import LocalStates, NodeStates, Subcubes, subcubes_of_states
 from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
+from graphsvx.generators import Isolate
 from graphsvx.generators.base import GameSetup, Generator
 
 LOOK_UPS = 44
 """Coalitions that are looked up for each model call of the budget,"""
 MOST_LOOK_UPS = 132
 """and if these are all that there are."""
+_ROUNDS = 1  # the last round, and so many before it, whose states of nodes are told
+_MOST_BITS = 1 << 23  # of the subcubes of one round
 
 
 @dataclass(eq=False)
@@ -46,6 +50,8 @@ class LookupGame:
     _raw: Tensor | None = None
     _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
     _end_states: Ids | None = None
+    _rounds: tuple[Ids, tuple[list[NodeStates], ...]] | None = None
+    """Coalitions that were looked up at once, and the states of their nodes after each round."""
     full_output: Tensor | None = None
     """Raw output of the full coalition, [1, outputs]."""
 
@@ -112,7 +118,8 @@ class LookupGame:
         new = np.flatnonzero(requested & ~self._evaluated)
         if len(new):
             self._rows = [np.concatenate(self._rows)]
-            out = self._look_up(self._rows[0][new])
+            out, rounds = self._look_up(self._rows[0][new])
+            self._rounds = None if rounds is None else (new, rounds)
             if self._raw is None or len(self._raw) < len(requested):
                 grown = out.new_zeros(len(requested), out.shape[1])
                 if self._raw is not None:
@@ -125,7 +132,68 @@ class LookupGame:
                 self.full_output = self._raw[full, None]
         return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))[:, None]
 
-    def _look_up(self, rows: Bools) -> Tensor:
+    def take_local_states(self, states: Ids) -> tuple[LocalStates, ...]:
+        """States of nodes after each of the last rounds in the coalitions looked up last.
+
+        None of them where they do not fit, are of other coalitions, or are no subcubes. They are
+        not kept: they take more memory than the values.
+        """
+        looked_up, self._rounds = self._rounds, None
+        local = isinstance(self.generator, Isolate) and self.side == "nodes"
+        if looked_up is None or not local or self.lookup.reads_degrees or self.setup.field.boundary:
+            return ()
+        evaluated, rounds = looked_up
+        place = np.full(len(self._ids), -1)
+        place[evaluated] = np.arange(len(evaluated))
+        at = place[states]
+        if at.min() < 0:
+            return ()
+        active = self.setup.players.active_nodes(self.setup.field.size, self._rows[0][evaluated])
+        return tuple(
+            state
+            for number in range(max(1, len(rounds) - _ROUNDS), len(rounds) + 1)
+            for state in self._states_after(number, rounds[number - 1], active, at)
+        )
+
+    def _states_after(
+        self, rounds: int, nodes: list[NodeStates], active: Bools, at: Ids
+    ) -> list[LocalStates]:
+        field, players = self.setup.field, self.setup.players
+        counts = [len(states.example) for states in nodes]
+        if sum(counts) * field.size > _MOST_BITS:
+            return []
+        senders = np.zeros((field.size, field.size), dtype=bool)
+        senders[field.target, field.source] = True
+        shows_itself = senders.diagonal().copy()
+        if isinstance(self.generator, Isolate) and self.generator.erase:
+            shows_itself[:] = True
+        np.fill_diagonal(senders, val=False)
+        owner = np.zeros((field.size, players.nodes), dtype=bool)
+        owner[players.node_members, players.node_owner] = True
+        node = np.arange(field.size).repeat(counts)
+        examples = active[np.concatenate([states.example for states in nodes])]
+        subcubes = subcubes_of_states(node, examples, rounds, senders, shows_itself)
+        subcubes = subcubes.of_players(owner)
+        same_order = np.array_equal(at, np.arange(len(at)))
+        starts = np.cumsum([0, *counts])
+        local = []
+        for u, states in enumerate(nodes):
+            mine = np.flatnonzero(node[subcubes.state] == u)
+            local.append(
+                LocalStates(
+                    states.number if same_order else states.number[at],
+                    counts[u],
+                    Subcubes(
+                        subcubes.state[mine] - starts[u],
+                        subcubes.members[mine],
+                        subcubes.boundary[mine],
+                    ),
+                )
+            )
+        return local
+
+    def _look_up(self, rows: Bools) -> tuple[Tensor, tuple[list[NodeStates], ...] | None]:
+        """Outputs, and the states of nodes after each round if all were evaluated together."""
         size = max(1, self.setup.field.size)
         # A few coalitions are never more than the budget: replays, sets of players.
         limit = self._budget * size if len(rows) > self._budget else len(rows) * size * 64
@@ -141,7 +209,7 @@ class LookupGame:
             self._states_evaluated += looked_up.states
             limit -= looked_up.states
             outputs.append(looked_up.outputs.cpu())
-        return torch.cat(outputs)
+        return torch.cat(outputs), looked_up.rounds if len(rows) <= block else None
 
     def played(self) -> Tensor:
         """Raw outputs of all states that have been looked up."""

@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.engine.node_states import LocalStates
 from graphsvx.games.base import Game, PlayerPrior
 from graphsvx.utils.constraints import Block
 
@@ -32,7 +33,7 @@ class Masks:
     """[rows, M]: the exact linear map from values to credit, where there is one."""
     pair: Ids | None = None
     """Paired samplers: rows 2i and 2i + 1 are complements with equal weights; equal ids belong to
-    one independent draw, -1 marks enumerated pairs."""
+    one independent draw, -1 marks enumerated pairs, which come first."""
     unseen: Floats | None = None
     """Paired samplers: share of the row's stratum that was not drawn (1 for huge strata)."""
     prior: PlayerPrior | None = None
@@ -40,6 +41,8 @@ class Masks:
 
     probabilities: bool = False
     """Paired samplers: values are probabilities."""
+    local: tuple[LocalStates, ...] = ()
+    """Whole graphs by look-ups: states of nodes in the empty, the full and these coalitions."""
 
     def of_outputs(self, columns: slice) -> Masks:
         """The same masks for some of the outputs; expected credit of other outputs is dropped."""

@@ -76,7 +76,7 @@ class Paired(Checked):
             rows = np.concatenate([rows[: 2 * enumerated], _with_complements(sampled)])
             stratum = np.concatenate([stratum[:enumerated], sizes])
             states = np.concatenate([states, game.states(rows[len(states) :])])
-            distinct = len(np.unique(states))
+            distinct = int(np.count_nonzero(np.bincount(states)))
             if distinct > calls or pairs == most:
                 break
             pairs = min(most, int(pairs * _MORE * calls / distinct) + 1)

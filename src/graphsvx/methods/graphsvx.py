@@ -36,6 +36,7 @@ from graphsvx.methods.pipeline import (
     fit_all,
     play_all,
     score_alone,
+    without_local,
 )
 from graphsvx.methods.player_kinds import (
     KINDS,
@@ -223,14 +224,14 @@ class GraphSVX(Checked):
             fits = fit_all(played, self.estimator, outputs)
             goal = self._goal()
             if goal is None:
-                return _Run(evaluator, setup, played, fits, outputs, target)
+                return _Run(evaluator, setup, without_local(played), fits, outputs, target)
             limit = self.budget.seconds
             rounds = Rounds(
                 goal, self.mask, self.estimator, outputs, seed, most=self._most_calls(),
                 clock=None if limit is None else Clock(limit, start),
             )  # fmt: skip
             played, fits = rounds.play(played, fits)
-            return _Run(evaluator, setup, played, fits, outputs, target, goal)
+            return _Run(evaluator, setup, without_local(played), fits, outputs, target, goal)
 
         verified = run_verified(
             query, kind.hops, seed, run,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
@@ -97,8 +97,18 @@ def _play(
     _require_memory_of_fit(game, masks, estimator)
     ends = game.end_states()
     game.record_output_of(int(ends[1]))
-    values = game.values(np.concatenate([ends, masks.states]))
+    states = np.concatenate([ends, masks.states])
+    values = game.values(states)
+    if isinstance(game, LookupGame):
+        local = game.take_local_states(states)
+        if isinstance(_estimator_of(estimator, masks), ControlledWLS) and not masks.exact:
+            masks = replace(masks, local=local)
     return PlayedGame(game, masks, values, budget)
+
+
+def without_local(played: Sequence[PlayedGame]) -> list[PlayedGame]:
+    """The games without states of nodes, which take much memory and serve the fit alone."""
+    return [replace(game, masks=replace(game.masks, local=())) for game in played]
 
 
 def _require_memory_of_fit(game: PlayableGame, masks: Masks, estimator: Estimator) -> None:
