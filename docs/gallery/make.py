@@ -23,7 +23,7 @@ import graphsvx
 from graphsvx import zoo
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
-from graphsvx.studies.titles import TRUTH_TITLES as TITLES
+from graphsvx.datasets.titles import TRUTH_TITLES as TITLES
 from graphsvx.utils.files import atomic_write
 from graphsvx.views import html, plot
 from graphsvx.zoo import Trained

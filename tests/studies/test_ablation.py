@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphsvx.metrics.comparison import total_variation
 from graphsvx.studies import ablation
 from graphsvx.studies.measurements import Measurements, Row
 from tests.records import credit, house
@@ -59,9 +60,9 @@ def test_the_top_nodes_are_compared_with_those_of_the_usual_fit():
 
 
 def test_the_distance_of_distributions_is_total_variation():
-    assert ablation.distance(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])) == 1
-    assert ablation.distance(torch.tensor([0.5, 0.5]), torch.tensor([0.75, 0.25])) == 0.25
-    paper = ablation.distance(ablation.PAPER_BASE, ablation.PAPER_BALANCE)
+    assert total_variation(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])) == 1
+    assert total_variation(torch.tensor([0.5, 0.5]), torch.tensor([0.75, 0.25])) == 0.25
+    paper = total_variation(ablation.PAPER_BASE, ablation.PAPER_BALANCE)
     assert paper == pytest.approx(0.03, abs=1e-6)
 
 

@@ -14,10 +14,11 @@ from torch_geometric.nn import GATConv
 import graphsvx
 from graphsvx import GraphSVX, datasets, zoo
 from graphsvx.errors import InputError
+from graphsvx.metrics.noise import noise_shares, top_k
 from graphsvx.metrics.select import expected_hits
 from graphsvx.studies import noise
 from graphsvx.studies.measurements import Measurements, Row
-from graphsvx.studies.noise import CANDIDATES, OURS, PAPER, noise_shares, top_k
+from graphsvx.studies.noise import CANDIDATES, OURS, PAPER
 from graphsvx.zoo.models import CitationGAT, CitationGCN
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
@@ -104,7 +105,7 @@ def noisy(model: torch.nn.Module | None = None, nodes: bool = False) -> zoo.Trai
 
 def use(trained: zoo.Trained) -> dict[str, float]:
     case: Any = SimpleNamespace(trained=trained)
-    return {measure: value for _, _, measure, value in noise.use_of_noise(case)}
+    return {measure: value for _, _, measure, value in noise.use(case)}
 
 
 def test_a_model_without_weights_for_noise_does_not_use_it_and_gives_it_no_credit():

@@ -54,7 +54,7 @@ def test_models_are_compared_where_they_agree(monkeypatch: pytest.MonkeyPatch):
     data = SimpleNamespace(split=split, seed=0)
     said = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0])
     models: Any = [SimpleNamespace(dataset=data, say=classes) for classes in said]
-    monkeypatch.setattr(motifs, "predicted", lambda trained: trained.say)
+    monkeypatch.setattr(properties, "predicted_classes", lambda trained: trained.say)
     assert properties.agreed(models, 10) == [0, 1, 3]
     assert len(properties.agreed(models, 2)) == 2
 

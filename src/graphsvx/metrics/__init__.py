@@ -1,9 +1,10 @@
 """Evaluation measures for explanations: functions of explanations, and of model and data if needed.
 
-    against ground truth          accuracy (protocols "paper" and "strict"), auroc, correlation
+    against ground truth          accuracy (protocols "paper" and "strict"), auroc, correlation,
+                                  credit_shares (where credit goes)
     against the model             fidelity, characterization, unfaithfulness, efficiency_residual
     against other models          retraining.robust_fidelity, retraining.accuracy_without
-    of nodes alone                effects.leave_one_out, effects.largest_changes
+    of nodes alone                effects.leave_one_out, use_of_nodes, largest_changes
     of the explanation itself     sparsity, contrastivity
     against other explanations    stability, consistency, relative_error, expected_error
     of several methods            paired_tests (is one ahead of others on the same questions?)
@@ -35,6 +36,7 @@ from graphsvx.metrics.truth import (
     accuracy,
     auroc,
     correlation,
+    credit_shares,
     scored_nodes,
 )
 
@@ -49,6 +51,7 @@ __all__ = [
     "consistency",
     "contrastivity",
     "correlation",
+    "credit_shares",
     "efficiency_residual",
     "expected_error",
     "fidelity",

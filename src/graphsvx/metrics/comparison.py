@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from torch import Tensor
 
 MIN_SEEDS = 4
 """With fewer seeds an estimate shows their values and has no interval."""
@@ -58,6 +59,20 @@ class Estimate:
         half_width = (self.interval[1] - self.interval[0]) / 2
         mean = number(self.mean, digits)
         return f"{mean} ± {number(half_width, digits)}" if half_width > ROUNDING else mean
+
+
+def over_seeds(groups: Iterable[tuple[int, float]]) -> Estimate:
+    """An estimate from (seed, figure) of each group: the mean of each seed, without NaN."""
+    figures: dict[int, list[float]] = {}
+    for seed, figure in groups:
+        if not isnan(figure):
+            figures.setdefault(seed, []).append(figure)
+    return Estimate(tuple(float(np.mean(figures[seed])) for seed in sorted(figures)))
+
+
+def total_variation(p: Tensor, q: Tensor) -> float:
+    """Half the sum of |p - q|; 0 for equal distributions, at most 1."""
+    return 0.5 * float((p - q).abs().sum())
 
 
 Rule = Callable[[Estimate, float], bool]

@@ -1,14 +1,17 @@
 """What nodes do to a model's score, measured by removing them: what explanations are compared with.
 
 score_without      the score as a function of the nodes that are cut off from everything
+use_of_nodes       what a model sees and uses of some nodes, of a planted motif say
 leave_one_out      the fall of the score without each node, everything else in place
 largest_changes    how much each node changes the score at most, whatever else is there
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
+from math import nan
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,8 @@ from graphsvx.metrics.faithful import question
 from graphsvx.results.explanation import Explanation
 from graphsvx.zoo import Trained
 
+MATTERS = 0.01
+"""A node matters to the model if the score changes by at least this when it is cut off."""
 TRIED = 64
 """Random sets of the other nodes that a node is added to, to see whether it has an effect."""
 
@@ -44,6 +49,34 @@ def score_without(trained: Trained, query: int, target: int) -> Callable[[Collec
         return float(logits[0 if is_graph else query].softmax(-1)[target])
 
     return score
+
+
+def use_of_nodes(
+    trained: Trained, query: int, target: int, nodes: Collection[int], others: Collection[int]
+) -> dict[str, float]:
+    """What a model uses of `nodes`, and of `others` for comparison, each cut off from everything.
+
+    score, score alone: with everything, and without any edge of the node (or graph);
+    fall without it: when all `nodes` are cut off; fall without a node, without another node: mean
+    over `nodes` and over `others`, one by one;
+    unused, against: share of `nodes` that change the score by less than `MATTERS`, or whose absence
+    raises it; others used: share of `others` that change it by `MATTERS` or more.
+    """
+    data, score = trained.dataset, score_without(trained, query, target)
+    full = score(())
+    everything = range(int(data.graphs[query].num_nodes)) if data.task == "graph" else (query,)
+    falls, other_falls = ([full - score((v,)) for v in sorted(ids)] for ids in (nodes, others))
+
+    def mean(values: Sequence[float]) -> float:
+        return fmean(values) if values else nan
+
+    return {
+        "score": full, "score alone": score(everything), "fall without it": full - score(nodes),
+        "fall without a node": mean(falls), "fall without another node": mean(other_falls),
+        "unused": mean([abs(fall) < MATTERS for fall in falls]),
+        "against": mean([fall <= -MATTERS for fall in falls]),
+        "others used": mean([abs(fall) >= MATTERS for fall in other_falls]),
+    }  # fmt: skip
 
 
 def leave_one_out(explanation: Explanation, model: Callable[..., Any], data: Any) -> Tensor:

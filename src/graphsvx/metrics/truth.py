@@ -10,6 +10,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from graphsvx.datasets.truth import NodeTruth
 from graphsvx.errors import InputError
 from graphsvx.metrics.select import Key, Level, as_list, expected_hits, scores, strength
 from graphsvx.results.credit import Ranking
@@ -187,6 +188,30 @@ def correlation(explanation: Explanation, contributions: Tensor, *, by: Ranking 
     if float(values.std()) < 1e-12:
         return 0.0
     return float(torch.corrcoef(torch.stack([values, contributions.double()]))[0, 1])
+
+
+PARTS = ("own motif", "other motifs", "base graph", "own features")
+NEIGHBOURS = "direct neighbours"
+"""Where credit goes."""
+
+
+def credit_shares(explanation: Explanation, truth: NodeTruth) -> dict[str, float]:
+    """Credit by where it goes (`PARTS`, `NEIGHBOURS`), and `explainable`, what these are parts of.
+
+    That is prediction - base, or the sum of a mask's entries, which has no base value.
+    """
+    motif, distance = truth.motif(explanation.centres[0]), explanation.field.distances
+    shares = dict.fromkeys((*PARTS, NEIGHBOURS), 0.0)
+    for node, credit in explanation.nodes.items():
+        shares[PARTS[0 if node in motif else 1 if int(truth.motif_of[node]) >= 0 else 2]] += credit
+        shares[NEIGHBOURS] += credit if distance[node] == 1 else 0.0
+    # A mask over edges and features: only its nodes say where credit goes.
+    if not explanation.edge_credit.players:
+        shares[PARTS[3]] = float(explanation.feature_values.sum())
+    games = explanation.certificate.games
+    has_base = bool(games) and games[0].r2 is not None
+    total = explanation.prediction - explanation.base if has_base else sum(shares[p] for p in PARTS)
+    return {**shares, "explainable": total}
 
 
 def _truth_sets(truth: Any, explanations: list[Explanation], level: Level) -> list[set[Key]]:

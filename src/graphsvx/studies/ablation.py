@@ -8,24 +8,24 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphsvx import metrics
 from graphsvx.core import graph as graphs
 from graphsvx.core import players
+from graphsvx.datasets.titles import NODE_SETS, NODE_TITLES
 from graphsvx.estimators import WLR, WLS, Estimator, Lasso
 from graphsvx.estimators.ends import NoEnds
 from graphsvx.masks import Paired
 from graphsvx.methods import GraphSVX, Random
-from graphsvx.metrics.comparison import is_close, is_positive, reaches
+from graphsvx.metrics.comparison import is_close, is_positive, reaches, total_variation
 from graphsvx.metrics.reading import without_credit
+from graphsvx.metrics.truth import NEIGHBOURS, PARTS
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study, Value, of_model
-from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained
 
 PAPER_ROWS, OUR_ROWS = "the paper's rows", "our rows"
@@ -126,11 +126,6 @@ PAPER_BALANCE = torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07])
 BASE = {"base value": Setting(GraphSVX(samples=50, estimator=WLS()), targets="all")}
 
 
-def distance(p: Tensor, q: Tensor) -> float:
-    """Total variation: half the sum of |p - q|; 0 for equal distributions, at most 1."""
-    return 0.5 * float((p - q).abs().sum())
-
-
 @torch.no_grad()
 def base_values(case: Case) -> list[Value]:
     """Distances between distributions over classes."""
@@ -139,9 +134,10 @@ def base_values(case: Case) -> list[Value]:
     balance = torch.bincount(data.labels, minlength=data.classes).double() / len(data.labels)
     base = torch.stack([explanation.bases for explanation in explanations.values()]).mean(0)
     return of_model({
-        "base value to mean prediction": distance(base, scores.double().mean(0)),
-        "base value to class balance": distance(base, balance),
-        "equal classes to class balance": distance(torch.full_like(base, 1 / len(base)), balance),
+        "base value to mean prediction": total_variation(base, scores.double().mean(0)),
+        "base value to class balance": total_variation(base, balance),
+        "equal classes to class balance": total_variation(torch.full_like(base, 1 / len(base)),
+                                                          balance),
     })  # fmt: skip
 
 
@@ -198,12 +194,12 @@ def page(results: Measurements) -> Page:
                     dict.fromkeys(others, 0.0), gains(usual, others, "strict", NODE_SETS),
                     is_close),
         *Claim.each("Distance of base value and class balance, within 0.05",
-                    dict.fromkeys(CORA_TITLES, distance(PAPER_BASE, PAPER_BALANCE)),
+                    dict.fromkeys(CORA_TITLES, total_variation(PAPER_BASE, PAPER_BALANCE)),
                     results.by("data", "base value to class balance"), is_close),
     ]  # fmt: skip
     indirect = pivots(results, {"strict": {}, "paper": {}, **{
         f"Share of the explainable part: {part}": {"measure": part, **share}
-        for part in (motifs.PARTS[0], motifs.NEIGHBOURS)}}, method=[*lines, RANDOM])  # fmt: skip
+        for part in (PARTS[0], NEIGHBOURS)}}, method=[*lines, RANDOM])  # fmt: skip
     return Page(
         "Ablation: what each piece is good for",
         claims,

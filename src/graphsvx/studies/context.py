@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from graphsvx import datasets, runs, zoo
 from graphsvx.datasets.base import DataSet
@@ -116,14 +113,6 @@ def _trained_model(dataset: str, seed: int, settings: Settings, root: Path | Non
 
 MakeModel = Callable[[StudyContext, str, int], Trained]
 """A trained model of a data set and seed."""
-
-
-def with_zeros(trained: Trained, parameter: str, columns: Sequence[int] | slice) -> Trained:
-    """The same model with these columns of a matrix of weights at 0."""
-    model = deepcopy(trained.model)
-    with torch.no_grad():
-        model.get_parameter(parameter)[:, columns] = 0
-    return replace(trained, model=model)
 
 
 def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str) -> MakeModel:

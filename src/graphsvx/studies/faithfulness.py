@@ -28,7 +28,7 @@ from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext, model_of
 from graphsvx.studies.measurements import NO_QUESTION, Measurements
 from graphsvx.studies.motifs import BOTH, MINUS, PLUS
-from graphsvx.studies.page import Claim, Page, Table, curves, dots, paired_table, pivots
+from graphsvx.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import USUAL, USUAL_WITHOUT_FEATURES, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value
 from graphsvx.zoo import Trained
@@ -219,21 +219,19 @@ def real_graphs_page(results: Measurements) -> Page:
     sets, agrees = results.names("data", measure=AGREES), results.by("data", AGREES, method=OURS)
     tables = pivots(results, {
         **{name: {} for name in (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))},
-        "Test accuracy of the models": {"measure": "test accuracy", "rows": "measure"},
+        "test accuracy": {"rows": "measure"},
     })  # fmt: skip
-    points = {
-        axis.split(",")[0]: {s: {name: {
-            share: results.estimate(f"{axis}{share:.0%}", method=name, data=s)
-            for share in REAL_SHARES} for name in REAL_METHODS} for s in sets}
-        for axis in (PLUS, MINUS)
-    }  # fmt: skip
+    points = {axis.split(",")[0]: {s: {name: {
+        share: e.band for share in REAL_SHARES
+        if (e := results.estimate(f"{axis}{share:.0%}", method=name, data=s)).seeds}
+        for name in REAL_METHODS} for s in sets} for axis in (PLUS, MINUS)}  # fmt: skip
     return Page(
         "Real graphs: fidelity curves and agreement with leave-one-out",
         [*(claim for by_set in ahead.values() for claim in by_set),
          *Claim.each(f"GraphSVX's {AGREES} is above 0", dict.fromkeys(sets, ""), agrees,
                      is_positive)],
-        curves("curves", "fidelity+ (more is better) and fidelity- (less is better).", points,
-               "share of nodes"),
+        Figure("curves", "fidelity+ (more is better) and fidelity- (less is better).",
+               lambda plots: plots.curves(points, "share of nodes")),
         {"Details": (*tables[:3], *paired, *tables[3:])},
         f"Two-layer GCNs; {NODES} test nodes a seed that have a neighbour, drawn at random, and "
         "their predicted class. Removed nodes lose their edges. GraphSVX has its default budget, "

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from graphsvx import zoo
+from graphsvx.datasets.titles import TRUTH_SETS, TRUTH_TITLES
 from graphsvx.methods import GraphSVX
 from graphsvx.metrics.comparison import Estimate, is_positive, reaches
+from graphsvx.metrics.effects import MATTERS
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, from_paper, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import DEFAULT, EXPLAINERS, OURS, RANDOM, RIVALS, compared_methods
 from graphsvx.studies.study import SEEDS, Grid, Study, zoo_model
-from graphsvx.studies.titles import TRUTH_SETS, TRUTH_TITLES
 from graphsvx.zoo.paper import ACCURACY
 
 PAPER = from_paper({
@@ -82,10 +83,10 @@ def page(results: Measurements) -> Page:
         "What the models see and use of the motifs (`strict`)": {
             "measure": results.names("measure", motifs.MOTIF), "rows": "measure",
             "note": f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are drawn. "
-            f"*Unused*: changes the score by less than {motifs.MATTERS}; *against*: lowers it. No "
+            f"*Unused*: changes the score by less than {MATTERS}; *against*: lowers it. No "
             "ranking finds more than what is *within reach*."},
         "exact": {"method": EXPLAINERS[:3]},
-        "Test accuracy of the models": {"measure": "test accuracy", "rows": "measure"},
+        "test accuracy": {"rows": "measure"},
     }, model="")  # fmt: skip
     paired = paired_table("GraphSVX (the paper's method) minus another, `strict`", tests)
     return Page(

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from graphsvx.datasets.titles import data_title
 from graphsvx.errors import DataError, InputError
-from graphsvx.metrics.comparison import Estimate, PairedTest, Statistic, paired_tests
-from graphsvx.studies.titles import data_title
+from graphsvx.metrics.comparison import Estimate, PairedTest, Statistic, over_seeds, paired_tests
 from graphsvx.utils.files import atomic_write
 
 NO_QUESTION = -1
@@ -112,7 +112,7 @@ class Measurements:
                 values, total = list(by_question.values()), sum(totals.get(seed, {}).values())
                 if total or not over:
                     groups.append((seed, sum(values) / total if over else float(summed(values))))
-        return _over_seeds(groups)
+        return over_seeds(groups)
 
     def by(self, column: str, measure: Where, **selection: Any) -> dict[str, Estimate]:
         """`estimate` for each entry of a column that has the measure: of "data", each data set."""
@@ -125,7 +125,7 @@ class Measurements:
         **selection: Where,
     ) -> Estimate:  # fmt: skip
         """Two (method, measure), combined question by question: their difference, usually."""
-        return _over_seeds([(seed, float(statistic([combine(*pair) for pair in pairs])))
+        return over_seeds([(seed, float(statistic([combine(*pair) for pair in pairs])))
                             for seed, pairs in self.pairs(first, second, **selection)])  # fmt: skip
 
     def pairs(
@@ -189,12 +189,3 @@ class Measurements:
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise DataError(f"{path} is no table of measurements ({error}); {advice}") from error
         return cls(study, dict(zip(map(Row, *columns[1:-1]), columns[-1], strict=True)), facts)
-
-
-def _over_seeds(groups: list[tuple[int, float]]) -> Estimate:
-    """From (seed, figure) of each series: the mean of each seed, without NaN."""
-    figures: dict[int, list[float]] = {}
-    for seed, figure in groups:
-        if not isnan(figure):
-            figures.setdefault(seed, []).append(figure)
-    return Estimate(tuple(float(np.mean(figures[seed])) for seed in sorted(figures)))

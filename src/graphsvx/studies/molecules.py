@@ -37,12 +37,13 @@ from graphsvx.metrics.comparison import (
 from graphsvx.metrics.effects import TRIED, largest_changes
 from graphsvx.metrics.reading import EdgeRule
 from graphsvx.studies import motifs
-from graphsvx.studies.context import StudyContext, model_of, with_zeros
+from graphsvx.studies.context import StudyContext, model_of
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, GRAPH_RIVALS, SPARSE, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, zoo_model
 from graphsvx.zoo import Trained
+from graphsvx.zoo.training import with_zeros
 
 OURS, RANDOM, VALIDATED = "GraphSVX", "Random", "validation"
 COMPARED_BY = {"benzene": "AUROC", "alkane-carbonyl": "AUROC", "crippen": "correlation"}

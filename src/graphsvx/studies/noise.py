@@ -1,38 +1,31 @@
-"""Studies `noisy-features` and `noisy-nodes`: how much that means nothing is among the top?
-
-A candidate without credit has 0. Where candidates share the last place, each of them is in with
-the same chance, and the expected number counts: a method that gives credit to few is filled up
-at random, not in the order of ids (noise has the last ids).
-"""
+"""Studies `noisy-features` and `noisy-nodes`: how much that means nothing is among the top?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 
 from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
-from graphsvx.errors import InputError
+from graphsvx.datasets.titles import data_title
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
 from graphsvx.metrics.comparison import is_positive
-from graphsvx.metrics.select import expected_hits
+from graphsvx.metrics.noise import FEW, FIRST_WEIGHTS, TOP, noise_of, noise_shares, use_of_noise
 from graphsvx.studies import motifs
-from graphsvx.studies.context import StudyContext, with_zeros
+from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
 from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study, Value, of_model
-from graphsvx.studies.titles import data_title
 from graphsvx.zoo import Trained
 from graphsvx.zoo.models import CitationGAT
 from graphsvx.zoo.paper import ACCURACY
+from graphsvx.zoo.training import with_zeros
 
-TOP, FEW, SHARE, LITTLE = 20, 100, 0.2, 0.02
-"""k; the number of candidates below which it is a share of them; a share that is close to zero."""
-SETS = ("cora", "pubmed")
-"""The paper's."""
+SETS, LITTLE = ("cora", "pubmed"), 0.02
+"""The paper's; and a share that is close to zero."""
 PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
 FEATURE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
@@ -44,44 +37,10 @@ NODE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
     "Random": Setting(Random(players="nodes")),
 }  # fmt: skip
-FIRST_WEIGHTS = "first.lin.weight"
-"""Of a citation model, [units, columns]."""
 CANDIDATES = {
     "features": ("features that stand out", "features that the node has"),
     "nodes": ("nodes that the model sees", "direct neighbours"),
 }
-
-
-def noise_of(trained: Trained) -> tuple[str, set[int]]:
-    """What noise was added ("features" or "nodes"), and its ids."""
-    noise = trained.dataset.noise
-    if noise is None:
-        raise InputError(f"expected a data set with noise, got {trained.dataset.name!r}")
-    kind = "features" if len(noise.features) else "nodes"
-    return kind, set(getattr(noise, kind).tolist())
-
-
-def top_k(candidates: int) -> int:
-    """How many of the candidates are looked at: 20, or 20 % of few, at least 1."""
-    return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
-
-
-def noise_shares(
-    credit: Mapping[int, float], candidates: Sequence[int], noise: set[int], name: str
-) -> dict[str, float]:
-    """Noise among the top k of the candidates `name`, by value and by magnitude."""
-    if not candidates:
-        return {}
-    credits = [credit.get(candidate, 0.0) for candidate in candidates]
-    values = torch.tensor(credits, dtype=torch.float64)
-    k = top_k(len(candidates))
-    number, by_magnitude = (expected_hits(list(candidates), v, noise, k)
-                            for v in (values, values.abs()))  # fmt: skip
-    return {
-        f"number, {name}": number,
-        f"share by value, {name}": number / k,
-        f"share by magnitude, {name}": by_magnitude / k,
-    }
 
 
 def counted(answer: Answer) -> dict[str, float]:
@@ -101,26 +60,9 @@ def counted(answer: Answer) -> dict[str, float]:
             **noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
 
 
-@torch.no_grad()
-def use_of_noise(case: Case) -> list[Value]:
-    """Test nodes with and without the noise; and how long the weights of noisy columns are."""
-    data, model = case.trained.dataset, case.trained.model
-    kind, noise = noise_of(case.trained)
-    x, edges, test, ids = data.graph.x, data.graph.edge_index, data.split.test, sorted(noise)
-    weights, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
-    if kind == "features":
-        noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
-        lengths, less = model.get_parameter(FIRST_WEIGHTS).norm(dim=0), (x * ~noisy, edges)
-        weights["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
-    full, without = (model(*inputs).softmax(1)[test] for inputs in ((x, edges), less))
-    classes, labels = full.argmax(1), data.labels[test]
-    return of_model({
-        "test accuracy": float((classes == labels).double().mean()),
-        "accuracy without noise": float((without.argmax(1) == labels).double().mean()),
-        "classes that change": float((without.argmax(1) != classes).double().mean()),
-        "change without noise": float((full - without).gather(1, classes[:, None]).abs().mean()),
-        **weights,
-    })  # fmt: skip
+def use(case: Case) -> list[Value]:
+    """What the model does with the noise."""
+    return of_model(use_of_noise(case.trained))
 
 
 def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
@@ -160,7 +102,7 @@ FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in SETS),
     lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
     measures=(counted,),
-    case_measures=(use_of_noise,), models=CITATION_MODELS,
+    case_measures=(use,), models=CITATION_MODELS,
 )  # fmt: skip
 CANNOT_USE = replace(
     FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),
@@ -170,7 +112,7 @@ CANNOT_USE = replace(
 NODES = replace(
     FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
     methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
-    case_measures=(use_of_noise, attention),
+    case_measures=(use, attention),
 )  # fmt: skip
 
 
@@ -198,7 +140,7 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     for key in results.keys(measure=f"number, {names[0]}", model=list(FEATURES.models)):
         numbers = [n for by_node in results.series[key].values() for n in by_node.values()]
         counts.setdefault(key.entry("data"), {})[key.method] = numbers
-    use = pivots(results, {
+    of_models = pivots(results, {
         "What the models do with the noise": {
             "measure": [n for n in results.names("measure", method="") if "attention" not in n],
             "note": "The paper says that its models do not use it."},
@@ -212,7 +154,7 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
         Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes",
                lambda plots: plots.noise_panels(counts, kind)),
         {"Noise among the top k": pivots(results, results.names("measure", "share")),
-         "Is the noise used?": use},
+         "Is the noise used?": of_models},
         f"20 % more {kind} that mean nothing are added, and a model is trained. Test nodes are "
         f"drawn at random and their predicted class is explained. Candidates are the same for all "
         f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "

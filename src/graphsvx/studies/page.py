@@ -8,9 +8,9 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from graphsvx.datasets.titles import data_title
 from graphsvx.metrics.comparison import MIN_SEEDS, Estimate, PairedTest, Rule, number
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.titles import data_title
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 
@@ -28,7 +28,7 @@ TITLES = {
     "AUROC, edges": "AUROC of edges", "error": "Relative squared error, median",
     "own error": "What references expect their own error to be (0: exact)",
     "calls": "Distinct model calls, median", "exact": "Share of exact explanations",
-    "seconds": "Processor seconds for a node",
+    "seconds": "Processor seconds for a node", "test accuracy": "Test accuracy of the models",
     "characterization": "Characterization on nodes, mean over the shares",
 }  # fmt: skip
 """Tables of measures that several studies have; others are named by their measure."""
@@ -37,8 +37,8 @@ DIGITS = {"error": 4, "own error": 4, "calls": 0, "seconds": 3}
 
 def from_paper(rows: Mapping[str, Sequence[float]], datasets: Sequence[str]) -> PaperFigures:
     """From a table of the paper: figures by row, in the order of its data sets."""
-    return {row: dict(zip(map(data_title, datasets), figures, strict=True))
-            for row, figures in rows.items()}  # fmt: skip
+    titles = [data_title(name) for name in datasets]
+    return {row: dict(zip(titles, figures, strict=True)) for row, figures in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,11 @@ class Claim:
 
     @classmethod
     def of(
-        cls, statement: str, paper: str | float, ours: Estimate, rule: Rule,
-        digits: int = 2, on: str = "",
+        cls, statement: str, paper: str | float, ours: Estimate, rule: Rule, digits: int = 2,
+        on: str = "",
     ) -> Claim:  # fmt: skip
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
-        figure = nan if isinstance(paper, str) else paper
-        shown = paper if isinstance(paper, str) else f"{figure:.{digits}f}"
+        figure, shown = (nan, paper) if isinstance(paper, str) else (paper, f"{paper:.{digits}f}")
         if ours.seeds < MIN_SEEDS:
             return cls(statement, shown, ours.text(digits), on=on)
         holds = bool(rule(ours, figure))
@@ -114,20 +113,18 @@ def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
 
 def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
     """Several data sets in a row: a line for each of them, and on how many the claim holds."""
-
-    def ours(claim: Claim) -> str:
+    lines = []
+    for claim in group:
         low, high = claim.interval or (0.0, 0.0)
         error = f" ± {number((high - low) / 2, 2)}" if high > low else ""
-        return f"{claim.on}: {claim.ours}{error}"
-
-    papers = [claim.paper or "-" for claim in group]
-    verdicts = [claim.holds for claim in group]
+        lines.append(f"{claim.on}: {claim.ours}{error}")
+    papers, verdicts = [c.paper or "-" for c in group], [c.holds for c in group]
     tested = len(verdicts) - verdicts.count(None)
     same = not tested or len(set(verdicts)) == 1
     return (
         group[0].statement,
         papers[0] if len(set(papers)) == 1 else LINE.join(papers),
-        LINE.join(map(ours, group)) if any(claim.ours != "-" for claim in group) else "-",
+        LINE.join(lines) if any(claim.ours != "-" for claim in group) else "-",
         VERDICTS[verdicts[0]] if same else f"holds on {verdicts.count(True)} of {tested}",
     )
 
@@ -164,10 +161,9 @@ class Table:
         return "\n\n".join(filter(None, parts)) if rows else ""
 
     def _text(self, cell: Cell) -> str:
-        if isinstance(cell, str):
-            return cell
-        digits = self.digits
-        return number(cell, digits) if isinstance(cell, float) else cell.text(digits)
+        if isinstance(cell, str | float):
+            return cell if isinstance(cell, str) else number(cell, self.digits)
+        return cell.text(self.digits)
 
 
 def pivot(
@@ -249,24 +245,6 @@ def dots(name: str, caption: str, lines: Mapping[str, Table], log: Sequence[str]
     return Figure(name, caption, lambda plots: plots.dots(panels, paper, log))
 
 
-def curves(
-    name: str, caption: str, lines: Mapping[str, Mapping[str, Any]], x: str, *,
-    paper: Mapping[tuple[str, str], Mapping[Any, float]] | None = None, log: Sequence[str] = (),
-) -> Figure:  # fmt: skip
-    """Estimates by axis, panel, curve and x, drawn with bands for their intervals.
-
-    x: the label of the x axis; paper: its figures by x, for some axes and panels; log: axes.
-    """
-
-    def bands(panel: Mapping[str, Mapping[float, Estimate]]) -> dict[str, dict[float, Any]]:
-        return {curve: {at: estimate.band for at, estimate in points.items() if estimate.seeds}
-                for curve, points in panel.items()}  # fmt: skip
-
-    drawn = {axis: {title: bands(panel) for title, panel in panels.items()}
-             for axis, panels in lines.items()}  # fmt: skip
-    return Figure(name, caption, lambda plots: plots.curves(drawn, x, paper, log))
-
-
 @dataclass(frozen=True, eq=False)
 class Page:
     """What a study found.
@@ -288,13 +266,14 @@ class Page:
         facts, study, figure = results.facts, results.study, self.figure
         failures = [f"- {question}: {reason}"
                     for question, reason in sorted(facts.get("failures", {}).items())]  # fmt: skip
+        many, has_paper = len(self.claims) > SCREEN, any(claim.paper for claim in self.claims)
+        rows = summary_rows(self.claims) if many else [claim.cells() for claim in self.claims]
+        claims = [row if has_paper else (row[0], *row[2:]) for row in (CLAIM_COLUMNS, *rows)]
         parts = [
-            f"# {self.title}",
-            self.about,
-            QUICK if facts.get("quick") else "",
+            f"# {self.title}", self.about, QUICK if facts.get("quick") else "",
             f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
             "for each measurement. In square brackets: 95 % interval over seeds.",
-            self._claims_table(),
+            markdown_table(claims[0], claims[1:]),
             *([f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
               if figure else []),
             *(f"**{k} is missing:** {reason}" for k, reason in facts.get("missing", {}).items()),
@@ -307,23 +286,14 @@ class Page:
             parts += ["<details>", f"<summary>{title}</summary>", *texts, "</details>"]
         return "\n\n".join(filter(None, parts)) + "\n"
 
-    def _claims_table(self) -> str:
-        """A screen of claims: one row for each statement if they are many."""
-        many, has_paper = len(self.claims) > SCREEN, any(claim.paper for claim in self.claims)
-        rows = summary_rows(self.claims) if many else [claim.cells() for claim in self.claims]
-        shown = [CLAIM_COLUMNS, *rows]
-        head, *body = shown if has_paper else [(row[0], *row[2:]) for row in shown]
-        return markdown_table(head, body)
-
     def write(self, results: Measurements, folder: Path) -> list[Path]:
-        """Write `<study>.md` and its pictures.
+        """Write `<study>.md` and its picture.
 
         Raises:
             DataError: the folder cannot be written.
 
         """
-        page = folder / f"{results.study}.md"
-        written = [page]
+        written = [folder / f"{results.study}.md"]
         if self.figure:
             from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
 
@@ -331,7 +301,7 @@ class Page:
             with atomic_write(written[0]) as file:
                 picture = self.figure.draw(study)
                 picture.savefig(file, dpi=160, format="png", metadata={"Software": None})
-        with atomic_write(page) as file:
+        with atomic_write(written[-1]) as file:
             file.write_text(self.markdown(results))
         return written
 

@@ -11,6 +11,7 @@ import torch
 
 from graphsvx import metrics
 from graphsvx.datasets.base import draw
+from graphsvx.datasets.titles import NODE_SETS, NODE_TITLES
 from graphsvx.estimators import WLS
 from graphsvx.estimators.ends import WithEnds
 from graphsvx.masks import Paired
@@ -18,6 +19,7 @@ from graphsvx.methods import GNNExplainer, GraphSVX, Random
 from graphsvx.metrics.comparison import is_close, reaches
 from graphsvx.metrics.reading import with_features
 from graphsvx.metrics.select import Level
+from graphsvx.metrics.truth import PARTS
 from graphsvx.studies import motifs
 from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, dots, pivots
@@ -25,8 +27,8 @@ from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import selected_setting
 from graphsvx.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, Study, Value
-from graphsvx.studies.titles import NODE_SETS, NODE_TITLES
 from graphsvx.zoo import Trained
+from graphsvx.zoo.training import predicted_classes
 
 OURS, PAPERS, GNN, RANDOM = "GraphSVX", "GraphSVX, the paper's rows", "GNNExplainer", "Random"
 PAPER_SHARES = {"Tree-Cycles": 0.85, "Tree-Grid": 0.85, "BA-Community": 0.20}
@@ -70,7 +72,7 @@ COMPARED = {
 
 def agreed(models: Sequence[Trained], count: int) -> list[int]:
     """Test nodes of the first model's data for which all models predict the same class."""
-    classes, data = torch.stack([motifs.predicted(m) for m in models]), models[0].dataset
+    classes, data = torch.stack([predicted_classes(m) for m in models]), models[0].dataset
     same = data.split.test[(classes == classes[0]).all(0)[data.split.test]]
     return sorted(draw(same.tolist(), count, data.seed, "consistency"))
 
@@ -120,8 +122,8 @@ def page(results: Measurements) -> Page:
     roles, cora = results.names("measure", motifs.ROLE), ("Cora, GCN", "Cora, GAT")
     shares = pivots(results, {
         "Where the explainable part goes: GraphSVX, our default": {
-            "measure": motifs.PARTS, "rows": "measure", "method": OURS},
-        **{f"Share of the explainable part: {part}": part for part in motifs.PARTS},
+            "measure": PARTS, "rows": "measure", "method": OURS},
+        **{f"Share of the explainable part: {part}": part for part in PARTS},
     }, over="explainable")  # fmt: skip
     stability = pivots(results, {
         "strict": {},
@@ -135,7 +137,7 @@ def page(results: Measurements) -> Page:
             f"R² of the surrogate, {rows}", dict.fromkeys((*NODE_TITLES, *cora), 0.90),
             results.by("data", "R², nodes", method=rows, statistic=np.median), reaches)),
         *Claim.each("The motif's share of the explainable part, within 0.05", PAPER_SHARES,
-                    results.by("data", motifs.PARTS[0], method=OURS, over="explainable"), is_close),
+                    results.by("data", PARTS[0], method=OURS, over="explainable"), is_close),
         *Claim.each("Variance of accuracy in the same role of a motif",
                     dict.fromkeys(NODE_TITLES, "< 0.1"),
                     results.by("data", roles, method=OURS, statistic=variance),

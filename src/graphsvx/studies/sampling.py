@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import truediv
 from statistics import median
 from typing import Any
 
 import numpy as np
-import torch
 
 from graphsvx import metrics
 from graphsvx.api import explain
+from graphsvx.datasets.titles import NODE_SETS, NODE_TITLES, data_title
 from graphsvx.estimators import WLS
-from graphsvx.games.base import Game
-from graphsvx.masks import Auto, Mask, Masks, Random, Smart, SmarterSeparate, SmartSeparate
+from graphsvx.masks import Auto, Mask, Random, Smart, SmarterSeparate, SmartSeparate
+from graphsvx.masks.other_numbers import OtherRandomNumbers
 from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.metrics.comparison import Estimate, is_close, is_positive, reaches
 from graphsvx.studies import motifs, settings
 from graphsvx.studies.measurements import Measurements
-from graphsvx.studies.page import Claim, Page, Table, curves, dots, from_paper, pivots
+from graphsvx.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Measure, Study, Value
-from graphsvx.studies.titles import NODE_SETS, NODE_TITLES, data_title
 from graphsvx.utils.console import message
 from graphsvx.utils.threads import single_thread
 
@@ -47,22 +46,6 @@ PAPER = from_paper({
     ALL: (0.80, 0.79, 0.87, 0.77),
 }, NODE_SETS)  # fmt: skip
 """The paper's accuracies (appendix, table on MASK)."""
-
-
-@dataclass(frozen=True)
-class OtherRandomNumbers:
-    """A mask with another stream of random numbers: a reference that shares no luck with others.
-
-    `separate=False` plays one joint game of features and nodes, as the paper's first masks do.
-    """
-
-    inner: Mask = Auto()
-    separate: bool = True
-
-    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
-        """As `inner`."""
-        fresh = int(torch.randint(2**62, (1,), generator=rng))
-        return self.inner(game, budget, torch.Generator().manual_seed(fresh))
 
 
 def paper_game(dataset: str, **changes: Any) -> GraphSVX:
@@ -220,18 +203,18 @@ def budget_page(results: Measurements) -> Page:
                     gains(ORDER.format(1), ORDER.format(4)), is_positive),
     ]  # fmt: skip
     axes = {"accuracy (paper)": "paper", "accuracy (strict)": "strict", "error": "error"}
-    points = {
-        axis: {title: {name: {n: results.estimate(measure, method=f"{name}, {n}", data=title)
-                              for n in SAMPLES} for name in (SMARTER, OURS)}
-               for title in results.names("data")}
-        for axis, measure in axes.items()
-    }  # fmt: skip
+    points = {axis: {title: {name: {
+        n: e.band for n in SAMPLES
+        if (e := results.estimate(measure, method=f"{name}, {n}", data=title)).seeds}
+        for name in (SMARTER, OURS)} for title in results.names("data")}
+        for axis, measure in axes.items()}  # fmt: skip
     return Page(
         "How many samples, and how large an order",
         claims,
-        curves("samples", "Accuracy under both protocols and relative squared error against the "
-               "number of samples. Diamonds: the paper's.", points, "samples",
-               paper={("accuracy (paper)", cycles): BY_SAMPLES}, log=("error", "samples")),
+        Figure("samples", "Accuracy under both protocols and relative squared error against the "
+               "number of samples. Diamonds: the paper's.", lambda plots: plots.curves(
+                   points, "samples", {("accuracy (paper)", cycles): BY_SAMPLES},
+                   ("error", "samples"))),
         {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions. Its estimator (SmarterSeparate, weighted least squares) and ours "

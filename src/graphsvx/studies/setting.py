@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from graphsvx.core.model import Scale
@@ -17,7 +17,7 @@ from graphsvx.metrics.reading import EdgeRule, both_directions, with_node_scores
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.context import StudyContext
 from graphsvx.utils.console import message
-from graphsvx.utils.constraints import changed_fields
+from graphsvx.utils.constraints import as_call
 from graphsvx.zoo import Trained
 
 TRAINING_QUESTIONS = 30
@@ -80,7 +80,7 @@ class Setting:
 
     def words(self) -> str:
         """In one line of a page: what differs from the defaults."""
-        words = [f"`{settings_words(self.method)}`"]
+        words = [f"`{as_call(self.method)}`"]
         words += [self.scale.replace("_", "-")] if isinstance(self.method, GraphSVX) else []
         words += ["ranked by magnitude"] if self.by == "absolute" else []
         words += [f"edges to nodes: {self.edge_rule}"] if self.edge_rule != "largest" else []
@@ -91,15 +91,6 @@ def query_of(explanation: Explanation) -> int:
     """The node, or the position of the graph, that an explanation of a run is about."""
     index = explanation.graph_index
     return explanation.centres[0] if index is None else index
-
-
-def settings_words(value: Any) -> str:
-    """A record of settings as a call with what differs from its defaults."""
-    if not is_dataclass(value) or isinstance(value, type):
-        return repr(value)
-    changed = value.settings() if isinstance(value, GraphSVX) else changed_fields(value)
-    inside = ", ".join(f"{name}={settings_words(setting)}" for name, setting in changed.items())
-    return f"{type(value).__name__}({inside})"
 
 
 CHANCE = Setting(Random(players="nodes"), change=without_credit)

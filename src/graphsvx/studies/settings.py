@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from graphsvx.core.model import Scale
+from graphsvx.datasets.titles import GRAPH_SETS, TRUTH_SETS
 from graphsvx.errors import InputError
 from graphsvx.masks import SmarterSeparate
 from graphsvx.methods import GNNExplainer, GraphSVX, PGExplainer, PGMExplainer
@@ -25,7 +26,6 @@ from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, pivot
 from graphsvx.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx.studies.study import Answer, Grid, Study
-from graphsvx.studies.titles import GRAPH_SETS, TRUTH_SETS
 
 OURS, DEFAULT, EDGES = GRAPHSVX = (
     "GraphSVX, the paper's method", "GraphSVX, our estimator", "GraphSVX, edges play",

@@ -20,6 +20,7 @@ from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.setting import CHANCE, GRAPH_RIVALS, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, of_model
 from graphsvx.zoo import Trained
+from graphsvx.zoo.training import predicted_classes
 
 SHORTCUT, CONTROL = "mark decides", "mark says nothing"
 FIRST, RELIANCE = "mark first", "predictions that change without the mark"
@@ -58,7 +59,7 @@ def reliance(case: Case) -> list[Value]:
         (node,) = case.trained.dataset.true_nodes(graph)
         changed[graph] = with_feature(data.graphs[graph], node, 1.0)
     unmarked = replace(case.trained, dataset=replace(data, graphs=tuple(changed)))
-    follows = (motifs.predicted(unmarked, case.questions["test"]) != 1).double().mean()
+    follows = (predicted_classes(unmarked, case.questions["test"]) != 1).double().mean()
     return [*of_model({RELIANCE: float(follows)}), *motifs.model_accuracy(case)]
 
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from graphsvx.datasets.base import DataSet
+from graphsvx.datasets.titles import data_title
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.studies.context import MakeModel, StudyContext
 from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
-from graphsvx.studies.setting import Setting, settings_words
-from graphsvx.studies.titles import data_title
+from graphsvx.studies.setting import Setting
 from graphsvx.utils.console import message
+from graphsvx.utils.constraints import as_call
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 from graphsvx.zoo import Trained
@@ -93,13 +94,8 @@ def of_model(values: Mapping[str, float]) -> list[Value]:
 
 
 def zoo_model(name: str | None = None, cut_edges: bool = False) -> MakeModel:
-    """A model of the zoo by name, or the usual one of a data set.
-
-    Without `cut_edges`, which was chosen by looking at explanations.
-    """
-    return lambda context, dataset, seed: context.trained_model(
-        dataset, seed, name, cut_edges=cut_edges
-    )
+    """A model of the zoo; without `cut_edges`, which was chosen by looking at explanations."""
+    return lambda context, data, seed: context.trained_model(data, seed, name, cut_edges=cut_edges)
 
 
 CITATION_MODELS = {"gcn": zoo_model("gcn"), "gat": zoo_model("gat")}
@@ -129,12 +125,11 @@ class Grid:
     def reduced(self) -> Grid:
         """The quick version: few data sets, one seed, few questions, little effort."""
 
-        def few(trained: Trained) -> Questions:
-            return {name: ids[:QUICK_QUESTIONS] for name, ids in self.questions(trained).items()}
-
         return replace(
-            self, datasets=self.datasets[:1] if self.quick is None else self.quick, questions=few,
+            self, datasets=self.datasets[:1] if self.quick is None else self.quick,
             methods=lambda data: {k: setting.quick() for k, setting in self.methods(data).items()},
+            questions=lambda trained: {
+                k: ids[:QUICK_QUESTIONS] for k, ids in self.questions(trained).items()},
             seeds=self.seeds[:1],
         )  # fmt: skip
 
@@ -151,8 +146,7 @@ class Grid:
             for question, explanation in by_question.items():
                 answer = Answer(case, trained, settings[method], method, question, explanation)
                 for measure in self.measures:
-                    for name, value in measure(answer).items():
-                        yield method, question, name, value
+                    yield from ((method, question, k, v) for k, v in measure(answer).items())
         for case_measure in self.case_measures:
             yield from case_measure(case)
 
@@ -173,8 +167,8 @@ class Study:
 
     def run(self, context: StudyContext) -> list[Path]:
         """Measure, and write table, page and pictures; returns the files."""
-        message(f"{self.name}: {self.about}")
         start = time.monotonic()
+        message(f"{self.name}: {self.about}")
         table = self.measure(context).write(context.out / f"{self.name}.parquet")
         written = [table, *self.write_page(context.out)]
         message(f"{self.name}: done in {time.monotonic() - start:.0f} s")
@@ -237,7 +231,7 @@ class Study:
             return Measurements.read(path, self.name)
         context, title = replace(context, failures={}), data_title(row.dataset, row.model)
         words = {name: {title: setting.words()} for name, setting in methods.items()}
-        words["models"] = {title: f"`{settings_words(trained.card.settings)}`"}
+        words["models"] = {title: f"`{as_call(trained.card.settings)}`"}
         cell = Measurements(self.name, facts={"settings": words, "failures": context.failures})
         measured = grid.measured(context, row.dataset, trained, row.seed)
         for method, question, measure, value in measured:

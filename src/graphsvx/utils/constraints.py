@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -139,6 +139,15 @@ def changed_fields(record: Any) -> dict[str, Any]:
     """The fields of a dataclass that differ from their defaults."""
     values = {field: getattr(record, field.name) for field in fields(record) if field.repr}
     return {field.name: value for field, value in values.items() if value != field.default}
+
+
+def as_call(value: Any) -> str:
+    """A record of settings as a call with what differs from its defaults: `Lasso(penalty=0.1)`."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    changed = value.settings() if hasattr(value, "settings") else changed_fields(value)
+    inside = ", ".join(f"{name}={as_call(setting)}" for name, setting in changed.items())
+    return f"{type(value).__name__}({inside})"
 
 
 @cache

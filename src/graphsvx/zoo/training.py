@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
+from torch_geometric.data import Batch
 
 from graphsvx.datasets import DataSet
 from graphsvx.datasets.base import generator
@@ -168,6 +170,26 @@ def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
         return {name: mean_reciprocal_rank(model, dataset, part) for name, part in parts}
     predictions = _Predictions(model.eval(), dataset, Settings())
     return {name: predictions.accuracy(part) for name, part in dataset.split.parts().items()}
+
+
+@torch.no_grad()
+def predicted_classes(trained: Trained, graphs: Sequence[int] = ()) -> Tensor:
+    """The predicted class of every node, or of the given graphs."""
+    data = trained.dataset
+    if data.task == "node":
+        logits: Tensor = trained.model(data.graph.x, data.graph.edge_index)
+    else:
+        batch = Batch.from_data_list([data.graphs[graph] for graph in graphs])
+        logits = trained.model(batch.x, batch.edge_index, batch.batch)
+    return logits.argmax(-1)
+
+
+def with_zeros(trained: Trained, parameter: str, columns: Sequence[int] | slice) -> Trained:
+    """The same model with these columns of a matrix of weights at 0."""
+    model = deepcopy(trained.model)
+    with torch.no_grad():
+        model.get_parameter(parameter)[:, columns] = 0
+    return replace(trained, model=model)
 
 
 def _reported(
