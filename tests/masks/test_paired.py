@@ -10,7 +10,7 @@ import torch
 
 from graphsvx.estimators import WLS, Estimator, GaussianProcess, gaussian_process
 from graphsvx.games.base import FunctionGame
-from graphsvx.masks import Paired
+from graphsvx.masks import Paired, paired
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import _Strata, _strata_at, _within
 
@@ -196,6 +196,23 @@ def test_draws_are_distinct_and_of_the_size_of_their_stratum() -> None:
     np.testing.assert_array_equal(rows.sum(1), stratum + 1)
     assert stratum.min() == 2
     assert stratum.max() == 5
+
+
+@pytest.mark.parametrize("players", [2, 5, 8, 13, 30, 31])
+def test_strata_count_their_pairs(players: int) -> None:
+    strata = _Strata(players)
+    counted = [strata.pairs(stratum) for stratum in range(strata.count)]
+    assert 2 * sum(counted) == 2**players - 2
+    np.testing.assert_allclose(strata.pair_counts, counted, rtol=1e-12)
+
+
+def test_draws_in_many_parts_have_the_size_of_their_stratum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paired, "_NOISE_ITEMS", 12 * 7)  # seven rows at a time
+    rows, stratum = _Strata(12).draw(2, 300, torch.Generator().manual_seed(0))
+    np.testing.assert_array_equal(rows.sum(1), stratum + 1)
+    assert len(np.unique(rows, axis=0)) == len(rows) > 200
 
 
 def test_a_budget_is_spent_up_to_the_last_state_that_fits() -> None:

@@ -127,6 +127,12 @@ def test_algorithm_4_spends_the_budget_as_it_says() -> None:
     assert len(set(masks.rows[20:].sum(1).tolist())) > 3
 
 
+@pytest.mark.parametrize("budget", [5, 9, 10, 11, 40, 70])
+def test_algorithm_4_leaves_no_call_over(budget: int) -> None:
+    masks = SmarterSeparate(order=1)(game(30), budget, rng())
+    assert len(masks.rows) == budget - 2  # the empty and the full coalition are not listed
+
+
 def test_weights_are_the_kernel_whatever_was_drawn() -> None:
     masks = SmarterSeparate(order=1)(game(7), 60, rng())
     np.testing.assert_allclose(masks.weights / masks.weights.max(),
