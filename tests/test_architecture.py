@@ -51,6 +51,24 @@ def test_each_file_that_is_named_exists(name: str) -> None:
     assert (PACKAGE / name).exists()
 
 
+TREE = TEXT.partition("## The tree")[2].partition("\n## ")[0]
+ROWS = re.findall(r"^\| ((?:`\w+/`(?:, )?)+) \| (.*) \|$", TREE, re.MULTILINE)
+
+
+def test_files_of_the_tree_are_in_their_package() -> None:
+    named = [
+        (re.findall(r"`(\w+)/`", packages), file)
+        for packages, text in ROWS
+        for file in re.findall(r"`(\w+\.py)`", text)
+    ]
+    assert len(named) > 60
+    assert [
+        (packages, file)
+        for packages, file in named
+        if not any((PACKAGE / package / file).exists() for package in packages)
+    ] == []
+
+
 def _vague_names(source: str) -> list[str]:
     """Variables and parameters of functions with a name from `VAGUE_NAMES`, as "line name"."""
     names = []
