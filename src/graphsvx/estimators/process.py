@@ -59,8 +59,10 @@ class Process:
         judges = values[fitted if fitted < len(values) else 0 :]
         scale = (judges**2).mean(0)
         if expected is not None:
-            more = min(max(len(judges) / 4, 1), _MOST_EXPECTED)
-            scale = (squares(judges) + more * expected / typical) / (len(judges) + more)
+            pseudo_pairs = min(max(len(judges) / 4, 1), _MOST_EXPECTED)
+            scale = (squares(judges) + pseudo_pairs * expected / typical) / (
+                len(judges) + pseudo_pairs
+            )
         apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
         understatement = np.ones(outputs)
         cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
