@@ -165,7 +165,7 @@ def test_values_of_a_users_own_method_stay_in_extra(version_1) -> None:
 
 
 def test_tables_of_version_1_are_read(version_1) -> None:
-    rows = pq.read_table(SAVED / "version_1.parquet")
+    rows = arrow_schema.with_interactions(pq.read_table(SAVED / "version_1.parquet"))
     assert set(rows.column_names) == set(arrow_schema.SCHEMA.names)
     assert rows.select(arrow_schema.SCHEMA.names).schema.equals(arrow_schema.SCHEMA)
     for position, name in enumerate(version_1):

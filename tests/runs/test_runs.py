@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
 import torch
 from torch import nn
@@ -273,6 +274,19 @@ def test_no_more_chunks_are_taken_than_there_are_workers() -> None:
     results.close()
 
 
+def test_runs_of_versions_without_columns_of_interactions_are_read(tmp_path, monkeypatch) -> None:
+    settings = {"out": tmp_path / "run", "backend": runs.Local(1), "progress": False}
+    graph, model = random_graph(4, nodes=8, chance=0.3), random_model("gcn", 1)
+    now = arrow_schema.SCHEMA
+    names = [name for name in now.names if not name.startswith("interaction_")]
+    monkeypatch.setattr(arrow_schema, "SCHEMA", pa.schema([now.field(name) for name in names]))
+    monkeypatch.setattr(arrow_schema, "_INTERACTIONS", {})
+    run = runs.start(model, graph, [1, 2], **settings)
+    monkeypatch.undo()
+    assert run[2].centres == (2,)
+    assert run.table(["interaction_values"])["interaction_values"].null_count == 2
+
+
 def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:
     model, data = random_model("gcn", 1), random_graph(4, nodes=8, chance=0.3)
     method = GraphSVX(players="nodes", order=2)
@@ -284,6 +298,11 @@ def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:
     again = run[2]
     assert again.answers == (once.sufficient(0.9), once.flip())
     assert again.together(3) == once.together(3)
+    row = run.table().to_pylist()[1]
+    place = row["interaction_values"].index(once.together(1)[0].value)
+    assert row["interaction_players"][place] == list(once.together(1)[0].players)
+    assert row["interaction_index"] == "k-SII"
+    assert row["interaction_errors"] == once.interactions.errors[0].tolist()
     assert serialize.same(replace(again, answers=()), once)
     with pytest.raises(DataError, match="flip"):
         runs.start(

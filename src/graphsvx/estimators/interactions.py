@@ -55,8 +55,10 @@ def interactions(
         return exact_interactions(*states, index=index, order=order, listed=listed)
     if order > 2:
         raise UnsupportedError(
-            f"interactions of {order} players need a game that is played exactly, and this one has "
-            f"{players} players; use order=2, more samples=, or groups="
+            f"interactions of {order} players need a game that is played exactly, and the "
+            f"{len(y):,} coalitions of {players} players that were evaluated are a sample; use "
+            f"order=2 (estimated, with error bars), fewer players (hops=, groups=; at most "
+            f"{MOST_PLAYERS[3]}), or more samples= (all of 2^{players} are enough)"
         )
     if masks.pair is None:
         raise UnsupportedError(

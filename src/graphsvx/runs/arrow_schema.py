@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -104,16 +104,52 @@ _COMPUTED: dict[str, tuple[pa.DataType, Callable[[Explanation], Any]]] = {
     "label": (pa.int64(), _label),
 }
 
+
+def _sets_of_players(explanation: Explanation) -> list[list[str]] | None:
+    """Names of the players of each interaction."""
+    record, names = explanation.interactions, explanation.player_names
+    if record is None:
+        return None
+    return [[names[i] for i in players if i >= 0] for players in record.members.t().tolist()]
+
+
+def _of_sets(name: Literal["values", "errors"]) -> Callable[[Explanation], np.ndarray | None]:
+    def of_target(explanation: Explanation) -> np.ndarray | None:
+        record = explanation.interactions
+        if record is None:
+            return None
+        return _plain(getattr(record, name)[explanation.outputs.index(explanation.target)])
+
+    return of_target
+
+
+# The same, of explanations with interactions; tables that were written without them are read too.
+_INTERACTIONS: dict[str, tuple[pa.DataType, Callable[[Explanation], Any]]] = {
+    "interaction_index": (pa.string(), lambda e: e.interactions and e.interactions.index),
+    "interaction_players": (pa.list_(pa.field("element", _NAMES)), _sets_of_players),
+    "interaction_values": (_NUMBERS, _of_sets("values")),
+    "interaction_errors": (_NUMBERS, _of_sets("errors")),
+}
+
 SCHEMA = pa.schema({
     "query": pa.int64(),
     "error": pa.string(),
-    **{name: kind for name, (kind, _) in _COMPUTED.items()},
+    **{name: kind for name, (kind, _) in (_COMPUTED | _INTERACTIONS).items()},
     **{name: kind for leaf in _LEAVES for name, kind in leaf.columns().items()},
     "record": pa.string(),
 })  # fmt: skip
 """Columns `all_*` hold every explained output, row by row, where there are several (else null);
-`field_*` is the receptive field of the explained prediction; `record` is the rest as JSON,
-with the version of `results.serialize`."""
+`field_*` is the receptive field of the explained prediction; `interaction_*` are the target's
+interactions, one entry for each set of players; `record` is the rest as JSON, with the version of
+`results.serialize`."""
+
+
+def with_interactions(rows: pa.Table) -> pa.Table:
+    """Rows of any version, with columns of interactions; null where these were not stored."""
+    for name, (kind, _) in _INTERACTIONS.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(pa.field(name, kind), pa.nulls(len(rows), kind))
+    return rows
 
 
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
@@ -144,7 +180,8 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _row(explanation: Explanation) -> dict[str, Any]:
-    row = {name: compute(explanation) for name, (_, compute) in _COMPUTED.items()}
+    computed = _COMPUTED | _INTERACTIONS
+    row = {name: compute(explanation) for name, (_, compute) in computed.items()}
     target_row = explanation.outputs.index(explanation.target)
     for leaf in _LEAVES:
         value: Any = reduce(getattr, leaf.path, explanation)

@@ -53,10 +53,13 @@ class StoredFile:
             if _digest(content) != self.path.stem.partition("-")[2]:
                 raise DataError(f"{self.path} is damaged (its checksum is another)")
             file = pq.ParquetFile(pa.BufferReader(content))
-            if set(file.schema_arrow) != set(arrow_schema.SCHEMA):
+            columns = arrow_schema.with_interactions(file.schema_arrow.empty_table()).schema
+            if set(columns) != set(arrow_schema.SCHEMA):
                 raise DataError(f"{self.path} is damaged (it has other columns)")
-            # Version 1 had the same columns in another order.
-            return file.read(names, use_threads=False).select(names or arrow_schema.SCHEMA.names)
+            stored = None if names is None else [n for n in names if n in file.schema_arrow.names]
+            rows = arrow_schema.with_interactions(file.read(stored, use_threads=False))
+            # Version 1 had its columns in another order.
+            return rows.select(names or arrow_schema.SCHEMA.names)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{self.path} cannot be read: {error}") from error
 
