@@ -133,6 +133,35 @@ def test_an_escape_without_a_reason_is_noticed() -> None:
     assert _escapes_without_reason("x = 1  # noqa: E501\ny = 2  # noqa: E501  (one label)") == [1]
 
 
+def _deferred_imports(source: str) -> list[int]:
+    """Lines of imports of this library in functions, but for those of optional packages."""
+    lines = source.splitlines()
+    return [
+        node.lineno
+        for function in ast.walk(ast.parse(source))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom)
+        and str(node.module).startswith("graphsvx")
+        and not re.search(r"\bextra\b|\brich\b", lines[node.lineno - 1])
+    ]
+
+
+def test_no_import_is_deferred_to_break_a_cycle() -> None:
+    """Commands import in their functions so that help is immediate."""
+    deferred = {
+        str(file.relative_to(PACKAGE)): lines
+        for file in PACKAGE.rglob("*.py")
+        if file.relative_to(PACKAGE).parts[0] != "cli"
+        and (lines := _deferred_imports(file.read_text(encoding="utf-8")))
+    }
+    assert deferred == {}
+
+
+def test_a_deferred_import_is_noticed() -> None:
+    assert _deferred_imports("def f():\n    from graphsvx.a import b\n    import torch") == [2]
+
+
 STEPS = (
     "api.py:explain",
     "core/query.py:build_query",

@@ -59,7 +59,7 @@ def serve(
 
     """
     from graphsvx.explorer.server import start  # noqa: PLC0415  (needs the extra "serve")
-    from graphsvx.explorer.workspace import make_workspace  # noqa: PLC0415  (as above)
+    from graphsvx.explorer.workspace import make_workspace  # noqa: PLC0415  (the extra "serve")
 
     workspace = make_workspace(
         model, data, task=task, title=title, class_names=class_names,
