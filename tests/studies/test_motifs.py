@@ -11,7 +11,6 @@ import torch
 from graphsvx import GraphSVX, explain
 from graphsvx.methods import Random
 from graphsvx.metrics.truth import NEIGHBOURS, PARTS
-from graphsvx.results.explanation import Credit
 from graphsvx.studies import Setting, motifs
 from tests.records import credit, house
 from tests.studies.conftest import answer_of, trained_on
@@ -108,11 +107,6 @@ def test_cutting_off_a_node_takes_what_it_gave():
     motif = trained.dataset.node_truth.motif(node) - {node}
     assert use["within reach"] == len(motif & set(drawn.node_ids.tolist())) / 5
     assert motifs.use_of_motif("theirs")(answer) == {}
-    # Only the best-ranked one with credit is cut off: one neighbour.
-    ids, values = torch.tensor([node - 1, node + 1]), torch.tensor([[1.0, 0.0]]).double()
-    mine = replace(drawn, node_credit=Credit(ids, values, values))
-    fall = motifs.fidelity(answer_of(trained, mine, node, strict=(node,)))
-    assert fall == {"fidelity": pytest.approx(score(degree) - score(degree - 1), abs=1e-6)}
 
 
 def test_shares_account_for_the_whole_explainable_part():

@@ -10,7 +10,7 @@ import pytest
 
 from graphsvx import runs, studies
 from graphsvx.runs.backends import Answer, Chunk, Job
-from graphsvx.studies import StudyContext, ablation, noise, properties
+from graphsvx.studies import StudyContext, noise, properties
 from graphsvx.studies.measurements import Measurements
 
 FIGURES = {
@@ -82,7 +82,7 @@ def shares_sum_to_one(results: Measurements) -> None:
 def only_fits_with_their_ends_add_up(results: Measurements) -> None:
     for method in results.names("method", measure="same top"):
         gap = results.estimate("residual", method=method).mean
-        assert (gap < 1e-9) == (ablation.NO_ENDS not in method)
+        assert (gap < 1e-9) == (properties.NO_ENDS not in method)
 
 
 def what_cannot_be_used_is_not_at_the_top(results: Measurements) -> None:

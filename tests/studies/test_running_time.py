@@ -8,7 +8,8 @@ import pytest
 
 from graphsvx.studies import sampling
 from graphsvx.studies.measurements import Measurements, Row
-from graphsvx.studies.sampling import GNN, PAPERS, take_turns
+from graphsvx.studies.sampling import GNN, PAPERS
+from graphsvx.utils.timing import take_turns
 
 
 def test_contenders_take_turns_and_only_processor_time_counts():

@@ -42,7 +42,7 @@ def test_a_reference_expects_the_error_of_its_bars_and_others_are_judged_by_it()
     exact = house()
     ids, values = exact.node_ids.tolist(), exact.node_values.tolist()
     unsure = replace(exact, node_credit=credit(ids, values, errors=[0.1] + [0.0] * 6))
-    measure = sampling.error_against(sampling.mask_reference)
+    measure = sampling.error_against(sampling.MASK_REFERENCES)
     size = sum(v**2 for v in [*values, *exact.features.values()])
     own = measure(answer_of(None, unsure, 402, method=MOST))
     assert own == {"own error": pytest.approx(0.01 / size)}
@@ -55,7 +55,7 @@ def test_a_reference_expects_the_error_of_its_bars_and_others_are_judged_by_it()
 def test_masks_are_judged_by_the_game_that_they_play():
     settings = sampling.masks("ba-community")
     for name, setting in settings.items():
-        reference = sampling.mask_reference(name)
+        reference = sampling.MASK_REFERENCES.get(name)
         if reference is not None:
             method, judge = setting.method, settings[reference].method
             assert isinstance(method, GraphSVX)
@@ -94,7 +94,8 @@ def test_a_budget_is_judged_by_a_reference_with_far_more_calls():
     assert set(theirs) == {f"{sampling.INDIRECT}{name}" for name in names}
     assert all(s.method.generator == Indirect() for s in theirs.values())
     for name in (*settings, *theirs):
-        reference = sampling.budget_reference(name)
+        reference = sampling.BUDGET_REFERENCES.get(name)
+        assert (reference is None) == (name == sampling.FLOOR)
         assert reference is None or reference in {**settings, **theirs}
 
 

@@ -212,7 +212,7 @@ def test_the_example_of_the_package_runs(context: StudyContext):
     exec(textwrap.dedent(block.group(1)), space)
     space["STUDY"].run(context)
     text = (context.out / "largest-share.md").read_text()
-    assert "| Some node has more than a third | 0.33 |" in text
+    assert "| Some node has more than a third (BA-Shapes) | 0.33 |" in text
     assert "| Random |" in text
 
 
@@ -229,9 +229,9 @@ def test_graphs_are_named_by_their_place_in_the_data_set(context: StudyContext):
     trained = trained_on("ba-2motifs", CountEdges())
     trained.card = SimpleNamespace(name="counts")
     explained = context.explanations(trained, Random(players="nodes"), [501, 3])
-    assert [e.graph_index for e in explained] == [3, 501]
+    assert [e.graph_index for e in explained.values()] == list(explained) == [3, 501]
     counts = [trained.dataset.graphs[i].num_edges / 10 for i in (3, 501)]
-    assert [e.prediction for e in explained] == pytest.approx([score(c) for c in counts])
+    assert [e.prediction for e in explained.values()] == pytest.approx([score(c) for c in counts])
 
 
 def score(logit: float) -> float:

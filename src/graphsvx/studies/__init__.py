@@ -5,11 +5,9 @@
     studies.get("masks").run(context)
 
 A study declares `Grid`s (data sets x models x seeds x methods x questions), measures (functions of
-an explanation) and a page (claims, a figure, tables). Running it gives one tidy table
-(`<study>.parquet`: study, dataset, model, seed, method, question, measure, value); the page is a
-function of that table alone and can be made again without measuring (`graphsvx study NAME
---pages`). Explanations are kept as runs and measurements by data set, model and seed, so a study
-that was killed goes on where it was.
+an explanation) and a page (claims, a figure, tables), which is a function of one tidy table alone
+(`<study>.parquet`: study, dataset, model, seed, method, question, measure, value). What was
+explained and measured is kept, so a study that was killed goes on where it was.
 
 A new study is a file like this one, and a name in `_ALL` below:
 
@@ -18,12 +16,8 @@ A new study is a file like this one, and a name in `_ALL` below:
         return {"largest share": float(values.max() / values.sum())}
 
     def page(results: Measurements) -> Page:                     # a function of the table alone
-        ours = results.estimate("largest share", method="GraphSVX", data="BA-Shapes")
-        tests = results.tests("largest share", "GraphSVX", ["Random"])
-        claims = [
-            Claim.of("Some node has more than a third", 1 / 3, ours, reaches),
-            Claim.first("GraphSVX has more than the others", "", tests),
-        ]
+        ours = results.by("data", "largest share", method="GraphSVX")
+        claims = Claim.each("Some node has more than a third", {"BA-Shapes": 1 / 3}, ours, reaches)
         table = pivot(results, "Largest share", "largest share")    # methods x data sets
         return Page("Largest share", claims, sections={"Details": (table,)})
 
@@ -42,7 +36,6 @@ from __future__ import annotations
 from graphsvx.errors import InputError
 from graphsvx.metrics.comparison import Estimate
 from graphsvx.studies import (
-    ablation,
     faithfulness,
     ground_truth,
     molecules,
@@ -61,16 +54,14 @@ from graphsvx.utils.suggest import did_you_mean
 
 __all__ = [
     "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
-    "Study", "StudyContext", "Table", "get", "names", "write_summary",
-]  # fmt: skip
+    "Study", "StudyContext", "Table", "get", "names", "write_summary"]  # fmt: skip
 
 _ALL: tuple[Study, ...] = (
     ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
-    sampling.BUDGET_STUDY, ablation.STUDY, sampling.TIME_STUDY, properties.STUDY, tuning.STUDY,
+    sampling.BUDGET_STUDY, properties.ABLATION, sampling.TIME_STUDY, properties.STUDY, tuning.STUDY,
     ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
     molecules.STUDY, molecules.FALSE_POSITIVES, faithfulness.STUDY, shortcut.STUDY,
-    faithfulness.REAL_GRAPHS,
-)  # fmt: skip
+    faithfulness.REAL_GRAPHS)  # fmt: skip
 
 
 def names() -> tuple[str, ...]:

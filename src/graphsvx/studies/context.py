@@ -70,12 +70,12 @@ class StudyContext:
     def explanations(
         self, trained: Trained, method: Method, queries: Iterable[int], *, seed: int = 0,
         **options: Any,
-    ) -> list[Explanation]:  # fmt: skip
-        """Explain nodes (or graphs, by position), as a run that is kept.
+    ) -> dict[int, Explanation]:  # fmt: skip
+        """Explain nodes (or graphs, by position), as a run that is kept; by query, ascending.
 
         The folder is named after everything that decides the result: studies share what they
-        have in common, and other settings are another run. Explanations come in ascending order
-        of their queries; those that failed are left out and noted in `failures`.
+        have in common, and other settings are another run. Explanations that failed are left out
+        and noted in `failures`.
         """
         ids = sorted({int(query) for query in queries})
         dataset, name = trained.dataset, type(method).__name__
@@ -93,8 +93,9 @@ class StudyContext:
             query = ids[place] if is_graph else place
             self.failures[f"{trained.card.name}, {name}, {query}"] = reason
         if not is_graph:
-            return list(run)
-        return [replace(e, graph_index=ids[e.graph_index or 0]) for e in run]
+            return {e.centres[0]: e for e in run}
+        places = {ids[e.graph_index or 0]: e for e in run}
+        return {graph: replace(e, graph_index=graph) for graph, e in places.items()}
 
     def folder(self, trained: Trained, name: str, *settings: Any) -> Path:
         """Where results that rest on these settings are kept; other weights, another folder."""

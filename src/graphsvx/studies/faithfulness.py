@@ -82,8 +82,7 @@ def robust(answer: Answer) -> dict[str, float]:
     """Fidelity of a model that knows cut graphs, with a random part cut each time."""
     plus, minus = robust_fidelity(
         answer.explanation, answer.trained, answer.question, by=answer.setting.by, top=ROBUST,
-        part=PART, draws=DRAWS, steps=TUNED_FOR, cut=CUT,
-    )  # fmt: skip
+        part=PART, draws=DRAWS, steps=TUNED_FOR, cut=CUT)  # fmt: skip
     values = {"robust fidelity+": plus, "robust fidelity-": minus}
     return {**values, SOFT: metrics.characterization(plus, minus)}
 
@@ -107,8 +106,7 @@ def retrained(case: Case) -> Iterator[Value]:
 
 GRID = Grid(
     SETS, methods, questions, measures=(motifs.fidelity_curves(SHARES), robust),
-    models={"": model}, quick=("tree-cycles",),
-)  # fmt: skip
+    models={"": model}, quick=("tree-cycles",))  # fmt: skip
 RETRAIN = Grid(
     ("ba-2motifs", "benzene"), lambda data: {  # fewer samples: all graphs have to be explained
         name: setting for name, setting in methods(data, 300).items() if name != SLOWEST},
@@ -166,18 +164,15 @@ def page(results: Measurements) -> Page:
         f"Robust fidelity: the top {ROBUST:.0%}, of which (or of the rest) {PART:.0%} are cut off, "
         f"{DRAWS} draws; the model is trained for {TUNED_FOR} more steps with up to {CUT:.0%} of "
         f"the edges cut. Retraining: {FEW} graphs, {AGAIN} epochs, {SPLITS} splits; the less "
-        "accurate the new model, the better. All explainers have their usual settings; where nodes "
-        "have no features, PGM-Explainer and integrated gradients replace them by 0. BA-2motifs "
-        "has a part of its graphs; its class *cycle*, which is asked, is what models say without "
-        "any edge, so little can be taken away. A new model can also learn from the cut itself, "
-        "which differs by class: a known weakness of retraining.",
-    )  # fmt: skip
+        "accurate the new model, the better, but it can also learn from the cut itself. Explainers "
+        "have their usual settings; features that are missing are replaced by 0. BA-2motifs has a "
+        "part of its graphs; its class *cycle* is what models say without any edge, so little can "
+        "be taken away.")  # fmt: skip
 
 
 STUDY = Study(
     "faithfulness", "fidelity over sparsities, robust fidelity, removal and retraining",
-    (GRID, RETRAIN), page,
-)  # fmt: skip
+    (GRID, RETRAIN), page)  # fmt: skip
 
 
 # --- real graphs, which have no known truth ---------------------------------------------------
@@ -209,8 +204,7 @@ REAL_METHODS = {OURS: Setting(GraphSVX(players="nodes")), **USUAL}
 REAL_GRID = Grid(
     ("cora", "citeseer", "amazon-photo"), lambda _: REAL_METHODS, motifs.test_nodes(NODES),
     measures=(motifs.fidelity_curves(REAL_SHARES), agreement),
-    case_measures=(motifs.model_accuracy,),
-)  # fmt: skip
+    case_measures=(motifs.model_accuracy,))  # fmt: skip
 
 
 def real_graphs_page(results: Measurements) -> Page:
@@ -219,8 +213,7 @@ def real_graphs_page(results: Measurements) -> Page:
     sets, agrees = results.names("data", measure=AGREES), results.by("data", AGREES, method=OURS)
     tables = pivots(results, {
         **{name: {} for name in (BOTH, AGREES, SAME_TOP, *results.names("measure", "fidelity"))},
-        "test accuracy": {"rows": "measure"},
-    })  # fmt: skip
+        "test accuracy": {"rows": "measure"}})  # fmt: skip
     points = {axis.split(",")[0]: {s: {name: {
         share: e.band for share in REAL_SHARES
         if (e := results.estimate(f"{axis}{share:.0%}", method=name, data=s)).seeds}
@@ -235,11 +228,9 @@ def real_graphs_page(results: Measurements) -> Page:
         {"Details": (*tables[:3], *paired, *tables[3:])},
         f"Two-layer GCNs; {NODES} test nodes a seed that have a neighbour, drawn at random, and "
         "their predicted class. Removed nodes lose their edges. GraphSVX has its default budget, "
-        "which grows with the game: up to thousands of nodes play on Amazon-Photo.",
-    )  # fmt: skip
+        "which grows with the game: up to thousands of nodes play on Amazon-Photo.")  # fmt: skip
 
 
 REAL_GRAPHS = Study(
     "real-graphs", "fidelity curves and agreement with leave-one-out, without a known truth",
-    (REAL_GRID,), real_graphs_page,
-)  # fmt: skip
+    (REAL_GRID,), real_graphs_page)  # fmt: skip

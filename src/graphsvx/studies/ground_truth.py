@@ -36,15 +36,13 @@ MORE_SEEDS = (5, 6, 7, 8, 9)
 FAST = (*EXPLAINERS[:3], "PGExplainer")
 MAIN = Grid(
     TRUTH_SETS, compared_methods, motifs.scoring(STRICT, MOST),
-    measures=(motifs.accuracy, motifs.edge_accuracy, motifs.fidelity, motifs.certificate,
+    measures=(motifs.accuracy, motifs.edge_accuracy, motifs.certificate,
               motifs.use_of_motif(DEFAULT)),
-    case_measures=(motifs.model_accuracy,), quick=("tree-cycles", "ba-2motifs"),
-)  # fmt: skip
+    case_measures=(motifs.model_accuracy,), quick=("tree-cycles", "ba-2motifs"))  # fmt: skip
 GRIDS = (
     MAIN,
     replace(MAIN, datasets=TRUTH_SETS[:5], methods=lambda data: compared_methods(data, FAST),
-            seeds=MORE_SEEDS, quick=()),
-)  # fmt: skip
+            seeds=MORE_SEEDS, quick=()))  # fmt: skip
 SHORT = (
     "Part of what is short of the paper belongs to its models: on fresh ones of the authors' own "
     "architecture the authors' estimator is short as well ([fresh-models.md](fresh-models.md)).",
@@ -77,14 +75,11 @@ def page(results: Measurements) -> Page:
     by_seed = seed_by_seed("MUTAG, `paper`", {m: PAPER[m]["MUTAG"] for m in EXPLAINERS}, {
         m: mutag[m] for m in (*EXPLAINERS[2::-1], *RIVALS) if m in mutag})  # fmt: skip
     reasons = pivots(results, {
-        "How much the score falls without the k best-ranked nodes (fidelity+)": {
-            "measure": "fidelity", "method": EXPLAINERS, "note": "k is the size of the motif. A "
-            "higher accuracy with a smaller fall finds nodes that the model can do without."},
         "What the models see and use of the motifs (`strict`)": {
             "measure": results.names("measure", motifs.MOTIF), "rows": "measure",
             "note": f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are drawn. "
-            f"*Unused*: changes the score by less than {MATTERS}; *against*: lowers it. No "
-            "ranking finds more than what is *within reach*."},
+            f"*Unused*: changes the score by less than {MATTERS}; *against*: lowers it. No ranking "
+            "finds more than what is *within reach*."},
         "exact": {"method": EXPLAINERS[:3]},
         "test accuracy": {"rows": "measure"},
     }, model="")  # fmt: skip
@@ -104,8 +99,7 @@ def page(results: Measurements) -> Page:
         "by validation accuracy alone ([cut-edges.md](cut-edges.md) has others), settings of all "
         "explainers on validation seeds, with equal effort ([settings.md](settings.md)). Random is "
         "the average over all rankings. PGExplainer is trained on other nodes or graphs of the "
-        "same data: it is given more.",
-    )  # fmt: skip
+        "same data: it is given more.")  # fmt: skip
 
 
 ABOUT = "accuracy against planted motifs: GraphSVX, GNNExplainer, PGM-Explainer, PGExplainer"
@@ -121,8 +115,7 @@ FRESH_GRID = replace(
     MAIN, measures=(motifs.accuracy,), models={FRESH: zoo_model(FRESH)}, quick=("tree-cycles",),
     methods=lambda data: {  # two indirect effects, which differ on the tree sets
         RELEASED: Setting(GraphSVX.paper(data, variant="released")),
-        ALGORITHM_2: Setting(GraphSVX.paper(data)), RANDOM: CHANCE},
-)  # fmt: skip
+        ALGORITHM_2: Setting(GraphSVX.paper(data)), RANDOM: CHANCE})  # fmt: skip
 
 
 def fresh_page(results: Measurements) -> Page:
@@ -139,8 +132,7 @@ def fresh_page(results: Measurements) -> Page:
         "Test accuracy of the models", {
             title: ACCURACY[name, "graphconv"][2] for name, title in TRUTH_TITLES.items()},
         by_set("test accuracy"), "All models count, also one that learnt nothing. Sets of graphs "
-        "are trained with fewer, larger steps than by the authors.",
-    ))  # fmt: skip
+        "are trained with fewer, larger steps than by the authors."))  # fmt: skip
     plain, strict = pivots(results, ("paper", "strict"))
     return Page(
         "The published figures on fresh models of the authors' architecture",
@@ -151,14 +143,12 @@ def fresh_page(results: Measurements) -> Page:
         "Five models a set with the architecture and settings of the authors' code, each with a "
         "graph, split and weights of its own, explained by the paper's estimator: with the "
         "indirect effect of the authors' code, which acts on small coalitions only, and with that "
-        "of algorithm 2. The published figures belong to one model each.",
-    )  # fmt: skip
+        "of algorithm 2. The published figures belong to one model each.")  # fmt: skip
 
 
 FRESH_MODELS = Study(
     "fresh-models", "the published figures on fresh models of the authors' architecture",
-    (FRESH_GRID,), fresh_page,
-)  # fmt: skip
+    (FRESH_GRID,), fresh_page)  # fmt: skip
 
 
 # --- cut edges in training ------------------------------------------------------------------
@@ -167,8 +157,7 @@ WHOLE, CUT = "whole graphs only", "with cut edges"
 CUT_GRID = replace(
     MAIN, datasets=tuple(name for name in TRUTH_SETS if zoo.settings_for(name).cut_edges),
     quick=("tree-cycles",), measures=(motifs.accuracy, motifs.use_of_motif(DEFAULT)),
-    models={WHOLE: zoo_model(), CUT: zoo_model(cut_edges=True)},
-)  # fmt: skip
+    models={WHOLE: zoo_model(), CUT: zoo_model(cut_edges=True)})  # fmt: skip
 
 
 def cut_edges_page(results: Measurements) -> Page:
@@ -191,14 +180,11 @@ def cut_edges_page(results: Measurements) -> Page:
              {"accuracy (strict)": tables[0]}),
         {"Details": tables},
         "In each step of training, models of these sets can also be shown a copy of the graph with "
-        "edges cut at a rate between 0 and 1. The zoo does so, because GraphSVX was more "
-        "accurate then on validation seeds: a choice of the model, made in our favour. All other "
-        "pages, and the main table of [ground-truth.md](ground-truth.md), are about models without "
-        "it. Questions and settings are those of that table.",
-    )  # fmt: skip
+        "edges cut at a rate between 0 and 1. The zoo does so, because GraphSVX was more accurate "
+        "then on validation seeds: a choice made in our favour. All other pages, and the main "
+        "table ([ground-truth.md](ground-truth.md)), are about models without it.")  # fmt: skip
 
 
 CUT_EDGES = Study(
     "cut-edges", "what models that also saw cut edges change for explainers", (CUT_GRID,),
-    cut_edges_page,
-)  # fmt: skip
+    cut_edges_page)  # fmt: skip

@@ -1,13 +1,9 @@
 """Studies `molecules` and `false-positives`: atoms that decide, and atoms that cannot matter.
 
 Chemistry says which atoms decide, and models are right (see the claims), so an explanation that
-misses them is wrong about the model or spreads what it found.
-
-A model can hang on atoms of a molecule without a motif: parts of it may look like a ring. What
-must not be called important is an atom without effect: it changes the score by less than `LEAST`,
-whatever else of the molecule is there, cut off or with its features replaced. Each method has its
-own rule of what is important (`called_important`). For shuffled labels one rule fits all: over the
-models, is an atom's mean value different from 0?
+misses them is wrong about the model or spreads what it found. A model can hang on atoms of a
+molecule without a motif, which may look like a ring: what must not be called important is an atom
+without effect.
 """
 
 from __future__ import annotations
@@ -27,13 +23,7 @@ from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.saliency import Saliency
-from graphsvx.metrics.comparison import (
-    MIN_SEEDS,
-    SIGNIFICANT,
-    Estimate,
-    reaches,
-    share_significant,
-)  # fmt: skip
+from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT, Estimate, reaches, share_significant
 from graphsvx.metrics.effects import TRIED, largest_changes
 from graphsvx.metrics.reading import EdgeRule
 from graphsvx.studies import motifs
@@ -71,14 +61,12 @@ _CANDIDATES: dict[str, Sequence[Setting]] = {
             (), ("logit",), ("logit", "absolute"))],
     "Saliency": [Setting(Saliency(), scale) for scale in ("probability", "logit", "log_odds")],
     "Greedy": [Setting(Greedy(players="nodes", **rounds)) for rounds in (
-        {}, {"rounds": 5}, {"rounds": 40})],
-}  # fmt: skip
+        {}, {"rounds": 5}, {"rounds": 40})]}  # fmt: skip
 """Settings with the way they are read: six; three of Saliency and Greedy, which have fewer."""
 _SELECTED: dict[str, tuple[int, int, int]] = {
     OURS: (5, 4, 4), "GNNExplainer": (2, 5, 1), "PGExplainer": (3, 4, 0),
     "PGM-Explainer": (2, 1, 0), "Integrated gradients": (3, 1, 0), "Saliency": (0, 1, 0),
-    "Greedy": (0, 0, 0),
-}  # fmt: skip
+    "Greedy": (0, 0, 0)}  # fmt: skip
 """The best candidate on the validation molecules of each set (`page` says where it is not)."""
 RIVALS = tuple(_SELECTED)[1:]
 
@@ -135,12 +123,10 @@ def against_truth(answer: Answer) -> dict[str, float]:
 GRID = Grid(
     SETS, selected, molecules("test", MOLECULES),
     measures=(against_truth, motifs.certificate), case_measures=(motifs.model_accuracy,),
-    quick=("crippen",),
-)  # fmt: skip
+    quick=("crippen",))  # fmt: skip
 TUNING = replace(
     GRID, methods=tried, questions=molecules("val", VALIDATION), measures=(against_truth,),
-    case_measures=(), models={VALIDATED: zoo_model()}, seeds=(100,), quick=(),
-)  # fmt: skip
+    case_measures=(), models={VALIDATED: zoo_model()}, seeds=(100,), quick=())  # fmt: skip
 
 
 def page(results: Measurements) -> Page:
@@ -170,19 +156,17 @@ def page(results: Measurements) -> Page:
              {"AUROC": tables[0], "correlation": tables[2]}),
         {"Details": (*tables[:3], paired_table(
             "GraphSVX minus another: AUROC, on crippen correlation", tests), *tables[3:])},
-        f"Each model is asked about {MOLECULES} test molecules with the motif that it "
-        "classifies right (crippen: any). Where several sets of atoms explain a molecule on their "
-        "own, the best of these alternatives counts. Settings were chosen on "
-        f"{VALIDATION} validation molecules of another seed, among six candidates of each "
-        "explainer (three of Saliency and Greedy, which have no more settings). Before these were "
-        "fixed, more settings of GraphSVX than of the others were tried on validation molecules.",
-    )  # fmt: skip
+        f"{MOLECULES} test molecules a seed with the motif that the model classifies right "
+        "(crippen: any); the best counts of the sets of atoms that explain a molecule on their "
+        f"own. Settings were chosen on {VALIDATION} validation molecules of another seed, among "
+        "six candidates of each explainer (three of Saliency and Greedy, which have no more). "
+        "Before these were fixed, more settings of GraphSVX than of the others were tried on "
+        "validation molecules.")  # fmt: skip
 
 
 STUDY = Study(
     "molecules", "atoms that decide, by chemistry: benzene, alkane and carbonyl, Crippen's logP",
-    (GRID, TUNING), page,
-)  # fmt: skip
+    (GRID, TUNING), page)  # fmt: skip
 
 
 # --- false positives --------------------------------------------------------------------------
@@ -238,8 +222,7 @@ SETTINGS = replace(zoo.settings_for("benzene"), epochs=15)
 NOTHING_MATTERS = Grid(
     ("benzene",), lambda _: METHODS, molecules("test", GRAPHS, label=0),
     measures=(called_important,), case_measures=(effects,), quick=("alkane-carbonyl",),
-    models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model},
-)  # fmt: skip
+    models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model})  # fmt: skip
 OVER_MODELS = replace(
     NOTHING_MATTERS, questions=first_of_test, measures=(values_of_atoms,), case_measures=(),
     models={SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SETTINGS, "shuffled")},
@@ -270,8 +253,7 @@ def false_positives_page(results: Measurements) -> Page:
         [[name, *(false_alarms(results, name, case) for case in CASES)] for name in METHODS],
         "Shuffled labels: atoms whose mean over the models is not 0; t test over the models, "
         "corrected by Holm within a molecule; ± over molecules. A mask or a magnitude is never "
-        "below 0, so its mean is always above: it cannot be tested.", digits=3,
-    )  # fmt: skip
+        "below 0, so its mean is always above: it cannot be tested.", digits=3)  # fmt: skip
     claims = [
         Claim.of(f"At most {ALLOWED:.0%} of atoms without effect are called important: {case}", "",
                  false_alarms(results, name, case), lambda ours, _: ours.mean <= ALLOWED, 3, name)
@@ -288,18 +270,14 @@ def false_positives_page(results: Measurements) -> Page:
              {"share of atoms": alarms}),
         {"Details": (alarms, *tables)},
         f"Benzene, {GRAPHS} test molecules a seed. *No motif*: molecules without a ring, of a "
-        "model that knows it. *Constant model*: the last weights are 0. An atom is without effect "
-        f"if it changes the probability by less than {LEAST} however many of the others are there: "
-        f"all, none, and {TRIED} random sets, absent ones cut off or with mean features. Important "
-        f"are values above {LEAST} (GraphSVX: with the whole 95 % interval), masks above {HALF}, "
-        "what PGM-Explainer's own test finds. *Shuffled labels*: each model learnt another "
-        "permutation, so no atom can matter to all of them in the same direction. The share of "
-        "all atoms is no false alarm by itself: without a ring some parts of a molecule change "
-        "the score a lot, and exact values say so.",
-    )  # fmt: skip
+        "model that knows it. *Constant model*: the last weights are 0. *Shuffled labels*: each "
+        "model learnt another permutation, so no atom can matter to all of them in the same "
+        f"direction. An atom is without effect if it changes the probability by less than {LEAST}, "
+        f"whatever else is there: all others, none, and {TRIED} random sets, absent ones cut off "
+        f"or with mean features. Important are values above {LEAST} (GraphSVX: with the whole 95 % "
+        f"interval), masks above {HALF}, what PGM-Explainer's own test finds.")  # fmt: skip
 
 
 FALSE_POSITIVES = Study(
     "false-positives", "what is called important where nothing is", (NOTHING_MATTERS, OVER_MODELS),
-    false_positives_page,
-)  # fmt: skip
+    false_positives_page)  # fmt: skip

@@ -9,8 +9,7 @@ import torch
 
 from graphsvx import metrics
 from graphsvx.datasets.base import draw
-from graphsvx.metrics.effects import score_without, use_of_nodes
-from graphsvx.metrics.select import top_keys
+from graphsvx.metrics.effects import use_of_nodes
 from graphsvx.results.explanation import Explanation, Ranking
 from graphsvx.studies.study import Answer, Case, Measure, Questions, Value, of_model
 from graphsvx.zoo import Trained
@@ -130,18 +129,6 @@ def certificate(answer: Answer) -> dict[str, float]:
 def model_accuracy(case: Case) -> list[Value]:
     """Of the model, on the test part of its data."""
     return of_model({"test accuracy": case.trained.card.accuracy["test"]})
-
-
-def fidelity(answer: Answer) -> dict[str, float]:
-    """How much the score falls when the k best-ranked nodes are cut off together (fidelity+).
-
-    k is the size of the motif; a node with value 0 is not taken.
-    """
-    if not answer.scored_by("strict"):
-        return {}
-    top = top_keys(answer.explanation, len(answer.true_nodes), answer.setting.by, "nodes")
-    score = score_without(answer.trained, answer.question, answer.explanation.target)
-    return {"fidelity": score(()) - score([node for node in top if isinstance(node, int)])}
 
 
 def fidelity_curves(shares: Sequence[float]) -> Measure:

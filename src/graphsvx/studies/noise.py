@@ -31,12 +31,10 @@ FEATURE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
     "LIME": Setting(LIME()), "SHAP": Setting(SHAP()),
     "Greedy": Setting(Greedy(players="features")),
-    "Random": Setting(Random(players="features", features="all")),
-}  # fmt: skip
+    "Random": Setting(Random(players="features", features="all"))}  # fmt: skip
 NODE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
-    "Random": Setting(Random(players="nodes")),
-}  # fmt: skip
+    "Random": Setting(Random(players="nodes"))}  # fmt: skip
 CANDIDATES = {
     "features": ("features that stand out", "features that the node has"),
     "nodes": ("nodes that the model sees", "direct neighbours"),
@@ -102,8 +100,7 @@ FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in SETS),
     lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
     measures=(counted,),
-    case_measures=(use,), models=CITATION_MODELS,
-)  # fmt: skip
+    case_measures=(use,), models=CITATION_MODELS)  # fmt: skip
 CANNOT_USE = replace(
     FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),
     questions=motifs.test_nodes(10),
@@ -112,8 +109,7 @@ CANNOT_USE = replace(
 NODES = replace(
     FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
     methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
-    case_measures=(use, attention),
-)  # fmt: skip
+    case_measures=(use, attention))  # fmt: skip
 
 
 def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
@@ -155,12 +151,11 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
                lambda plots: plots.noise_panels(counts, kind)),
         {"Noise among the top k": pivots(results, results.names("measure", "share")),
          "Is the noise used?": of_models},
-        f"20 % more {kind} that mean nothing are added, and a model is trained. Test nodes are "
-        f"drawn at random and their predicted class is explained. Candidates are the same for all "
-        f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there "
-        f"are fewer than {FEW}; ties count with the expected number of noisy ones."
-        + (" Models with noise weights 0 cannot use the noise." if kind == "features" else ""),
-    )  # fmt: skip
+        f"20 % more {kind} that mean nothing are added, and a model is trained; the predicted "
+        "class of random test nodes is explained. Candidates are the same for all methods: "
+        f"{names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there are fewer "
+        f"than {FEW}; ties count with the expected number of noisy ones."
+        + " Models with noise weights 0 cannot use it." * (kind == "features"))  # fmt: skip
 
 
 ABOUT = f"how many meaningless {{}} are among the top {TOP} (or 20 %)"
@@ -170,5 +165,4 @@ FEATURES_STUDY = Study(
 )  # fmt: skip
 NODES_STUDY = Study(
     "noisy-nodes", f"{ABOUT.format('nodes')}; the GAT's attention on them", (NODES,),
-    lambda results: page(results, "nodes", list(NODE_BASELINES)),
-)  # fmt: skip
+    lambda results: page(results, "nodes", list(NODE_BASELINES)))  # fmt: skip

@@ -29,8 +29,7 @@ TITLES = {
     "own error": "What references expect their own error to be (0: exact)",
     "calls": "Distinct model calls, median", "exact": "Share of exact explanations",
     "seconds": "Processor seconds for a node", "test accuracy": "Test accuracy of the models",
-    "characterization": "Characterization on nodes, mean over the shares",
-}  # fmt: skip
+    "characterization": "Characterization on nodes, mean over the shares"}  # fmt: skip
 """Tables of measures that several studies have; others are named by their measure."""
 DIGITS = {"error": 4, "own error": 4, "calls": 0, "seconds": 3}
 
@@ -278,8 +277,7 @@ class Page:
               if figure else []),
             *(f"**{k} is missing:** {reason}" for k, reason in facts.get("missing", {}).items()),
             "**Failures.** These could not be made and do not count:" if failures else "",
-            *failures,
-        ]  # fmt: skip
+            *failures]  # fmt: skip
         for title, section in {**self.sections, "How it was made": _made(results)}.items():
             texts = [part if isinstance(part, str) else part.markdown() for part in section]
             # Without headings, which cannot be inside of what is folded.

@@ -6,12 +6,10 @@ that it stands for (`error`, against a reference with many more calls).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import truediv
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,6 +29,7 @@ from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Measure, Study, Value
 from graphsvx.utils.console import message
 from graphsvx.utils.threads import single_thread
+from graphsvx.utils.timing import take_turns
 
 REFERENCE = 20
 """A reference may make this many times the model calls."""
@@ -61,14 +60,14 @@ def reference(method: GraphSVX, separate: bool = True) -> Setting:
     )
 
 
-def error_against(reference_of: Callable[[str], str | None]) -> Measure:
+def error_against(references: Mapping[str, str]) -> Measure:
     """`error` against the reference of a method; what a reference's error bars say: `own error`."""
 
     def measure(answer: Answer) -> dict[str, float]:
-        name = reference_of(answer.method)
+        name = references.get(answer.method, "")
         if name == answer.method:
             return {"own error": metrics.expected_error(answer.explanation)}
-        exact = answer.of(name) if name else None
+        exact = answer.of(name)
         return {} if exact is None else {"error": metrics.relative_error(answer.explanation, exact)}
 
     return measure
@@ -93,17 +92,12 @@ def masks(dataset: str) -> dict[str, Setting]:
     }
 
 
-def mask_reference(method: str) -> str | None:
-    """Joint masks are judged by the joint game, separate ones by the separate games."""
-    if method in ("Random", "Smart", ALL):
-        return ALL
-    return MOST if method in ("SmartSeparate", SMARTER, OURS, MOST) else None
-
-
+MASK_REFERENCES = {**dict.fromkeys(("Random", "Smart", ALL), ALL),
+                   **dict.fromkeys(("SmartSeparate", SMARTER, OURS, MOST), MOST)}  # fmt: skip
+"""Joint masks are judged by the joint game, separate ones by the separate games."""
 MASK_GRID = Grid(
     NODE_SETS, masks, motifs.scoring(10, 10), quick=("ba-community",),
-    measures=(motifs.accuracy, motifs.certificate, error_against(mask_reference)),
-)  # fmt: skip
+    measures=(motifs.accuracy, motifs.certificate, error_against(MASK_REFERENCES)))  # fmt: skip
 
 
 def masks_page(results: Measurements) -> Page:
@@ -124,12 +118,11 @@ def masks_page(results: Measurements) -> Page:
         dots("accuracy", "Accuracy (`paper`; diamonds: the paper's figures) and relative squared "
              "error.", {"accuracy (paper)": tables[0], "error": tables[3]}, log=("error",)),
         {"Details": tables},
-        f"Every mask generator gets the paper's number of samples and plays the same game, that of "
-        f"`GraphSVX()` without the indirect effect; only the coalitions differ. The paper's masks "
-        f"end in weighted least squares, ours (`Auto()`) in its own regression. `Random`, `Smart` "
-        f"and `All` play features and nodes in one joint game; their error is that to `{ALL}`, of "
-        f"others to `{MOST}`: both exact where {REFERENCE} times the samples are enough.",
-    )  # fmt: skip
+        "Every mask generator gets the paper's number of samples in the same game, that of "
+        "`GraphSVX()` without the indirect effect. The paper's masks end in weighted least "
+        "squares, ours (`Auto()`) in its own regression. `Random`, `Smart` and `All` play features "
+        f"and nodes in one joint game; their error is that to `{ALL}`, of others to `{MOST}`: both "
+        f"exact where {REFERENCE} times the samples are enough.")  # fmt: skip
 
 
 ABOUT = "All, Random, Smart, SmartSeparate, SmarterSeparate and ours at equal budgets"
@@ -170,13 +163,12 @@ def in_the_papers_game(dataset: str) -> dict[str, Setting]:
     return {f"{INDIRECT}{name}": settings[name] for name in names}
 
 
-def budget_reference(method: str) -> str | None:
-    """`All` of the same game."""
-    return None if method == FLOOR else (INDIRECT if method.startswith(INDIRECT) else "") + ALL
-
-
+BUDGET_REFERENCES = {name: (INDIRECT if name.startswith(INDIRECT) else "") + ALL
+                     for name in (*varied(paper_game(CYCLES)), *map(ORDER.format, ORDERS),
+                                  *in_the_papers_game(CYCLES))}  # fmt: skip
+"""`All` of the same game; this set has all numbers of samples."""
 BUDGET_GRID = Grid(NODE_SETS, budgets, motifs.scoring(10, 10), quick=(CYCLES,),
-                   measures=(motifs.accuracy, error_against(budget_reference)))  # fmt: skip
+                   measures=(motifs.accuracy, error_against(BUDGET_REFERENCES)))  # fmt: skip
 
 
 def budget_page(results: Measurements) -> Page:
@@ -200,8 +192,7 @@ def budget_page(results: Measurements) -> Page:
                     is_positive),
         *Claim.each("S = 4 in place of 1 raises accuracy, by",
                     dict.fromkeys(NODE_TITLES[2:], "raises"),
-                    gains(ORDER.format(1), ORDER.format(4)), is_positive),
-    ]  # fmt: skip
+                    gains(ORDER.format(1), ORDER.format(4)), is_positive)]  # fmt: skip
     axes = {"accuracy (paper)": "paper", "accuracy (strict)": "strict", "error": "error"}
     points = {axis: {title: {name: {
         n: e.band for n in SAMPLES
@@ -218,17 +209,15 @@ def budget_page(results: Measurements) -> Page:
         {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
         "that of all coalitions. Its estimator (SmarterSeparate, weighted least squares) and ours "
-        f"explain the same nodes in the same game, without the indirect effect unless it is named. "
-        f"Errors are those to `{ALL}`, exact where {REFERENCE} times the paper's samples are "
-        "enough, our estimator with that many calls elsewhere.",
-    )  # fmt: skip
+        "explain the same nodes in the same game, without the indirect effect unless it is named. "
+        f"Errors are those to `{ALL}`, exact where {REFERENCE} times the samples are "
+        "enough.")  # fmt: skip
 
 
 BUDGET_STUDY = Study(
     "budget", "accuracy and error against the number of samples and against S",
     (BUDGET_GRID, replace(BUDGET_GRID, datasets=(CYCLES,), methods=in_the_papers_game)),
-    budget_page,
-)  # fmt: skip
+    budget_page)  # fmt: skip
 
 
 # --- time -----------------------------------------------------------------------------------
@@ -255,17 +244,6 @@ def timed(dataset: str) -> dict[str, Setting]:
     return settings
 
 
-def take_turns(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median processor seconds; contenders in turn, so that a busy machine slows all."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats):
-        for name, run in contenders.items():
-            start = time.process_time()
-            run()
-            seconds[name].append(time.process_time() - start)
-    return {name: median(times) for name, times in seconds.items()}
-
-
 def seconds(case: Case) -> Iterator[Value]:
     """All contenders on the same nodes, with one thread."""
     trained, (nodes, repeats) = case.trained, (1, 1) if case.context.quick else (NODES, REPEATS)
@@ -283,7 +261,7 @@ def seconds(case: Case) -> Iterator[Value]:
 
 
 TIME_GRID = Grid(NODE_SETS, timed, motifs.scoring(10, 10), measures=(motifs.accuracy,),
-            case_measures=(seconds,), quick=("tree-cycles",))  # fmt: skip
+                 case_measures=(seconds,), quick=("tree-cycles",))  # fmt: skip
 
 
 def time_page(results: Measurements) -> Page:
@@ -312,12 +290,10 @@ def time_page(results: Measurements) -> Page:
              {"seconds": tables[1]}, log=("seconds",)),
         {"Details": tables},
         "Absolute times are those of this machine; only ratios count. All explain the same node "
-        "of the same model and take turns in one process with one thread; processor time is "
-        f"counted. `{OURS}`: `GraphSVX()` with the paper's samples and hops. `{PAPERS}`: "
-        f"SmarterSeparate, indirect effect, weighted least squares, on our engine. `{GNN}`: 100 "
-        "epochs, on the receptive field alone. One model call a coalition is in "
-        "[speed.md](speed.md).",
-    )  # fmt: skip
+        f"and take turns in one process with one thread; processor time is counted. `{OURS}`: "
+        f"`GraphSVX()` with the paper's samples and hops. `{PAPERS}`: SmarterSeparate, indirect "
+        f"effect, weighted least squares, on our engine. `{GNN}`: 100 epochs, on the receptive "
+        "field alone. One model call a coalition is in [speed.md](speed.md).")  # fmt: skip
 
 
 ABOUT_TIME = "seconds for a node with 3 and 2 hops, as ratios to GNNExplainer"

@@ -24,8 +24,7 @@ TRAINING_QUESTIONS = 30
 """PGExplainer is trained on this many nodes or graphs of the training part."""
 QUICK_METHODS: dict[type, dict[str, int]] = {
     GNNExplainer: {"epochs": 2}, PGExplainer: {"epochs": 2}, PGMExplainer: {"samples": 60},
-    LIME: {"samples": 150}, SHAP: {"samples": 150},
-}  # fmt: skip
+    LIME: {"samples": 150}, SHAP: {"samples": 150}}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Setting:
             method = fitted(context, trained, method, ids)
         options: Any = {"targets": self.targets} if self.targets else {}
         run = context.explanations(trained, method, ids, scale=self.scale, **options)
-        return {query_of(explanation): self.read(explanation) for explanation in run}
+        return {query: self.read(explanation) for query, explanation in run.items()}
 
     def read(self, explanation: Explanation) -> Explanation:
         """With node scores where only edges have them, by the chosen rule."""
@@ -87,12 +86,6 @@ class Setting:
         return ", ".join(words)
 
 
-def query_of(explanation: Explanation) -> int:
-    """The node, or the position of the graph, that an explanation of a run is about."""
-    index = explanation.graph_index
-    return explanation.centres[0] if index is None else index
-
-
 CHANCE = Setting(Random(players="nodes"), change=without_credit)
 """The exact average over all random rankings of nodes."""
 SPARSE = GNNExplainer(300, 0.1, features=False, edge_size=0.05, edge_entropy=0.1)
@@ -101,13 +94,11 @@ USUAL = {
     "GNNExplainer": Setting(GNNExplainer(lr=0.1, features=False), edge_rule="mean"),
     "PGM-Explainer": Setting(PGMExplainer()), "Saliency": Setting(Saliency()),
     "Integrated gradients": Setting(IntegratedGradients()),
-    "Random": Setting(Random(players="nodes")),
-}  # fmt: skip
+    "Random": Setting(Random(players="nodes"))}  # fmt: skip
 """Other explainers where nothing is known that settings could be chosen by."""
 USUAL_WITHOUT_FEATURES = {
     **USUAL, "PGM-Explainer": Setting(PGMExplainer(by="zero")),
-    "Integrated gradients": Setting(IntegratedGradients(baseline="zero")),
-}  # fmt: skip
+    "Integrated gradients": Setting(IntegratedGradients(baseline="zero"))}  # fmt: skip
 """Where all nodes have the same features, their mean is no change at all."""
 GRAPH_RIVALS = {
     "GNNExplainer": Setting(SPARSE, edge_rule="mean"),
@@ -121,26 +112,22 @@ def fitted(
     context: StudyContext, trained: Trained, method: PGExplainer, scored: Collection[int]
 ) -> PGExplainer:
     """PGExplainer, trained on the training part without what is scored; kept in a file."""
-    questions = training_questions(trained, scored, 3 if context.quick else TRAINING_QUESTIONS)
+    data, count = trained.dataset, 3 if context.quick else TRAINING_QUESTIONS
+    questions = training_questions(trained, scored, count)
     path = context.folder(trained, "fitted", method, questions) / "weights.safetensors"
-    if path.exists():
-        return PGExplainer.load(path)
-    message(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
-    data = trained.dataset
-    if data.task == "node":
-        method = method.fit(trained.model, data.graph, nodes=questions)
-    else:
-        method = method.fit(trained.model, [data.graphs[graph] for graph in questions])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    method.save(path)
-    return method
+    if not path.exists():
+        message(f"{trained.card.name}: training PGExplainer on {len(questions)} questions")
+        graphs = data.graph if data.task == "node" else [data.graphs[graph] for graph in questions]
+        nodes = questions if data.task == "node" else None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        method.fit(trained.model, graphs, nodes=nodes).save(path)
+    return PGExplainer.load(path)
 
 
 def training_questions(trained: Trained, scored: Collection[int], count: int) -> list[int]:
     """Nodes or graphs with a motif, of the training part, none of them scored."""
     data = trained.dataset
-    with_truth = (
-        data.node_truth.nodes().tolist() if data.task == "node" else data.graph_truth.graphs()
-    )
-    usable = sorted(set(with_truth) & set(data.split.train.tolist()) - set(scored))
+    of_nodes = data.task == "node"
+    truth = data.node_truth.nodes().tolist() if of_nodes else data.graph_truth.graphs()
+    usable = sorted(set(truth) & set(data.split.train.tolist()) - set(scored))
     return draw(usable, count, data.seed, "pgexplainer", data.name)

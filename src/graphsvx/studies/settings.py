@@ -28,40 +28,27 @@ from graphsvx.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx.studies.study import Answer, Grid, Study
 
 OURS, DEFAULT, EDGES = GRAPHSVX = (
-    "GraphSVX, the paper's method", "GraphSVX, our estimator", "GraphSVX, edges play",
-)  # fmt: skip
+    "GraphSVX, the paper's method", "GraphSVX, our estimator", "GraphSVX, edges play")  # fmt: skip
 RIVALS = ("GNNExplainer", "PGM-Explainer", "PGExplainer")
 EXPLAINERS = (*GRAPHSVX, *RIVALS)
 RANDOM = "Random"
-CANDIDATES = 12
-"""Of each explainer on each data set: settings times readings."""
-STRICT, PAPER = 4, 4
-"""Questions a seed, the same for every explainer."""
-CLOSE = 0.01
-"""A selected setting may be this far from the best: then the plainer one is taken."""
+CANDIDATES, STRICT, PAPER, CLOSE = 12, 4, 4, 0.01
+"""Settings times readings of each explainer on each data set; questions a seed; and how far from
+the best a selected setting may be: then the plainer one is taken."""
 Reading = tuple[Ranking, EdgeRule]
 """A way to read an answer: the ranking, and the rule from edges to nodes."""
 _SIGNED: tuple[Reading, ...] = (("value", "largest"), ("absolute", "largest"))
 _MASK: tuple[Reading, ...] = (("value", "largest"), ("value", "mean"), ("value", "undirected"))
 READINGS: dict[str, tuple[Reading, ...]] = {
     OURS: _SIGNED, DEFAULT: _SIGNED, EDGES: (*_SIGNED, ("value", "mean")),
-    "GNNExplainer": _MASK, "PGM-Explainer": _SIGNED, "PGExplainer": _MASK,
-}  # fmt: skip
+    "GNNExplainer": _MASK, "PGM-Explainer": _SIGNED, "PGExplainer": _MASK}  # fmt: skip
 _ZERO = PGMExplainer(by="zero")
 _RIVALS: dict[str, Sequence[Any]] = {
-    "GNNExplainer": (
-        GNNExplainer(), GNNExplainer(lr=0.1), GNNExplainer(epochs=300),
-        SPARSE,
-    ),
-    "PGExplainer": (
-        PGExplainer(), PGExplainer(temperature=(5.0, 1.0)), PGExplainer(size=0.005),
-        PGExplainer(size=0.005, entropy=0.1),
-    ),
-    "PGM-Explainer": (
-        _ZERO, PGMExplainer(), replace(_ZERO, drop=0.1), PGMExplainer(drop=0.1),
-        replace(_ZERO, rate=0.25), replace(_ZERO, blanket=12),
-    ),
-}  # fmt: skip
+    "GNNExplainer": (GNNExplainer(), GNNExplainer(lr=0.1), GNNExplainer(epochs=300), SPARSE),
+    "PGExplainer": (PGExplainer(), PGExplainer(temperature=(5.0, 1.0)), PGExplainer(size=0.005),
+                    PGExplainer(size=0.005, entropy=0.1)),
+    "PGM-Explainer": (_ZERO, PGMExplainer(), replace(_ZERO, drop=0.1), PGMExplainer(drop=0.1),
+                      replace(_ZERO, rate=0.25), replace(_ZERO, blanket=12))}  # fmt: skip
 """Usual settings first, then those of the explainers' own papers and others."""
 _SELECTED: dict[str, tuple[tuple[int, int], ...]] = {
     OURS: ((1, 0), (1, 0), (1, 0), (0, 1), (2, 0), (3, 0)),
@@ -138,8 +125,7 @@ GRID = Grid(
     lambda data: {label(name, setting): setting for name in EXPLAINERS
                   for setting in candidates(data, name)},
     motifs.scoring(STRICT, PAPER), measures=(accuracy_of_readings,), seeds=(100, 101),
-    quick=("tree-cycles",),
-)  # fmt: skip
+    quick=("tree-cycles",))  # fmt: skip
 
 
 def page(results: Measurements) -> Page:
@@ -163,11 +149,11 @@ def page(results: Measurements) -> Page:
     tables += [pivot(results, f"{title}: accuracy of all candidates", results.names("measure"),
                      columns="measure", data=title, digits=3) for title in titles]  # fmt: skip
     about = (
-        f"Validation seeds have graphs, splits and models of their own. Every explainer has "
+        "Validation seeds have graphs, splits and models of their own. Every explainer has "
         f"{CANDIDATES} candidates on every set (settings times readings: ranking by signed or "
         f"absolute value, rule from edges to nodes), the same {STRICT} questions of `strict` and "
         f"{PAPER} of `paper` a seed, and is judged by the mean of its accuracies under the two "
-        f"protocols ([protocols.md](protocols.md))."
+        "protocols ([protocols.md](protocols.md))."
     )
     return Page("Settings, chosen on validation seeds", claims, None, {"Details": tables}, about)
 
@@ -175,12 +161,10 @@ def page(results: Measurements) -> Page:
 def worth(results: Measurements, dataset: str, explainer: str) -> dict[tuple[str, str], float]:
     """The mean of the accuracies under both protocols, by candidate and reading."""
     labels = [label(explainer, setting) for setting in candidates(dataset, explainer)]
-    return {
-        (name, reading): fmean(
-            results.estimate(f"{protocol}, {reading}", dataset=dataset, method=name).mean
-            for protocol in ("paper", "strict"))
-        for name, reading in product(labels, map(words, READINGS[explainer]))
-    }  # fmt: skip
+    return {(name, reading): fmean(
+        results.estimate(f"{protocol}, {reading}", dataset=dataset, method=name).mean
+        for protocol in ("paper", "strict"))
+        for name, reading in product(labels, map(words, READINGS[explainer]))}  # fmt: skip
 
 
 STUDY = Study("settings", "how the explainers are asked, chosen on validation seeds", (GRID,), page)

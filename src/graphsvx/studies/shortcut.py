@@ -1,8 +1,4 @@
-"""Study `shortcut`: does an explanation show that a model relies on a planted confounder?
-
-BA-2motifs with a mark (a feature of one node of the base graph) that gives the class away. Models
-trained on it decide by the mark; a control has marks that say nothing and has to use the motif.
-"""
+"""Study `shortcut`: does an explanation show that a model relies on a planted confounder?"""
 
 from __future__ import annotations
 
@@ -32,8 +28,7 @@ RANDOM, PG = "Random", "PGExplainer"
 METHODS = {
     "GraphSVX": Setting(GraphSVX(samples=1000, erase=True)),
     "GNNExplainer": GRAPH_RIVALS["GNNExplainer"], PG: Setting(PGExplainer(), edge_rule="mean"),
-    **GRAPH_RIVALS, RANDOM: CHANCE,
-}  # fmt: skip
+    **GRAPH_RIVALS, RANDOM: CHANCE}  # fmt: skip
 
 
 def marked_graphs(trained: Trained) -> Questions:
@@ -70,8 +65,7 @@ MODELS = {
 }
 GRID = Grid(
     ("ba-2motifs",), lambda _: METHODS, marked_graphs, measures=(mark_first,),
-    case_measures=(reliance,), models=MODELS,
-)  # fmt: skip
+    case_measures=(reliance,), models=MODELS)  # fmt: skip
 
 
 def page(results: Measurements) -> Page:
@@ -101,12 +95,11 @@ def page(results: Measurements) -> Page:
         {"Details": (first, *others)},
         "BA-2motifs with a mark (a feature of one random node of the base graph). In one set "
         "exactly the graphs of class 1 are marked and the model decides by it; in the control "
-        "marks are drawn by coin and the model has to use the motif. An explainer "
-        f"exposes the shortcut if the marked node is first on at least {EXPOSED:.0%} of the test "
-        f"graphs ({GRAPHS} a seed, fewer where the model is wrong), and on at most "
-        f"{CONTROLLED:.0%} of those of the control. The control became part of this rule after a "
-        f"first look at the figures; without it PGM-Explainer and integrated gradients pass too.",
-    )  # fmt: skip
+        "marks are drawn by coin and the model has to use the motif. The shortcut is exposed if "
+        f"the mark is first on at least {EXPOSED:.0%} of the test graphs ({GRAPHS} a seed, fewer "
+        f"where the model is wrong), and on at most {CONTROLLED:.0%} of the control, which became "
+        "part of the rule after a first look; without it PGM-Explainer and integrated gradients "
+        "pass too.")  # fmt: skip
 
 
 STUDY = Study(

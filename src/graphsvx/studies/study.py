@@ -130,8 +130,7 @@ class Grid:
             methods=lambda data: {k: setting.quick() for k, setting in self.methods(data).items()},
             questions=lambda trained: {
                 k: ids[:QUICK_QUESTIONS] for k, ids in self.questions(trained).items()},
-            seeds=self.seeds[:1],
-        )  # fmt: skip
+            seeds=self.seeds[:1])  # fmt: skip
 
     def measured(
         self, context: StudyContext, dataset: str, trained: Trained, seed: int
@@ -194,8 +193,7 @@ class Study:
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
             "code": identity.of_code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
-            "settings": {}, "failures": {},
-        })  # fmt: skip
+            "settings": {}, "failures": {}})  # fmt: skip
         grids = [grid.reduced() if context.quick else grid for grid in self.grids]
         datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
         absent = {name: reason for name in datasets if (reason := context.missing(name))}
