@@ -354,6 +354,7 @@ class GraphSVX(Checked):
         errors = torch.cat([fit.errors for fit in fits], 1)
         row = outputs.index(target)
         residual = float((prediction - base - values.sum(1))[row])
+        certificate = self._certificate(run, residual, values[row], errors[row], seed)
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors
         )
@@ -381,7 +382,7 @@ class GraphSVX(Checked):
             feature_credit=feature_credit,
             node_credit=node_credit,
             edge_credit=edge_credit,
-            certificate=self._certificate(run, residual, values[row], errors[row], seed),
+            certificate=certificate,
             field=field,
             method=self._description,
             meaning=meaning,
