@@ -56,14 +56,18 @@ def imap_unordered(
             initargs=(work, stop, stop_sender, os.getpid()),
         )
 
-    pools = [process() for _ in range(workers)]
-    free = deque(pools)
+    pools: list[ProcessPoolExecutor] = []
+    # Made one by one, each with its worker: no worker holds the ends of another one's pipes.
+    free: deque[ProcessPoolExecutor | None] = deque([None] * workers)
     busy: dict[Future[Any], tuple[Task, ProcessPoolExecutor]] = {}
     ready: deque[tuple[Task, Any]] = deque()
     try:
         while True:
             while free and (task := take()) is not None:
                 pool = free.popleft()
+                if pool is None:
+                    pool = process()
+                    pools.append(pool)
                 busy[_submit(pool, task)] = task, pool
             if ready:
                 yield ready.popleft()
@@ -78,9 +82,9 @@ def imap_unordered(
                     ready.append((task, WorkerDied()))
                     pools.remove(pool)
                     pool.shutdown()
-                    pool = process()
-                    pools.append(pool)
-                free.append(pool)
+                    free.append(None)
+                else:
+                    free.append(pool)
     finally:
         stop_sender.close()
         for pool in pools:
@@ -93,7 +97,12 @@ def _submit(pool: ProcessPoolExecutor, task: Any) -> Future[Any]:
         # Python 3.12 warns about forks in multi-threaded processes. The threads are those of the
         # pools, which hold no lock that a worker needs, and torch's, which a worker does not use.
         warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
-        return pool.submit(_run, task)
+        future = pool.submit(_run, task)
+    # The worker exists now and has the only open end: if it dies while it sends a result, the
+    # rest of which the pool would wait for, the pipe ends.
+    results: Any = pool._result_queue
+    results._writer.close()
+    return future
 
 
 # --- in the worker -------------------------------------------------------------------------
