@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +25,8 @@ train = zoo.train
 
 @cache
 def _trained(name: str, settings: zoo.Settings) -> zoo.Trained:
-    return train(datasets.load(name), settings=settings)
+    """A model trained for a tenth of the epochs, shared by the examples."""
+    return train(datasets.load(name), settings=replace(settings, epochs=settings.epochs // 10))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

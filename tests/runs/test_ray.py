@@ -24,7 +24,7 @@ from graphsvx.runs import ray_backend as cluster_engine
 from graphsvx.runs.backends import Job
 from graphsvx.utils.extras import require_extra
 from tests import typed_worlds as worlds
-from tests.runs.helpers import Moody, names, same_rows, start, world
+from tests.runs.helpers import INNER, Moody, names, same_rows, start, world
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),
@@ -41,7 +41,7 @@ pytestmark = [
 class Slow:
     """A method that takes its time, in other processes too."""
 
-    inner: GraphSVX = GraphSVX(samples=40)  # noqa: RUF009  (a frozen record)
+    inner: GraphSVX = INNER
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         time.sleep(0.1)
@@ -107,7 +107,7 @@ def test_a_run_started_with_processes_can_be_finished_on_ray(
 class Deadly:
     """One node's explanation ends its process."""
 
-    inner: GraphSVX = GraphSVX(samples=40)  # noqa: RUF009  (a frozen record)
+    inner: GraphSVX = INNER
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         if int(query.centres[0]) == 11:

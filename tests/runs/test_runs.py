@@ -15,6 +15,7 @@ from torch_geometric.nn import GCN, global_add_pool
 
 from graphsvx import GraphSVX, explain, runs
 from graphsvx.errors import DataError, InputError
+from graphsvx.estimators import WLS
 from graphsvx.masks import Paired
 from graphsvx.results import serialize, summary
 from graphsvx.runs import arrow_schema, identity
@@ -22,7 +23,7 @@ from graphsvx.runs import progress as keeping
 from graphsvx.runs.backends import Answer
 from graphsvx.utils import processes
 from tests.runs import helpers
-from tests.runs.helpers import NODES, Moody, start, world
+from tests.runs.helpers import NODES, Moody, ThisProcess, start, world
 from tests.worlds import random_graph, random_model
 
 
@@ -47,7 +48,7 @@ def test_every_explanation_comes_back_bit_by_bit(reference) -> None:
 def test_explanations_of_every_method_are_stored_exactly(tmp_path, method, options) -> None:
     model, data = random_model("gat", 1), random_graph(2, nodes=12, chance=0.3)
     run = runs.start(model, data, [7, 0], out=tmp_path / "run", method=method,
-                     backend=runs.Local(1), **options)  # fmt: skip
+                     backend=ThisProcess(), **options)  # fmt: skip
     for node in (0, 7):
         assert serialize.same(run[node], explain(model, data, node=node, method=method, **options))
 
@@ -79,7 +80,7 @@ def test_graphs_are_explained_one_row_each(tmp_path) -> None:
 
     graphs = [random_graph(seed, nodes=6) for seed in range(4)]
     model = Pooled().eval()
-    run = runs.start(model, graphs, graphs=[3, 1], out=tmp_path / "run", backend=runs.Local(1))
+    run = runs.start(model, graphs, graphs=[3, 1], out=tmp_path / "run", backend=ThisProcess())
     assert run.table()["query"].to_pylist() == [1, 3]
     assert run[3].kind == "graph"
     assert run[3].graph_index == 3
@@ -124,7 +125,7 @@ def test_the_manifest_says_what_the_run_is(reference) -> None:
     [
         ({"seed": 4}, r"seed \(there: 3, now: 4\)"),
         (
-            {"method": Moody(GraphSVX(samples=41))},
+            {"method": Moody(GraphSVX(samples=41, estimator=WLS()))},
             r"method\.inner\.budget\.samples \(there: 40, now: 41\)",
         ),
         ({"target": 1}, r"setting target \(there: nothing, now: 1\)"),
@@ -292,7 +293,7 @@ def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:
     method = GraphSVX(players="nodes", order=2)
     run = runs.start(
         model, data, [1, 2], out=tmp_path / "run", method=method, sufficient=0.9, flip=True,
-        backend=runs.Local(1), progress=False, feature_names=["a", "b", "c"],
+        backend=ThisProcess(), progress=False, feature_names=["a", "b", "c"],
     )  # fmt: skip
     once = explain(model, data, node=2, method=method, feature_names=["a", "b", "c"])
     again = run[2]
@@ -307,5 +308,5 @@ def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:
     with pytest.raises(DataError, match="flip"):
         runs.start(
             model, data, [1, 2], out=tmp_path / "run", method=method, sufficient=0.9,
-            backend=runs.Local(1), progress=False, feature_names=["a", "b", "c"],
+            backend=ThisProcess(), progress=False, feature_names=["a", "b", "c"],
         )  # fmt: skip

@@ -17,6 +17,7 @@ from graphsvx.methods import GraphSVX
 from graphsvx.results import serialize
 from graphsvx.zoo.typed_models import RelationalEncoder
 from tests import typed_worlds as worlds
+from tests.runs.helpers import ThisProcess
 
 METHOD = GraphSVX(players="nodes", samples=20)
 
@@ -70,7 +71,7 @@ def test_a_run_over_links_and_groups_is_that_of_single_explanations(question, tm
     data = worlds.typed_graph(3)
     model = worlds.hetero_model("encoder", data, 3)
     run = runs.start(model, data, **question, out=tmp_path / "run", method=METHOD,
-                     backend=runs.Local(1))  # fmt: skip
+                     backend=ThisProcess())  # fmt: skip
     ((kind, members),) = question.items()
     for at, nodes in enumerate(members):
         asked = {"edge": tuple(nodes)} if kind == "edges" else {"nodes": nodes}
@@ -87,7 +88,7 @@ def test_a_run_over_links_of_a_relation(tmp_path: Path) -> None:
     data.node_names = ["a", "b", "c", "d", "e"]
     method = GraphSVX(players="edges")
     run = runs.start(model, data, edges=[("a", "c"), (1, 4)], relation=1, out=tmp_path / "run",
-                     method=method, backend=runs.Local(1))  # fmt: skip
+                     method=method, backend=ThisProcess())  # fmt: skip
     alone = graphsvx.explain(model, data, edge=(1, 4), relation=1, method=method)
     assert serialize.same(run[1], alone)
     assert run[0].title.startswith("link a –1→ c")

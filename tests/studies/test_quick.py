@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from graphsvx import runs, studies
-from graphsvx.runs.backends import Answer, Chunk, Job
 from graphsvx.studies import StudyContext, noise, properties
 from graphsvx.studies.measurements import Measurements
+from tests.runs.helpers import ThisProcess
 
 FIGURES = {
     "ground-truth": "methods", "noisy-features": "kde", "noisy-nodes": "kde", "masks": "accuracy",
@@ -19,17 +18,6 @@ FIGURES = {
     "cut-edges": "accuracy", "molecules": "truth", "shortcut": "first", "real-graphs": "curves",
     "fresh-models": "accuracy",
 }  # fmt: skip
-
-
-class ThisProcess:
-    """A backend without workers: what a worker process costs is not tested with studies."""
-
-    def __init__(self, workers: int | None) -> None:
-        assert workers == 1
-
-    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer]:
-        while (chunk := take()) is not None:
-            yield job(chunk)
 
 
 def no_cora() -> bool:

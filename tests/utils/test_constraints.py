@@ -95,6 +95,10 @@ class Pooled(nn.Module):
         return global_add_pool(self.gnn(x, edge_index), batch)
 
 
+# One model and graph for all settings: what is known of them is read once.
+NODE_MODEL, GRAPH_MODEL, GRAPH = random_model("gcn", 1), Pooled(), random_graph(1)
+
+
 def changed(settings: Any, name: str) -> Iterator[Any]:
     """The settings with each value for this field that is accepted."""
     for value in VALUES:
@@ -116,10 +120,10 @@ def _replaced(settings: Any, name: str, value: Any) -> Any:
 def asked(method: Any) -> None:
     """Explain with it, a node or a graph: an explanation or an error of ours."""
     graph = isinstance(method, methods.XGNN)
-    model = Pooled() if graph else random_model("gcn", 1)
+    model = GRAPH_MODEL if graph else NODE_MODEL
     try:
         explanation = explain(
-            model, random_graph(1), method=method, **({"graph": True} if graph else {"node": 1})
+            model, GRAPH, method=method, **({"graph": True} if graph else {"node": 1})
         )
     except GraphSVXError:
         return
