@@ -14,7 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GraphConv, SAGEConv, TransformerConv
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.games import derivatives
 from graphsvx.games.derivatives import expected_by_derivatives
 from graphsvx.games.graph_game import GraphGame
 
@@ -62,15 +63,9 @@ def game_of(model: nn.Module, data: Data) -> GraphGame:
     return game
 
 
-@pytest.mark.parametrize("kind", LAYERS)
-def test_slopes_are_the_differences_that_far_players_make(kind: str) -> None:
-    data = far_players()
-    game = game_of(
-        TwoLayers(LAYERS[kind]).double(), Data(x=data.x.double(), edge_index=data.edge_index)
-    )
-    rng = np.random.default_rng(0)
-    rows = rng.random((6, game.players)) < np.linspace(0.2, 0.9, 6)[:, None]
-    rows[:, :BRANCHES] |= rng.random((6, BRANCHES)) < 0.7
+def check_slopes(model: nn.Module, data: Data, players: Ids, rows: Bools) -> None:
+    """Slopes are the differences that these players make to the coalitions in `rows`."""
+    game = game_of(model.double(), Data(x=data.x.double(), edge_index=data.edge_index))
     logits = slice(0, 2)
     with torch.no_grad():
         field, perturbations = game.perturbed(rows)
@@ -78,7 +73,6 @@ def test_slopes_are_the_differences_that_far_players_make(kind: str) -> None:
         assert game.evaluator.slopes is not None
         slopes = game.evaluator.slopes(field, perturbations, hops, lambda out: out[:, 0, logits])
         assert slopes is not None
-        players = rng.choice(np.arange(BRANCHES, game.players), 12, replace=False)
         for player in players:
             joined, left = rows.copy(), rows.copy()
             joined[:, player], left[:, player] = True, False
@@ -87,6 +81,40 @@ def test_slopes_are_the_differences_that_far_players_make(kind: str) -> None:
             torch.testing.assert_close(
                 slopes[:, node].double(), difference[:, 0].double(), atol=1e-6, rtol=1e-5
             )
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_slopes_are_the_differences_that_far_players_make(kind: str) -> None:
+    data, rng = far_players(), np.random.default_rng(0)
+    rows = rng.random((6, data.num_nodes - 1)) < np.linspace(0.2, 0.9, 6)[:, None]
+    rows[:, :BRANCHES] |= rng.random((6, BRANCHES)) < 0.7
+    players = rng.choice(np.arange(BRANCHES, rows.shape[1]), 12, replace=False)
+    check_slopes(TwoLayers(LAYERS[kind]), data, players, rows)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_slopes_are_the_differences_that_neighbours_make(kind: str) -> None:
+    model, data, rng = TwoLayers(GraphConv), far_players(), np.random.default_rng(0)
+    model.second = LAYERS[kind](6, 2)
+    torch.nn.init.zeros_(model.first.lin_rel.weight)  # neighbours matter in the second round alone
+    rows = rng.random((6, data.num_nodes - 1)) < np.linspace(0.1, 0.9, 6)[:, None]
+    rows[0, :BRANCHES], rows[1, :BRANCHES] = False, np.arange(BRANCHES) == 2  # none, one alone
+    check_slopes(model, data, np.arange(BRANCHES), rows)
+
+
+def test_slopes_of_three_layers_are_those_of_all_rounds() -> None:
+    class ThreeLayers(TwoLayers):
+        def __init__(self) -> None:
+            super().__init__(GraphConv)
+            self.third = GraphConv(2, 2)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.third(super().forward(x, edge_index), edge_index)
+
+    data, rng = far_players(), np.random.default_rng(0)
+    rows = rng.random((6, data.num_nodes - 1)) < np.linspace(0.1, 0.9, 6)[:, None]
+    players = rng.choice(np.arange(BRANCHES, rows.shape[1]), 12, replace=False)
+    check_slopes(ThreeLayers(), data, players, rows)
 
 
 @pytest.mark.parametrize("kind", [*LAYERS, "gcn"])
@@ -151,7 +179,7 @@ def test_few_far_players_or_calls_are_not_worth_derivatives() -> None:
 
 
 class WithoutGradient(TwoLayers):
-    """Forward passes that autograd cannot follow."""
+    """Forward passes that autograd cannot follow, or whose derivatives are 0."""
 
     def __init__(self, how: str) -> None:
         super().__init__(SAGEConv)
@@ -170,10 +198,12 @@ class WithoutGradient(TwoLayers):
             bent = hidden.exp()
             bent += 1
             hidden = bent * hidden
+        elif self.how == "rounded":
+            hidden = (4 * hidden).round()
         return self.second(hidden, edge_index)
 
 
-@pytest.mark.parametrize("how", ["no_grad", "detach", "numpy", "in place"])
+@pytest.mark.parametrize("how", ["no_grad", "detach", "numpy", "in place", "rounded"])
 def test_models_that_cannot_be_differentiated_are_explained_without(how: str) -> None:
     model, data = WithoutGradient(how).eval(), far_players()
     e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=600))
@@ -192,23 +222,50 @@ def test_credit_is_the_mean_slope_and_errors_grow_with_the_curvature() -> None:
         coalitions += len(rows)
         return (off + change * rows)[:, :, None]
 
-    expected = expected_by_derivatives(slopes, players, 64, slice(0, 1), 0)
+    def scores(rows: Bools) -> Floats:
+        return (rows @ (off + change / 2))[:, None]
+
+    expected = expected_by_derivatives(slopes, scores, players, 64, slice(0, 1), 0)
     assert expected is not None
     assert coalitions == expected.coalitions == 64
     np.testing.assert_allclose(expected.values[:, 0], [3.25, -2.15, 1.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(expected.errors[:, 0], [0.5 / 6, 0.3 / 6, 0.0, 0.0], atol=1e-7)
 
 
-def test_differences_of_slopes_that_are_noise_do_not_widen_errors() -> None:
+def test_differences_of_slopes_that_are_noise_do_not_widen_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(derivatives, "_mismatch", lambda *_: np.zeros(1))
     rng, seen = np.random.default_rng(0), []
 
     def slopes(rows: Bools) -> Floats:
         seen.append(1 + rng.normal(size=(*rows.shape, 1)))
         return seen[-1]
 
-    expected = expected_by_derivatives(slopes, np.ones(400, dtype=bool), 64, slice(0, 1), 0)
+    expected = expected_by_derivatives(
+        slopes, lambda rows: rows.sum(1)[:, None], np.ones(400, dtype=bool), 64, slice(0, 1), 0
+    )
     assert expected is not None
     pairs = np.concatenate([(part[: len(part) // 2] + part[len(part) // 2 :]) / 2 for part in seen])
     sampling = pairs.std(0, ddof=1) / np.sqrt(len(pairs))
     # Of a normal distribution, two thirds are within one standard error of 0.
     assert np.isclose(expected.errors, sampling).mean() > 0.55
+
+
+def test_slopes_that_are_not_the_differences_widen_errors_or_are_given_up() -> None:
+    effect = np.linspace(1, 2, 200)
+
+    def expected(share: float) -> Floats | None:
+        credit = expected_by_derivatives(
+            lambda rows: np.broadcast_to(share * effect[:, None], (*rows.shape, 1)),
+            lambda rows: (rows @ effect)[:, None], np.ones(200, dtype=bool), 64, slice(0, 1), 0,
+        )  # fmt: skip
+        assert credit is not None
+        return credit.errors[:, 0] if credit.players.any() else None
+
+    exact, low, none = (expected(share) for share in (1.0, 0.7, 0.0))
+    assert exact is not None
+    assert low is not None
+    assert exact == pytest.approx(np.zeros(200), abs=1e-9)
+    assert low == pytest.approx(0.3 * 0.7 * effect, rel=0.05)
+    assert none is None

@@ -119,18 +119,21 @@ class BatchEvaluator:
     def slopes(
         self, perturbations: Perturbations, hops: HopCounts, score: Callable[[Tensor], Tensor]
     ) -> Tensor | None:
-        """Derivatives of scores by how active nodes are, as senders of the first round.
+        """Derivatives of scores by how active nodes are as senders, [graphs, nodes, scores].
 
-        [graphs, nodes, scores], for `score` of raw outputs; None: the first round is not computed
-        by products, or the model cannot be differentiated.
+        For `score` of raw outputs. None: the first round is not computed by products, or the model
+        cannot be differentiated.
         """
         counts_degrees = self._counts_degrees_only(perturbations)
         first_round = self._first_round_edges(perturbations, counts_degrees)
         if first_round is None:
             return None
-        degrees = self._degrees(hops) if counts_degrees else None
+        # Inactive nodes are there as well, as senders of nothing.
+        active_hops = unreachable_unless(np.zeros_like(hops), perturbations.active)
+        degrees = self._degrees(active_hops) if counts_degrees else None
         rounds = self.shortcuts.rounds or 0
-        inner = _within_later_rounds(hops, first_round, rounds)
+        all_hops = np.broadcast_to(self.field.hops.astype(hops.dtype), hops.shape)
+        inner = _within_later_rounds(all_hops, first_round, rounds)
         edges = self._edges(perturbations, rounds - 1)
         levels = self._levels(perturbations, inner, edges, rounds - 1)
         active = torch.from_numpy(np.ascontiguousarray(perturbations.active.T)).float()

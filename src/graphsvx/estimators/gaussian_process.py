@@ -21,6 +21,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Floats
 from graphsvx.estimators.cholesky import cholesky, diagonal
 from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.joined import Joined
 from graphsvx.estimators.least_squares import WLS, Fit, surrogate
 from graphsvx.estimators.log_odds import expected_square
 from graphsvx.estimators.process_average import Average, Corrected, Pairs, average_processes
@@ -92,18 +93,17 @@ class GaussianProcess(Checked):
             replace(masks, prior=prior, probabilities=False),
             values - shared, empty, full - credit.sum(0),
         )  # fmt: skip
-        squares = expected.errors**2
+        joined = Joined.of(expected, rest)
         fit = surrogate(
-            masks, values, empty, rest.values + credit.t(),
-            (rest.errors**2 + torch.from_numpy(squares.T)).sqrt(),
+            masks, values, empty, torch.from_numpy(joined.credit),
+            torch.from_numpy(np.sqrt(joined.variance)),
         )  # fmt: skip
-        of_sums = rest.variance_of_sums
         return replace(
             fit,
             model=f"derivatives at {expected.coalitions} coalitions for "
             f"{np.count_nonzero(expected.players):,} players; {rest.model or 'linear'}",
             held_out_r2=rest.held_out_r2,
-            variance_of_sums=of_sums and (lambda sums: of_sums(sums) + squares.T @ sums**2),
+            variance_of_sums=joined.variance_of_sums if rest.variance_of_sums else None,
         )
 
     def _processed(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit | None:

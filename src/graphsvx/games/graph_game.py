@@ -34,7 +34,7 @@ _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 # which on values of coalitions alone are better.
 _LEAST_SLOPES, _MOST_SLOPES = 16, 256
 _CALLS_PER_SLOPE = 16
-_CALLS_A_PLAYER = 16
+_CALLS_A_PLAYER = 48
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
 
@@ -323,9 +323,9 @@ class GraphGame:
         return priors[self.side](field, self.setup.players, steps)
 
     def expected_credit(self, calls: int, seed: int) -> ExpectedCredit | None:
-        """Credit of the outermost nodes by derivatives, for a share of so many calls.
+        """Credit of nodes beyond the neighbours by derivatives, for a share of so many calls.
 
-        These nodes send in the first round alone, each one of many messages, so that the derivative
+        What they send is one of many messages that are combined on the way, so that the derivative
         of the score by how active they are tells their marginal contributions to a coalition, all
         of them at once. None: not known, or not worth it.
         """
@@ -335,9 +335,9 @@ class GraphGame:
             return None
         if self.generator != Isolate():  # another one may do more with a player than cut it off
             return None
-        outermost = field.hops[members] == depth
+        beyond_neighbours = field.hops[members] > 1
         coalitions = min(_MOST_SLOPES, calls // _CALLS_PER_SLOPE) // 2 * 2
-        few = np.count_nonzero(outermost) * _CALLS_A_PLAYER <= calls
+        few = np.count_nonzero(beyond_neighbours) * _CALLS_A_PLAYER <= calls
         too_large = _BYTES_OF_SLOPES * (field.size + len(field.inner_edges)) > self.memory
         if depth < 2 or few or too_large or coalitions < _LEAST_SLOPES:
             return None
@@ -348,8 +348,10 @@ class GraphGame:
             outputs, _ = self.query.choose_outputs(self.values(ends)[1])
             columns = slice(outputs[0], outputs[-1] + 1)
             self._expected = expected_by_derivatives(
-                partial(self._slopes, columns), outermost, coalitions, columns, seed
-            )
+                partial(self._slopes, columns),
+                lambda rows: self.values(self.states(rows))[:, columns].detach().numpy(),
+                beyond_neighbours, coalitions, columns, seed,
+            )  # fmt: skip
         return self._expected
 
     def _slopes(self, columns: slice, rows: Bools) -> Floats | None:

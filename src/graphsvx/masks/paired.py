@@ -56,7 +56,8 @@ class Paired(Checked):
             expected = game.expected_credit(budget, rng.initial_seed())
             if expected is not None and expected.players.any():
                 prior = replace(prior, expected=expected)
-        calls = max(2, budget - 2 - (expected.calls if expected else 0))
+        spent = expected.calls + expected.evaluated if expected else 0
+        calls = max(2, budget - 2 - spent)
         listed = strata.enumerable(calls // 2)
         pairs = most = 0
         if listed < strata.count:

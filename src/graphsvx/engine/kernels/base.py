@@ -14,7 +14,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from graphsvx.engine.kernels.first_round import FirstRound
-from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, Sums, embedding_sum
+from graphsvx.engine.kernels.segments import BatchEdges, EdgeSegments, Sums
 from graphsvx.engine.lazy.base import Lazy, plain
 from graphsvx.engine.lazy.prefix import PrefixRows, first
 from graphsvx.engine.lazy.shared import SharedRows
@@ -104,19 +104,10 @@ def attend(
 
     A segment without edges gives zeros.
     """
-    heads, width = values.table.shape[1:]
-    shift = scores.new_full((rows, heads), -torch.inf)
+    shift = scores.new_full((rows, scores.shape[1]), -torch.inf)
     shift.index_reduce_(0, targets, scores.detach(), "amax")
-    weights = (scores - shift.index_select(0, targets)).exp_().t().contiguous()
-    head = torch.arange(heads, device=scores.device)[:, None]
-    sources = values.at(segments.sources) * heads + head
-    starts = segments.starts + head * segments.sources.shape[0]
-    # The sum of the weights is one more column of the values.
-    table = functional.pad(values.table, (0, 1), value=1.0).reshape(-1, width + 1)
-    out = embedding_sum(sources.reshape(-1), table, starts.reshape(-1), weights.reshape(-1))
-    out = out.view(heads, rows, width + 1).transpose(0, 1)
-    total = out[:, :, width:]
-    return out[:, :, :width] / total.masked_fill(total == 0, 1)
+    weights = (scores - shift.index_select(0, targets)).exp_()
+    return segments.means(weights, values.table, values.at(segments.sources))
 
 
 def merge_heads(layer: Any, out: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch_geometric.nn import GATConv
 
 from graphsvx.engine.kernels.base import Heads, LayerKernel, with_residual
 from graphsvx.engine.kernels.first_round import FirstRound
-from graphsvx.engine.kernels.segments import BatchEdges, embedding_sum
+from graphsvx.engine.kernels.segments import BatchEdges
 
 # exp(-x) may underflow in single precision for larger x.
 _STEEP = 50.0
@@ -24,34 +24,21 @@ def forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """
     if layer.lin is None or layer.edge_dim is not None or not 0 <= layer.negative_slope <= 1:
         return None
-    heads, width = layer.heads, layer.out_channels
-    values = Heads.of(layer.lin(x), heads)
-    sent = (values.table * layer.att_src).sum(-1).t().contiguous()
-    received = (values.table * layer.att_dst).sum(-1).t().contiguous()
-    most, least = sent.amax(1, keepdim=True), sent.amin(1, keepdim=True)
+    values = Heads.of(layer.lin(x), layer.heads)
+    sent, received = (values.table * layer.att_src).sum(-1), (values.table * layer.att_dst).sum(-1)
+    most, least = sent.amax(0), sent.amin(0)
     if not bool((most - least < _STEEP).all()):
         return None
     loops = layer.add_self_loops
     segments = edges.segments_with_self_loops(rows) if loops else edges.segments(rows)
-    sources = values.at(segments.sources)
-    received = received.index_select(1, values.at(torch.arange(rows, device=sources.device)))
+    sources, targets = values.at(segments.sources), segments.targets()
+    received = received.index_select(0, values.at(torch.arange(rows, device=sources.device)))
     shift = functional.leaky_relu(received + most, layer.negative_slope)
-    targets = segments.targets()
-    score = functional.leaky_relu_(
-        sent.index_select(1, sources).add_(received.index_select(1, targets)), layer.negative_slope
+    scores = functional.leaky_relu_(
+        sent.index_select(0, sources).add_(received.index_select(0, targets)), layer.negative_slope
     )
-    score = (score - shift.index_select(1, targets)).exp_()
-    head = torch.arange(heads, device=sources.device)[:, None]
-    # The sum of the weights is one more column of the values.
-    table = functional.pad(values.table, (0, 1), value=1.0).reshape(-1, width + 1)
-    out = embedding_sum(
-        (sources * heads + head).reshape(-1), table,
-        (segments.starts + head * sources.shape[0]).reshape(-1), score.reshape(-1),
-    ).view(heads, rows, width + 1)  # fmt: skip
-    total = out[:, :, width:]
-    if not loops:
-        total = total.masked_fill(total == 0, 1)  # no in-neighbours
-    return with_residual(layer, (out[:, :, :width] / total).transpose(0, 1), x, rows)
+    weights = (scores - shift.index_select(0, targets)).exp_()
+    return with_residual(layer, segments.means(weights, values.table, sources), x, rows)
 
 
 def first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:

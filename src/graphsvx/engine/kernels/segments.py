@@ -13,12 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from graphsvx.core.arrays import Ids
 from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.prefix import PrefixRows
 from graphsvx.engine.lazy.shared import SharedRows
+
+_ALONE = 1e-6  # share of all weights: with no more than this left, a sender is the only one
 
 
 class Sums(Protocol):
@@ -63,13 +66,18 @@ class BatchEdges:
     """In-degree of each row, if edges that only add to a degree are not listed."""
     first_round: FirstRound | None = None
     """The edges of the first round, if they are not listed here."""
+    activity: Tensor | None = None
+    """How active the sender of each edge is, if outputs are differentiated by it; else they are."""
     _shared: dict[Any, Any] = field(default_factory=dict)
 
     def begin_with(self, first_round: FirstRound) -> None:
-        """Take the edges of the first round, and degrees, from there."""
+        """Take the edges of the first round, degrees and differentiable activity from there."""
         self.first_round = first_round
         if first_round.degree is not None:
             self.degree = first_round.of_rows(first_round.degree)[:, 0]
+        if first_round.active.requires_grad:
+            activity = first_round.of_rows(first_round.active)[:, 0]
+            self.activity = activity.index_select(0, self.index[0])
 
     @property
     def rows(self) -> int:
@@ -89,7 +97,9 @@ class BatchEdges:
     def segments(self, limit: int) -> EdgeSegments:
         """The edges into the first `limit` rows."""
         sources, starts = self.once("plain", self._plain)
-        return EdgeSegments(sources[: int(self.starts[limit])], starts[:limit])
+        stop = int(self.starts[limit])
+        activity = None if self.activity is None else self.activity[:stop]
+        return EdgeSegments(sources[:stop], starts[:limit], activity)
 
     def _plain(self) -> tuple[Tensor, Tensor]:
         return self.index[0], as_tensor(self.starts, self.index)
@@ -99,7 +109,12 @@ class BatchEdges:
         sources, starts, ends = self.once("looped", lambda: self._looped(limit))
         if starts.shape[0] < limit:  # a later round that needs more than the first: not expected
             sources, starts, ends = self._shared["looped"] = self._looped(limit)
-        return EdgeSegments(sources[: int(ends[limit]) + limit], starts[:limit])
+        stop, activity = int(ends[limit]), None
+        if self.activity is not None:  # of a batch without self-loops of its own
+            between = as_tensor(np.arange(stop) + self.target[:stop], self.index)
+            activity = self.activity.new_ones(stop + limit)
+            activity = activity.index_copy(0, between, self.activity[:stop])
+        return EdgeSegments(sources[: stop + limit], starts[:limit], activity)
 
     def _looped(self, limit: int) -> tuple[Tensor, Tensor, Ids]:
         source, target, ends = self.without_self_loops()
@@ -130,6 +145,8 @@ class EdgeSegments:
 
     sources: Tensor
     starts: Tensor
+    activity: Tensor | None = None
+    """How active each sender is, 0 or 1; None: all are."""
 
     def add(self, x: Tensor, weight: Tensor | None = None, mode: str = "sum") -> Tensor:
         """Sum (or mean) of the rows of x in each segment."""
@@ -138,7 +155,47 @@ class EdgeSegments:
             sources, x = x.index.index_select(0, sources), x.base
         elif isinstance(x, PrefixRows):
             x = x.base
-        return embedding_sum(sources, plain(x), self.starts, weight, mode)
+        x = plain(x)
+        if self.activity is None:
+            return embedding_sum(sources, x, self.starts, weight, mode)
+        activity = self.activity.to(x.dtype)
+        if mode == "sum":
+            weight = activity if weight is None else weight * activity
+            return embedding_sum(sources, x, self.starts, weight)
+        return self.means(activity.new_ones(len(sources), 1), x[:, None], sources)[:, 0]
+
+    def means(self, weights: Tensor, values: Tensor, sources: Tensor) -> Tensor:
+        """Means with `weights` [edges, heads] of `values` [rows, heads, width] at `sources`.
+
+        [segments, heads, width]; zeros for a segment without active senders. The derivative by
+        activity is the difference that a sender makes: where it is not active, and its weight is
+        above the sum of all others, the derivative itself may be many times larger.
+        """
+        heads, width = values.shape[1:]
+        activity = None if self.activity is None else self.activity.to(values.dtype)[:, None]
+        active = weights if activity is None else weights * activity.detach()
+        head = torch.arange(heads, device=sources.device)[:, None]
+        # The sum of the weights is one more column of the values.
+        table = functional.pad(values, (0, 1), value=1.0).reshape(-1, width + 1)
+        starts = self.starts + head * len(sources)
+        sums = embedding_sum(
+            (sources * heads + head).reshape(-1), table, starts.reshape(-1),
+            active.t().reshape(-1),
+        )  # fmt: skip
+        total = sums.view(heads, len(self.starts), width + 1).transpose(0, 1)
+        norm = total[:, :, width:]
+        means = total[:, :, :width] / norm.masked_fill(norm == 0, 1)
+        if activity is None:
+            return means
+        targets, joins = self.targets(), 1 - 2 * activity.detach()
+        before, norm, weights = means.detach()[targets], norm.detach()[targets], weights.detach()
+        others = norm[:, :, 0] + weights * joins
+        alone = others <= _ALONE * norm[:, :, 0]
+        share = weights / others.masked_fill(alone, 1)
+        apart = values.detach().index_select(0, sources) - before
+        difference = torch.where(alone[:, :, None], before, share[:, :, None] * apart)
+        change = (activity - activity.detach())[:, :, None]
+        return means.index_add(0, targets, change * difference)
 
     def pointer(self) -> Tensor:
         """Segment boundaries [segments + 1]."""
