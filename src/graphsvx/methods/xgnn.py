@@ -178,15 +178,7 @@ class XGNN(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Train the policy, then let it draw."""
-        refuse_unless(query, self, "graph")
-        if query.all_outputs:
-            raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
-        extra = sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes})
-        if extra:
-            raise UnsupportedError(
-                f"XGNN grows nodes and edges without attributes, got a model that takes "
-                f"{extra[0]}; wrap it in a module that fills them in"
-            )
+        self._refuse_unsupported(query)
         candidates = self._candidates(query)
         rules = self._rules(len(candidates))
         evaluator = choose_evaluator(query, None, seed)
@@ -221,15 +213,6 @@ class XGNN(Checked):
             games=(game_report("growth", len(candidates), generation.calls, "Policy"),),
             kind="model",
         )
-        size = len(best.kinds)
-        field = FieldRecord(
-            ids=torch.arange(size),
-            hops=torch.zeros(size, dtype=torch.long),
-            edge_index=best.ends(),
-            classes=torch.tensor(best.kinds),
-            num_nodes=size,
-            num_features=candidates.shape[1],
-        )
         sources, targets = best.ends().tolist()
         generated = GeneratedGraph(
             kinds=tuple(best.kinds),
@@ -240,7 +223,18 @@ class XGNN(Checked):
             mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
             history=tuple(history),
         )
-        return replace(explanation, field=field, generated=generated)
+        return replace(explanation, field=_as_field(best, candidates), generated=generated)
+
+    def _refuse_unsupported(self, query: Query) -> None:
+        refuse_unless(query, self, "graph")
+        if query.all_outputs:
+            raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
+        extra = sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes})
+        if extra:
+            raise UnsupportedError(
+                f"XGNN grows nodes and edges without attributes, got a model that takes "
+                f"{extra[0]}; wrap it in a module that fills them in"
+            )
 
     def _candidates(self, query: Query) -> Tensor:
         if self.candidates is None:
@@ -270,6 +264,19 @@ class XGNN(Checked):
         if self.start is not None and not 0 <= self.start < kinds:
             raise InputError(f"start must be from 0 to {kinds - 1}, got {self.start}")
         return Rules(self.nodes, valences)
+
+
+def _as_field(graph: Grown, candidates: Tensor) -> FieldRecord:
+    """The grown graph as the field that an explanation shows."""
+    size = len(graph.kinds)
+    return FieldRecord(
+        ids=torch.arange(size),
+        hops=torch.zeros(size, dtype=torch.long),
+        edge_index=graph.ends(),
+        classes=torch.tensor(graph.kinds),
+        num_nodes=size,
+        num_features=candidates.shape[1],
+    )
 
 
 @dataclass(eq=False)
