@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from graphsvx.estimators import WLS, GaussianProcess
+from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.process_average import Pairs, average_processes
 from graphsvx.games.base import FunctionGame, PlayerPrior
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks import Paired
@@ -101,3 +103,14 @@ def test_expected_credit_is_added_to_that_of_what_is_left(budget: int) -> None:
     np.testing.assert_allclose(together, rest + (groups @ credit).T)
     np.testing.assert_allclose(of_groups**2, of_rest**2 + (groups @ errors**2).T)
     assert "derivatives at 32 coalitions for 16 players" in str(fit.model)
+
+
+def test_a_process_alone_has_a_wider_variance() -> None:
+    """Where a covariance is not averaged with others, the variance says that it was chosen."""
+    masks, values, empty, full = played(24, 400)
+    signs = np.concatenate([np.ones((1, 24)), 2.0 * masks.rows[::2] - 1])
+    odd = np.concatenate([[(full - empty).numpy()], values[::2].numpy() - values[1::2].numpy()]) / 2
+    pairs = Pairs(Coalitions.of(signs), odd, np.append(0.0, masks.weights[::2]), None)
+    average = average_processes(pairs, None)
+    (process,) = average.processes
+    assert (average.variance >= 2**0.5 * process.left[:, None] * process.scale * (1 - 1e-9)).all()

@@ -76,3 +76,13 @@ def test_lengthscales_of_constant_values_are_finite() -> None:
     coalitions = drawn(20, 5)
     relevance = lengthscales.fit_lengthscales(coalitions, np.zeros((20, 1))).relevance
     assert np.isfinite(relevance).all()
+
+
+def test_relevance_for_which_nothing_was_learnt_goes_with_powers_of_what_is_expected() -> None:
+    expected = np.array([4.0, 1.0, 1.0])
+    even, steep, alike = lengthscales.prior_relevances(3, expected, (0.5, 2.0))
+    np.testing.assert_allclose(even[0] / even[1], 2)
+    np.testing.assert_allclose(steep[0] / steep[1], 16)
+    np.testing.assert_allclose([even.mean(), steep.mean()], 1)
+    assert alike.tolist() == [1, 1, 1]
+    assert len(lengthscales.prior_relevances(3, None, (0.5, 2.0))) == 1

@@ -26,7 +26,7 @@ _LOWEST, _HIGHEST = -12.0, 8.0  # bounds of log relevance
 _OUTPUTS = 4  # used for the curvature
 _APART = 3.0  # variance of log relevance among players of which the same is expected
 _LEVEL = 100.0  # variance of what all have in common: a change of scale
-_MEAN_POWER = 1.25  # of what is expected of players, which relevance goes with
+_MEAN_POWER = 1.5  # of what is expected of players, which relevance goes with
 _POWER = 0.25  # variance of that power, as a multiple of its mean
 _FLOOR = 0.05  # share of relevance that is as expected, whatever was learnt
 _LONGEST = 2.0  # step in log relevance
@@ -63,9 +63,8 @@ class LogNormalPrior:
         level = np.ones((players, 1))
         if expected is None:
             return LogNormalPrior(np.zeros(players), level, np.full(1, _LEVEL))
-        logs = _MEAN_POWER * np.log(expected / expected.max()).clip(_LOWEST)
-        trait = (logs - logs.mean())[:, None]
-        mean = logs - np.log(np.exp(logs).mean())
+        mean = _log_relevance(expected, _MEAN_POWER)
+        trait = (mean - mean.mean())[:, None]
         return LogNormalPrior(mean, np.hstack([level, trait]), np.array([_LEVEL, _POWER]))
 
     def covariance_times(self, rows: Floats) -> Floats:
@@ -75,10 +74,21 @@ class LogNormalPrior:
         return product_rows
 
 
-def prior_relevances(players: int, expected: Floats | None) -> list[Floats]:
-    """Relevance before anything is learnt: as `expected` of the players, and all alike."""
-    priors = [None] if expected is None else [expected, None]
-    return [np.exp(LogNormalPrior.of(players, prior).mean) for prior in priors]
+def _log_relevance(expected: Floats, power: float) -> Floats:
+    """Logarithm of a power of what is `expected` of the players, with mean 1, [M]."""
+    logs = power * np.log(expected / expected.max()).clip(_LOWEST)
+    log_relevance: Floats = logs - np.log(np.exp(logs).mean())
+    return log_relevance
+
+
+def prior_relevances(
+    players: int, expected: Floats | None, powers: tuple[float, ...]
+) -> list[Floats]:
+    """Relevance before anything is learnt: `powers` of what is expected, and all alike."""
+    alike = [np.ones(players)]
+    if expected is None:
+        return alike
+    return [np.exp(_log_relevance(expected, power)) for power in powers] + alike
 
 
 def all_mixtures(kernel: Kernel, odd: Floats) -> FittedKernel:

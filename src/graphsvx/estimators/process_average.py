@@ -37,6 +37,9 @@ _JUDGES = 256  # held-out pairs on which a mixture with walks is compared with t
 _CLEARLY = 0.9  # largest ratio of their squared errors for which it is taken
 _WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # variances of the white part to try
 _WHITE_PAIRS = 512  # most pairs that they are compared on
+# Powers of the expected relevance for which nothing was learnt, with few pairs and with more.
+_FEW_POWERS, _POWERS = (0.5, 1.5), (1.0, 2.0)
+_ALONE = 2.0  # what the factor of the variance of a process alone is drawn to, if it is smaller
 _FLATTER = 0.25  # exponent of likelihoods as weights, where covariances are learnt on halves
 _LIKELY = 0.1  # least likelihood of a mixture in the average, relative to the best
 
@@ -143,14 +146,16 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
     variances = [process.left[:, None] * process.scale for process in processes]
     variance = np.einsum("p,pmo->mo", weight, np.array(variances) + (credits - credit) ** 2)
     disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
+    if len(processes) == 1:  # no others whose differences say what the covariance leaves open
+        disagreement = np.maximum(disagreement, np.sqrt(_ALONE * disagreement))
     r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
     return Average(processes, weight, credit, variance * disagreement, disagreement, r2)
 
 
 def _nothing_learnt(pairs: Pairs, expected: Floats | None) -> list[tuple[Kernel, Mixture]]:
-    """Likely mixtures for the `expected` relevance and for equal relevance of all players."""
+    """Likely mixtures for powers of the `expected` relevance and for players that are alike."""
     candidates = []
-    for relevance in prior_relevances(pairs.coalitions.players, expected):
+    for relevance in prior_relevances(pairs.coalitions.players, expected, _FEW_POWERS):
         kernel = Kernel(pairs.coalitions, relevance)
         mixtures = all_mixtures(kernel, pairs.odd).best(_MANY, _LIKELY)
         candidates += [(kernel, mixture) for mixture in mixtures]
@@ -183,7 +188,7 @@ def _learnt_on_half(
     mixtures = lengthscales.best(_BEST, _LIKELY)
     relearnt = [_likeliest_white(kernel, mixture, all_pairs.odd) for mixture in mixtures]
     candidates = [(kernel, mixture) for mixture in dict.fromkeys([*mixtures, *relearnt])]
-    for relevance in prior_relevances(all_pairs.coalitions.players, expected):
+    for relevance in prior_relevances(all_pairs.coalitions.players, expected, _POWERS):
         kernel = Kernel(all_pairs.coalitions, relevance)
         candidates.append((kernel, _likeliest_white(kernel, START, all_pairs.odd)))
     return candidates
