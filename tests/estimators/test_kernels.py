@@ -10,6 +10,7 @@ import pytest
 from graphsvx.estimators import kernels
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
+from graphsvx.estimators.walks import Walks
 from graphsvx.masks.base import all_rows
 from tests.masks.test_paired import shapley
 
@@ -18,7 +19,9 @@ MIXTURES = {
     "per size": Mixture(per_size=2, theta=0, white=0),
     "product": Mixture(per_size=0, theta=4, white=0),
     "white": Mixture(per_size=0, theta=0, white=5),
+    "walk": Mixture(per_size=0, theta=0, white=0, walk=1.5),
     "all": Mixture(per_size=0.7, theta=3, white=0.4),
+    "all, walks": Mixture(per_size=0.7, theta=3, white=0.4, walk=0.5),
 }
 
 
@@ -48,13 +51,24 @@ def direct(players: int) -> np.ndarray:
     return np.arange(players) % 3 != 1
 
 
+def walks(players: int, name: str) -> Walks | None:
+    if not MIXTURES[name].walk:
+        return None
+    ids = np.flatnonzero(direct(players))
+    passed = np.random.default_rng(players).random((len(ids), players)) / players
+    passed[np.arange(len(ids)), ids] = 0
+    return Walks.of(ids, passed)
+
+
 @pytest.mark.parametrize("some_direct", [False, True])
 @pytest.mark.parametrize("name", MIXTURES)
 @pytest.mark.parametrize("players", [3, 4, 7])
 def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
     players: int, name: str, some_direct: bool
 ) -> None:
-    coalitions = Coalitions.of(pairs(players), direct(players) if some_direct else None)
+    coalitions = Coalitions.of(
+        pairs(players), direct(players) if some_direct else None, walks(players, name)
+    )
     kernel = Kernel(coalitions, relevance(players))
     whole = every(kernel, MIXTURES[name])
     # A function with the odd part k(., T) is k(., T) itself: it is odd.
@@ -79,7 +93,7 @@ def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_covariances_with_other_pairs_are_those_of_the_gram_matrix(name: str) -> None:
-    coalitions = Coalitions.of(pairs(6), direct(6))
+    coalitions = Coalitions.of(pairs(6), direct(6), walks(6, name))
     first, other = np.arange(20), np.arange(20, 32)
     w = relevance(6)
     gram = Kernel(coalitions, w).gram(MIXTURES[name])
@@ -103,7 +117,7 @@ def test_the_product_is_that_of_distances() -> None:
 @pytest.mark.parametrize("name", MIXTURES)
 def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) -> None:
     signs = 2.0 * (np.random.default_rng(0).random((150, 9)) < 0.5) - 1
-    kernel = Kernel(Coalitions.of(signs, direct(9)), relevance(9))
+    kernel = Kernel(Coalitions.of(signs, direct(9), walks(9, name)), relevance(9))
     upper = np.triu_indices(len(signs))
     np.testing.assert_allclose(
         kernel.gram_once(MIXTURES[name])[upper], kernel.gram(MIXTURES[name])[upper], atol=1e-12
@@ -112,9 +126,20 @@ def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) ->
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_covariance_with_another_white_part_is_not_that_of_the_first(name: str):
-    kernel = Kernel(Coalitions.of(pairs(5), direct(5)), relevance(5))
+    kernel = Kernel(Coalitions.of(pairs(5), direct(5), walks(5, name)), relevance(5))
     for white in (0.4, 0.0, 2.0):
         mixture = replace(MIXTURES[name], white=white)
         upper = np.triu_indices(len(kernel.coalitions))
         expected = kernel.gram(mixture)[upper]
         np.testing.assert_allclose(kernel.gram_once(mixture)[upper], expected, rtol=1e-12)
+
+
+def test_the_noise_of_pairs_falls_with_the_number_that_is_combined() -> None:
+    """As 2 / (1 + k)^1.5, where k of the combined players are in, or out, on average."""
+    signs = 2.0 * (np.arange(8) < np.arange(1, 8)[:, None]) - 1
+    smaller = np.array([1, 2, 3, 4, 3, 2, 1])
+    everyone = Coalitions.of(signs, np.ones(8, dtype=bool)).noise
+    np.testing.assert_allclose(everyone, 2 / (1 + smaller) ** 1.5)
+    half = Coalitions.of(signs[:3], np.arange(8) < 4).noise  # some, not all, of the four are in
+    np.testing.assert_allclose(half, 2 / (1 + smaller[:3] / 2) ** 1.5)
+    assert (Coalitions.of(signs).noise == 1).all()
