@@ -20,7 +20,7 @@ from graphsvx.masks.base import Masks
 
 Number = TypeVar("Number", np.float32, np.float64)
 
-_FITTED = 1 << 14  # pairs of a half that its tables are fitted to
+_FITTED = 1 << 15  # pairs of a half that its tables are fitted to
 
 
 @dataclass(frozen=True, eq=False)
