@@ -463,15 +463,23 @@ def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
 
 
 def test_partners_light_up_and_sets_are_outlined(browser, tmp_path) -> None:
-    data, model = random_graph(4, nodes=9, chance=0.3), random_model("gin", 2)
+    data, model = random_graph(4, nodes=9, chance=0.3), random_model("gin", 0)
     method, names = GraphSVX(players="nodes", order=2), [f"name {node}" for node in range(9)]
-    found = explain(model, data, node=1, method=method, node_names=names)
+    explained = (
+        explain(model, data, node=node, method=method, node_names=names) for node in range(9)
+    )
+    found = next(each for each in explained if each.flip().found)
     sets = (found.flip(), found.sufficient(0.9))
     browser.open(written(tmp_path, replace(found, answers=sets)))
     chosen = {found.node_ids[at].item() for each in sets for at in each.positions}
     outlined = {int(dot.get_attribute("data-id")) for dot in browser.all(".dot.member")}
     assert outlined == chosen
+    flipped = {int(dot.get_attribute("data-id")) for dot in browser.all(".dot.member.flip")}
+    assert flipped == {found.node_ids[at].item() for at in sets[0].positions}
     strongest = found.together(1)[0]
+    assert " and ".join(strongest.players) in browser.text("#together-table tr")
+    for words in ("enough alone", "without these, another class"):
+        assert words in browser.text("#legend")
     node, partner = (found.node_ids[at].item() for at in strongest.positions)
     dot = browser.all(f'.dot[data-id="{node}"]')[0]
     browser.driver.execute_script(

@@ -51,7 +51,7 @@ export const createGraphView = ({ svg, tip, stage }) => {
     });
     // Drawn from the least to the most important, so that those are on top.
     [...order].reverse().forEach((i) => world.append(dots[i]));
-    (graph.sets ?? []).forEach((set) => set.forEach((i) => dots[i].classList.add('member')));
+    (graph.sets ?? []).forEach((set) => set.dots.forEach((i) => dots[i].classList.add('member', set.question)));
     if (order.length) dots[order[0]].setAttribute('tabindex', '0');
     move();
     apply();

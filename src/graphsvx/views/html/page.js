@@ -130,6 +130,7 @@ const drawOutput = () => {
   drawWords();
   drawTables(record, row, pickNode);
   drawCells(record, row);
+  drawTogether(record, row);
   drawWaterfall(record, row);
   drawCertificate(record, row);
   byId('graph-card').hidden = !record.graph;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import GraphDrawing, Grouping
+from graphsvx.views.html.set_data import in_sets, together_rows
 
 MOST_DOTS = 30
 """Nodes that are drawn individually; the others are grouped by branch and distance."""
@@ -79,6 +80,7 @@ def page_data(
         "graph": _graph(explanation, data, plan, most_rows, feature_names),
         "tables": _tables(views, explanation, most_rows),
         "cells": _cells(views) if explanation.cells is not None else None,
+        "together": together_rows(views),
         "certificate": _certificate(explanation),
     }
 
@@ -144,7 +146,7 @@ def _graph(
         "lineCredit": [[_number(line.credit) for line in drawing.lines] for drawing in shown],
         "members": _members(by_output, plan.grouping, most_rows),
         "classes": _classes(explanation),
-        **_in_sets(explanation, first),
+        **in_sets(explanation, first),
     }
 
 
@@ -167,28 +169,6 @@ def _members(
             for i in order[:MOST_MEMBERS]
         ])  # fmt: skip
     return bubbles
-
-
-def _in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
-    """Pairs of dots that interact, with the value for each output, and the sets of answers."""
-    first, ids = explanation.feature_credit.players, explanation.node_ids.tolist()
-    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
-    dot_of = {dot.id: i for i, dot in enumerate(drawing.dots) if dot.count == 1 and not grouped}
-
-    def dots(positions: Iterable[int]) -> list[int]:
-        nodes = [ids[at - first] for at in positions if first <= at < first + len(ids)]
-        return [dot_of[node] for node in nodes if node in dot_of]
-
-    record = explanation.interactions
-    pairs: list[list[Any]] = []
-    if record is not None:
-        for at in (record.sizes == 2).nonzero().flatten().tolist():
-            ends = dots(record.members[:2, at].tolist())
-            if len(ends) == 2:
-                pairs.append([*ends, [_number(value) for value in record.values[:, at].tolist()]])
-        pairs.sort(key=lambda pair: -max(abs(value or 0.0) for value in pair[2]))
-    sets = [dots(answer.positions) for answer in explanation.answers if answer.found]
-    return {"together": pairs[:MOST_ROWS], "sets": sets}
 
 
 def _strongest(by_output: list[GraphDrawing]) -> GraphDrawing:

@@ -2,6 +2,7 @@
 import { byId, CORNERS, cornersOf, errorText, fact, largest, make, mayBeZero, minus, plain, shortened, side, signed } from './tools.js';
 
 const STEPS = 12;
+const ANSWERS = { sufficient: 'enough alone', flip: 'without these, another class' };
 
 // What colours, shapes and lines of the graph mean.
 export const drawLegend = (legend, record, svg) => {
@@ -19,6 +20,9 @@ export const drawLegend = (legend, record, svg) => {
     parts.push(entry(mark, kind.name));
   });
   if (svg.querySelector('.link.bold')) parts.push(entry(make('i', { class: 'swatch bar' }), 'important part'));
+  const questions = (record.graph.sets ?? []).filter((set) => set.dots.length).map((set) => set.question);
+  Object.entries(ANSWERS).filter(([question]) => questions.includes(question)).forEach(([question, text]) =>
+    parts.push(entry(make('i', { class: `swatch ${question}` }), text)));
   parts.push(entry(make('i', { class: 'ramp' }), 'against \u2013 for'));
   legend.replaceChildren(...parts);
 };
@@ -219,6 +223,19 @@ export const drawCells = (record, row) => {
     make('thead', {}, make('tr', {}, make('td'), ...cells.columns.map((text) => make('th', { scope: 'col', text })))),
     make('tbody', {}, ...cells.rows.map((name, i) => make('tr', {}, make('th', { scope: 'row', text: name }),
       ...cells.credit[i].map((value, j) => square(value, cells.error[i][j]))))));
+};
+
+// Pairs of players that add more, or less, together than each by itself.
+export const drawTogether = (record, row) => {
+  const { index, pairs } = record.together?.[row] ?? { pairs: [] };
+  byId('together').hidden = !pairs.length;
+  byId('together-title').textContent = `Together (${index})`;
+  const reach = Math.max(...pairs.map((pair) => Math.abs(pair.value)));
+  byId('together-table').replaceChildren(make('tbody', {}, ...pairs.map(({ name, value, error }) =>
+    make('tr', {}, make('th', { scope: 'row', text: name }),
+      make('td', { class: `number ${side(value)}`, text: signed(value) }),
+      make('td', { class: 'number error', text: error ? `\u00b1 ${plain(error)}` : '' }),
+      make('td', { class: 'bars' }, creditBar({ credit: value, error }, reach))))));
 };
 
 export const creditBar = (player, reach) => {
