@@ -107,8 +107,8 @@ def test_expected_credit_is_added_to_that_of_what_is_left(budget: int) -> None:
 
 def test_a_process_alone_has_a_wider_variance() -> None:
     """Where a covariance is not averaged with others, the variance says that it was chosen."""
-    masks, values, empty, full = played(24, 400)
-    signs = np.concatenate([np.ones((1, 24)), 2.0 * masks.rows[::2] - 1])
+    masks, values, empty, full = played(40, 600)
+    signs = np.concatenate([np.ones((1, 40)), 2.0 * masks.rows[::2] - 1])
     odd = np.concatenate([[(full - empty).numpy()], values[::2].numpy() - values[1::2].numpy()]) / 2
     pairs = Pairs(Coalitions.of(signs), odd, np.append(0.0, masks.weights[::2]), None)
     average = average_processes(pairs, None)

@@ -39,7 +39,8 @@ _WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # variances of the white
 _WHITE_PAIRS = 512  # most pairs that they are compared on
 # Powers of the expected relevance for which nothing was learnt, with few pairs and with more.
 _FEW_POWERS, _POWERS = (0.5, 1.5), (1.0, 2.0)
-_ALONE = 2.0  # what the factor of the variance of a process alone is drawn to, if it is smaller
+_ALONE = 2.0  # what the factor of the variance of a process alone is drawn to, if it is smaller,
+_FEW_PLAYERS = 20  # and not where so many pairs tell all of so few players
 _FLATTER = 0.25  # exponent of likelihoods as weights, where covariances are learnt on halves
 _LIKELY = 0.1  # least likelihood of a mixture in the average, relative to the best
 
@@ -147,7 +148,8 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
     variance = np.einsum("p,pmo->mo", weight, np.array(variances) + (credits - credit) ** 2)
     disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
     if len(processes) == 1:  # no others whose differences say what the covariance leaves open
-        disagreement = np.maximum(disagreement, np.sqrt(_ALONE * disagreement))
+        alone = min(_ALONE, pairs.coalitions.players / _FEW_PLAYERS)
+        disagreement = np.maximum(disagreement, np.sqrt(alone * disagreement))
     r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
     return Average(processes, weight, credit, variance * disagreement, disagreement, r2)
 
