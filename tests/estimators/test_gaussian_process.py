@@ -105,9 +105,10 @@ def test_expected_credit_is_added_to_that_of_what_is_left(budget: int) -> None:
     assert "derivatives at 32 coalitions for 16 players" in str(fit.model)
 
 
-def test_a_process_alone_has_a_wider_variance() -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_a_process_alone_has_a_wider_variance(seed: int) -> None:
     """Where a covariance is not averaged with others, the variance says that it was chosen."""
-    masks, values, empty, full = played(40, 600)
+    masks, values, empty, full = played(40, 600, seed)
     signs = np.concatenate([np.ones((1, 40)), 2.0 * masks.rows[::2] - 1])
     odd = np.concatenate([[(full - empty).numpy()], values[::2].numpy() - values[1::2].numpy()]) / 2
     pairs = Pairs(Coalitions.of(signs), odd, np.append(0.0, masks.weights[::2]), None)
