@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from graphsvx import explain, explain_many
+from graphsvx import GraphSVX, explain, explain_many
 from graphsvx.methods import GNNExplainer
 from graphsvx.results import serialize
 from tests.worlds import random_graph, random_model
@@ -119,19 +119,22 @@ def test_a_child_finds_no_masks_of_another_thread_in_the_layers() -> None:
 
 
 def test_children_beside_a_thread_that_explains_all_the_time() -> None:
-    model, data = random_model("gcn", 1), random_graph(2, nodes=30)
-    expected = explain(model, data, node=1).to_dict()
+    model, data, method = random_model("gcn", 1), random_graph(2, nodes=30), GraphSVX(samples=60)
+    expected = explain(model, data, node=1, method=method).to_dict()
     stop = threading.Event()
 
     def work() -> None:
         while not stop.is_set():
-            explain(model, data, node=2)
+            explain(model, data, node=2, method=method)
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        records = [in_child(lambda: explain(model, data, node=1).to_dict()) for _ in range(5)]
-        many = list(explain_many(model, data, [1, 3, 4], workers=2))
+        records = [
+            in_child(lambda: explain(model, data, node=1, method=method).to_dict())
+            for _ in range(5)
+        ]
+        many = list(explain_many(model, data, [1, 3, 4], workers=2, method=method))
     finally:
         stop.set()
         thread.join()
