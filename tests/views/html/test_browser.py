@@ -463,12 +463,13 @@ def test_labels_are_readable_on_every_fill(browser, tmp_path, make, dark):
 
 
 def test_partners_light_up_and_sets_are_outlined(browser, tmp_path) -> None:
-    data, model = random_graph(4, nodes=9, chance=0.3), random_model("gin", 0)
     method, names = GraphSVX(players="nodes", order=2), [f"name {node}" for node in range(9)]
+    data = random_graph(5, nodes=9, chance=0.3)
     explained = (
-        explain(model, data, node=node, method=method, node_names=names) for node in range(9)
-    )
-    found = next(each for each in explained if each.flip().found)
+        explain(random_model("gin", seed), data, node=node, method=method, node_names=names)
+        for seed in range(6) for node in range(9)
+    )  # fmt: skip
+    found = next(e for e in explained if e.flip().positions and e.sufficient(0.9).positions)
     sets = (found.flip(), found.sufficient(0.9))
     browser.open(written(tmp_path, replace(found, answers=sets)))
     chosen = {found.node_ids[at].item() for each in sets for at in each.positions}
