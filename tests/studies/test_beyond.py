@@ -13,9 +13,8 @@ from torch_geometric.data import Data
 from graphsvx import datasets
 from graphsvx.datasets.changed import MARK, marked
 from graphsvx.metrics.effects import largest_changes
-from graphsvx.studies import molecules
-from graphsvx.studies.molecules import EFFECT, FALSE, LARGEST, SHARE
-from graphsvx.studies.shortcut import TRAINED_ON
+from graphsvx.studies import graph_sets
+from graphsvx.studies.graph_sets import EFFECT, FALSE, LARGEST, SHARE
 from tests.studies.conftest import answer_of
 
 
@@ -44,23 +43,23 @@ def test_only_atoms_without_effect_are_called_important_wrongly():
     )
     answer = answer_of(trained, explanation, 0, method="GraphSVX")
     # The last one's interval contains values that do not count; the third has no effect.
-    assert molecules.called_important(answer) == {SHARE: 0.5, FALSE: 0.5}
+    assert graph_sets.called_important(answer) == {SHARE: 0.5, FALSE: 0.5}
     saliency = answer_of(trained, explanation, 0, method="Saliency")
-    assert molecules.called_important(saliency) == {SHARE: 0.75, FALSE: 1.0}
-    measured = {measure: value for _, _, measure, value in molecules.effects(answer.case)}
+    assert graph_sets.called_important(saliency) == {SHARE: 0.75, FALSE: 1.0}
+    measured = {measure: value for _, _, measure, value in graph_sets.effects(answer.case)}
     assert measured == {EFFECT: 0.5, LARGEST: pytest.approx(0.231, abs=1e-3)}
 
 
 def test_every_explainer_has_candidates_and_its_selected_one_is_among_them():
-    for dataset in molecules.SETS:
-        tried = molecules.tried(dataset).values()
-        for name, setting in molecules.selected(dataset).items():
-            assert name == molecules.RANDOM or setting in tried
+    for dataset in graph_sets.SETS:
+        tried = graph_sets.tried(dataset).values()
+        for name, setting in graph_sets.selected(dataset).items():
+            assert name == graph_sets.RANDOM or setting in tried
 
 
 @pytest.mark.parametrize("gives_class_away", [True, False])
 def test_a_mark_sits_on_one_base_node_of_the_graphs_that_have_one(gives_class_away: bool):
-    data = marked(datasets.load("ba-2motifs", 3), TRAINED_ON, gives_class_away)
+    data = marked(datasets.load("ba-2motifs", 3), graph_sets.MARKED_PART, gives_class_away)
     has_mark = torch.tensor([bool((graph.x == MARK).any()) for graph in data.graphs])
     assert [i for i, has in enumerate(has_mark.tolist()) if has] == list(data.graph_truth.graphs())
     assert bool((has_mark == data.labels.bool()).all()) == gives_class_away

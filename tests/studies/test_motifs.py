@@ -10,6 +10,7 @@ import torch
 
 from graphsvx import GraphSVX, explain
 from graphsvx.methods import Random
+from graphsvx.metrics.scored import classified_right
 from graphsvx.metrics.truth import NEIGHBOURS, PARTS
 from graphsvx.studies import Setting, motifs
 from tests.records import credit, house
@@ -18,7 +19,7 @@ from tests.studies.conftest import answer_of, trained_on
 
 def test_strict_draws_from_what_is_right_and_the_draw_is_fixed():
     trained = trained_on("tree-cycles")
-    right = motifs.classified_right(trained)
+    right = classified_right(trained)
     assert all(int(trained.dataset.labels[node]) == 1 for node in right)
     queries = motifs.scoring(7)(trained)
     assert queries == motifs.scoring(7)(trained)

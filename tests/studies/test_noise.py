@@ -14,7 +14,7 @@ from torch_geometric.nn import GATConv
 import graphsvx
 from graphsvx import GraphSVX, datasets, zoo
 from graphsvx.errors import InputError
-from graphsvx.metrics.noise import noise_shares, top_k
+from graphsvx.metrics.noise import attention_on_noise, noise_of, noise_shares, top_k
 from graphsvx.metrics.select import expected_hits
 from graphsvx.studies import noise
 from graphsvx.studies.measurements import Measurements, Row
@@ -119,7 +119,7 @@ def test_a_model_without_weights_for_noise_does_not_use_it_and_gives_it_no_credi
     assert measured["test accuracy"] == measured["accuracy without noise"]
     # The model that was given stays as it was.
     assert use(trained)["weights, noise / words"] > 0.5
-    columns = noise.noise_of(trained)[1]
+    columns = noise_of(trained)[1]
     exact = GraphSVX(samples=20_000, players="features")
     for node in trained.dataset.split.test.tolist()[:3]:
         graph = unable.dataset.graph
@@ -138,7 +138,7 @@ def test_a_graph_without_its_noisy_nodes_is_the_graph_before():
     assert use(trained)["change without noise"] > 0
     assert "weights, noise / words" not in use(trained)
     with pytest.raises(InputError, match="data set with noise"):
-        noise.noise_of(replace(trained, dataset=before))
+        noise_of(replace(trained, dataset=before))
 
 
 def test_even_attention_is_the_mean_over_those_who_look_at_a_node():
@@ -150,8 +150,7 @@ def test_even_attention_is_the_mean_over_those_who_look_at_a_node():
         assert isinstance(layer, GATConv)
         torch.nn.init.zeros_(layer.att_src)
         torch.nn.init.zeros_(layer.att_dst)
-    case: Any = SimpleNamespace(trained=replace(trained, model=model.eval()))
-    measured = {measure: value for _, _, measure, value in noise.attention(case)}
+    measured = attention_on_noise(replace(trained, model=model.eval()))
     graph, nodes = trained.dataset.graph, trained.dataset.noise.nodes
     degree = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes) + 1
     for words, loops in (("without", False), ("with", True)):
@@ -163,8 +162,7 @@ def test_even_attention_is_the_mean_over_those_who_look_at_a_node():
         expected = pytest.approx(np.mean(means), abs=1e-6)
         assert measured[f"attention {words} loops, noisy"] == expected
     # A model without attention has none to measure.
-    other: Any = SimpleNamespace(trained=trained)
-    assert list(noise.attention(other)) == []
+    assert attention_on_noise(trained) == {}
 
 
 def test_claims_are_made_for_every_model_and_for_those_that_cannot_use_noise():

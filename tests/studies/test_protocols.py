@@ -10,7 +10,8 @@ import pytest
 
 from graphsvx.metrics import PAPER_PROTOCOLS
 from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT
-from graphsvx.studies import ground_truth, motifs
+from graphsvx.metrics.scored import HOUSES, MOLECULES
+from graphsvx.studies import ground_truth
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "protocols.md"
 TEXT = PAGE.read_text()
@@ -51,7 +52,7 @@ def test_the_table_has_the_numbers_of_the_code(title: str, name: str):
     assert (int(cells[3]), int(cells[4])) == (rules.top, rules.divisor)
     if name == "ba-2motifs":
         assert cells[2] == "nodes 20-24"
-        assert f"graphs 0-{motifs.HOUSES - 1}" in cells[1]
+        assert f"graphs 0-{HOUSES - 1}" in cells[1]
         return
     assert int(re.findall(r"next (\d)", cells[2])[0]) == rules.size
     assert int(re.findall(r"\((\d+)\)", cells[1])[0]) == len(rules.scored)
@@ -61,7 +62,7 @@ def test_the_table_has_the_numbers_of_the_code(title: str, name: str):
 
 def test_the_numbers_in_the_text_are_those_of_the_code():
     assert f"draws {ground_truth.STRICT} of them a seed" in TEXT
-    assert f"numbers {motifs.MOLECULES.start}-{motifs.MOLECULES.stop - 1}" in TEXT
+    assert f"numbers {MOLECULES.start}-{MOLECULES.stop - 1}" in TEXT
     assert (
         f"Scored seeds are 0-{ground_truth.SEEDS[-1]}, and 5-{ground_truth.MORE_SEEDS[-1]}" in TEXT
     )

@@ -31,9 +31,9 @@ from graphsvx.studies import (
     motifs,
 )
 from graphsvx.studies import study as framework
-from graphsvx.studies.measurements import Row
+from graphsvx.studies.measurements import Row, Value, of_model
 from graphsvx.studies.page import pivot
-from graphsvx.studies.study import NO_FILES, Answer, Case, Value, of_model
+from graphsvx.studies.study import NO_FILES, Answer, Case
 from tests.studies.conftest import trained_on
 
 NODES = (400, 401, 402)
@@ -174,10 +174,7 @@ def test_failures_are_told_and_tried_again(context: StudyContext, monkeypatch: p
 def test_a_missing_data_set_is_told_and_others_are_measured(
     context: StudyContext, monkeypatch: pytest.MonkeyPatch
 ):
-    plain = StudyContext.missing
-    monkeypatch.setattr(
-        StudyContext, "missing", lambda self, name: "no x" if name == "cora" else plain(self, name)
-    )
+    monkeypatch.setattr(framework, "why_missing", lambda name: "no x" * (name == "cora"))
     grid = replace(GRID, datasets=("cora", "ba-shapes"), quick=("cora", "ba-shapes"))
     results = replace(SMALL, grids=(grid,)).measure(context)
     assert results.facts["missing"] == {"Cora": NO_FILES}

@@ -108,6 +108,11 @@ class GraphTruth:
     contributions: tuple[Tensor, ...] | None = None
     """For each graph, the contribution of every node to its value, where the truth is a number."""
 
+    def alternative_nodes(self, graph: int) -> list[set[int]]:
+        """Sets of nodes of which each explains the class on its own, without that of all nodes."""
+        masks = self.alternatives[graph] if self.alternatives else ()
+        return [set(mask.nonzero().flatten().tolist()) for mask in masks if not mask.all()]
+
     def graph_nodes(self, graph: int) -> Tensor:
         """Boolean mask [nodes] of the motif nodes of a graph."""
         return self.node_masks[self._checked(graph)]

@@ -70,6 +70,11 @@ def over_seeds(groups: Iterable[tuple[int, float]]) -> Estimate:
     return Estimate(tuple(float(np.mean(figures[seed])) for seed in sorted(figures)))
 
 
+def sample_variance(values: Sequence[float]) -> float:
+    """Without bias; NaN of a single value."""
+    return float(np.var(values, ddof=1)) if len(values) > 1 else nan
+
+
 def total_variation(p: Tensor, q: Tensor) -> float:
     """Half the sum of |p - q|; 0 for equal distributions, at most 1."""
     return 0.5 * float((p - q).abs().sum())

@@ -14,6 +14,7 @@ import torch
 from graphsvx.errors import InputError
 from graphsvx.metrics.select import expected_hits
 from graphsvx.zoo import Trained
+from graphsvx.zoo.models import CitationGAT
 
 TOP, FEW, SHARE = 20, 100, 0.2
 """k; and the number of candidates below which it is a share of them."""
@@ -73,3 +74,24 @@ def use_of_noise(trained: Trained) -> dict[str, float]:
         "change without noise": float((full - without).gather(1, classes[:, None]).abs().mean()),
         **weights,
     }  # fmt: skip
+
+
+def attention_on_noise(trained: Trained) -> dict[str, float]:
+    """Attention of a GAT on nodes: mean over those who look at a node, then over nodes.
+
+    Nothing for other models, and where no nodes are noise. "with loops": with the attention that
+    each node pays to itself.
+    """
+    model, graph, (kind, noise) = trained.model, trained.dataset.graph, noise_of(trained)
+    if not isinstance(model, CitationGAT) or kind != "nodes":
+        return {}
+    (source, target), weights = model.attention(graph.x, graph.edge_index)
+    noisy = torch.isin(torch.arange(graph.num_nodes), torch.tensor(sorted(noise)))
+    values = {}
+    for words, counts in (("without", source != target), ("with", source >= 0)):
+        degree = torch.bincount(source[counts], minlength=graph.num_nodes)
+        total = torch.bincount(source[counts], weights[counts].double(), minlength=len(degree))
+        for name, group in (("noisy", noisy & (degree > 0)), ("normal", ~noisy & (degree > 0))):
+            mean = (total[group] / degree[group]).mean()
+            values[f"attention {words} loops, {name}"] = float(mean)
+    return values

@@ -35,15 +35,7 @@ from __future__ import annotations
 
 from graphsvx.errors import InputError
 from graphsvx.metrics.comparison import Estimate
-from graphsvx.studies import (
-    faithfulness,
-    ground_truth,
-    molecules,
-    noise,
-    properties,
-    sampling,
-    shortcut,
-)
+from graphsvx.studies import faithfulness, graph_sets, ground_truth, noise, properties, sampling
 from graphsvx.studies import settings as tuning
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.measurements import Measurements
@@ -60,7 +52,7 @@ _ALL: tuple[Study, ...] = (
     ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
     sampling.BUDGET_STUDY, properties.ABLATION, sampling.TIME_STUDY, properties.STUDY, tuning.STUDY,
     ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
-    molecules.STUDY, molecules.FALSE_POSITIVES, faithfulness.STUDY, shortcut.STUDY,
+    graph_sets.STUDY, graph_sets.FALSE_POSITIVES, faithfulness.STUDY, graph_sets.SHORTCUT_STUDY,
     faithfulness.REAL_GRAPHS)  # fmt: skip
 
 

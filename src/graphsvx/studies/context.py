@@ -10,7 +10,6 @@ from typing import Any
 
 from graphsvx import datasets, runs, zoo
 from graphsvx.datasets.base import DataSet
-from graphsvx.errors import DataError
 from graphsvx.methods.base import Method
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
@@ -58,14 +57,6 @@ class StudyContext:
         """Settings with the training of a quick study, if this is one."""
         epochs = max(1, settings.epochs // QUICK_EPOCHS) if self.quick else settings.epochs
         return replace(settings, epochs=epochs)
-
-    def missing(self, dataset: str) -> str | None:
-        """Why a data set cannot be loaded (its raw files are not there), or None."""
-        try:
-            datasets.load(dataset, 0)
-        except DataError as error:
-            return str(error)
-        return None
 
     def explanations(
         self, trained: Trained, method: Method, queries: Iterable[int], *, seed: int = 0,

@@ -14,23 +14,24 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from scipy import stats
 
 from graphsvx import metrics, zoo
 from graphsvx.datasets.base import draw
 from graphsvx.datasets.changed import part_of
 from graphsvx.methods import GraphSVX
+from graphsvx.metrics.agreement import rank_agreement
 from graphsvx.metrics.comparison import is_positive
 from graphsvx.metrics.effects import leave_one_out
 from graphsvx.metrics.retraining import accuracy_without, robust_fidelity
-from graphsvx.metrics.select import top_keys, top_positions
+from graphsvx.metrics.scored import graphs_right
+from graphsvx.metrics.select import top_keys
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext, model_of
-from graphsvx.studies.measurements import NO_QUESTION, Measurements
+from graphsvx.studies.measurements import NO_QUESTION, Measurements, Value
 from graphsvx.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import USUAL, USUAL_WITHOUT_FEATURES, Setting
-from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value
+from graphsvx.studies.study import Answer, Case, Grid, Questions, Study
 from graphsvx.zoo import Trained
 
 OURS, RANDOM, SLOWEST = "GraphSVX", "Random", "PGM-Explainer"
@@ -68,7 +69,7 @@ def questions(trained: Trained) -> Questions:
     if data.task == "node":
         return {"test": motifs.scoring(QUESTIONS)(trained)["strict"]}
     test = data.split.test[data.labels[data.split.test] == 1][: 4 * QUESTIONS]
-    return {"test": tuple(motifs.graphs_right(trained, test.tolist())[:QUESTIONS])}
+    return {"test": tuple(graphs_right(trained, test.tolist())[:QUESTIONS])}
 
 
 def graphs_of_all_classes(trained: Trained) -> Questions:
@@ -192,12 +193,10 @@ def agreement(answer: Answer) -> dict[str, float]:
         ours.node_ids.tolist(),
         leave_one_out(ours, answer.trained.model, answer.data.graph),
     )
-    values = torch.tensor([answer.explanation.nodes.get(node, 0.0) for node in ids]).double()
     if len(ids) < 3 or not float(falls.abs().max()):
         return {}
-    tops = [set(top_positions(v, TOP, "value").tolist()) for v in (values, falls)]
-    correlation = stats.spearmanr(values, falls).statistic if float(values.std()) else 0.0
-    return {AGREES: float(correlation), SAME_TOP: len(tops[0] & tops[1]) / len(tops[1])}
+    values = torch.tensor([answer.explanation.nodes.get(node, 0.0) for node in ids]).double()
+    return dict(zip((AGREES, SAME_TOP), rank_agreement(values, falls, TOP), strict=True))
 
 
 REAL_METHODS = {OURS: Setting(GraphSVX(players="nodes")), **USUAL}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
@@ -31,8 +31,15 @@ SCHEMA = pa.schema([
 ])  # fmt: skip
 Where = str | Sequence[str]
 """A name, or several."""
+Value = tuple[str, int, str, float]
+"""Method, question, measure and what was measured."""
 BySeed = dict[int, dict[int, float]]
 """Values by seed, then by question."""
+
+
+def of_model(values: Mapping[str, float]) -> list[Value]:
+    """Values about a model as a whole."""
+    return [("", NO_QUESTION, measure, value) for measure, value in values.items()]
 
 
 class Row(NamedTuple):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 import torch
 
 from graphsvx import metrics
 from graphsvx.datasets.base import draw
 from graphsvx.metrics.effects import use_of_nodes
+from graphsvx.metrics.scored import classified_right, scored_by_the_paper
 from graphsvx.results.explanation import Explanation, Ranking
-from graphsvx.studies.study import Answer, Case, Measure, Questions, Value, of_model
+from graphsvx.studies.measurements import Value, of_model
+from graphsvx.studies.study import Answer, Case, Questions
+from graphsvx.utils.options import with_options
 from graphsvx.zoo import Trained
-from graphsvx.zoo.training import predicted_classes
 
-HOUSES, MOLECULES = 100, slice(100, 120)
-"""The authors' script scores the first houses of BA-2motifs, and these of MUTAG's mutagens with a
-group, in the order of the files."""
 OTHERS = 8
 """Nodes outside the motif that are cut off for comparison, for each explanation."""
 ROLE, MOTIF = "strict, explained: ", "motif: "
@@ -26,59 +26,28 @@ PLUS, MINUS, BOTH = "fidelity+, top ", "fidelity-, top ", "characterization"
 """Measures of `fidelity_curves`: the first two are followed by a share."""
 
 
-def scoring(strict: int, paper: int | None = None) -> Callable[[Trained], Questions]:
+@with_options
+def scoring(trained: Trained, strict: int, paper: int | None = None) -> Questions:
     """What the paper's protocol scores (or the first `paper`), and `strict` of the strict one.
 
     The strict ones are drawn from all motif nodes (or graphs with a motif) that the model
     classifies right; the seed of the data fixes the draw.
     """
-
-    def questions(trained: Trained) -> Questions:
-        data = trained.dataset
-        drawn = draw(classified_right(trained), strict, data.seed, "strict", data.name)
-        return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(drawn))}
-
-    return questions
+    data = trained.dataset
+    drawn = draw(classified_right(trained), strict, data.seed, "strict", data.name)
+    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(drawn))}
 
 
-def test_nodes(count: int, **counts: int) -> Callable[[Trained], Questions]:
+@with_options
+def test_nodes(trained: Trained, /, count: int, **counts: int) -> Questions:
     """For data without a known explanation: test nodes with a neighbour, drawn by the data's seed.
 
     counts: how many of data sets whose names begin so; `count` of all others.
     """
-
-    def questions(trained: Trained) -> Questions:
-        data = trained.dataset
-        test = data.split.test[torch.isin(data.split.test, data.graph.edge_index[1])]
-        most = next((n for name, n in counts.items() if data.name.startswith(name)), count)
-        nodes = draw(test.tolist(), most, data.seed, data.name, "test nodes")
-        return {"test": tuple(sorted(nodes))}
-
-    return questions
-
-
-def scored_by_the_paper(trained: Trained) -> tuple[int, ...]:
-    """The nodes or graphs of the authors' script, whatever the model predicts for them."""
     data = trained.dataset
-    if data.task == "node":
-        return tuple(metrics.scored_nodes("paper", dataset=data.name))
-    return data.graph_truth.graphs()[MOLECULES] if data.name == "mutag" else tuple(range(HOUSES))
-
-
-def classified_right(trained: Trained) -> list[int]:
-    """Everything with a known explanation that the model classifies right."""
-    data = trained.dataset
-    if data.task == "node":
-        return metrics.scored_nodes(
-            "strict", candidates=data.node_truth.nodes(), predicted=predicted_classes(trained),
-            labels=data.labels)  # fmt: skip
-    return graphs_right(trained, data.graph_truth.graphs())
-
-
-def graphs_right(trained: Trained, graphs: Sequence[int]) -> list[int]:
-    """Those of the graphs that the model classifies right."""
-    right = predicted_classes(trained, graphs) == trained.dataset.labels[list(graphs)]
-    return [graph for graph, is_right in zip(graphs, right.tolist(), strict=True) if is_right]
+    test = data.split.test[torch.isin(data.split.test, data.graph.edge_index[1])]
+    most = next((n for name, n in counts.items() if data.name.startswith(name)), count)
+    return {"test": tuple(sorted(draw(test.tolist(), most, data.seed, data.name, "test nodes")))}
 
 
 def accuracy(answer: Answer) -> dict[str, float]:
@@ -91,10 +60,9 @@ def ranked_accuracy(answer: Answer, explanation: Explanation, by: Ranking) -> di
     name, truth, values = answer.data.name, answer.true_nodes, dict[str, float]()
     if answer.scored_by("paper"):
         # The script's rule for MUTAG is that of `strict`: the top k of k, on nodes.
-        values["paper"] = (
-            metrics.accuracy(explanation, truth, by=by) if name == "mutag" else
-            metrics.accuracy(explanation, protocol="paper", dataset=name, by=by)
-        )  # fmt: skip
+        papers: Any = {"protocol": "paper", "dataset": name}
+        rule = {"truth": truth} if name == "mutag" else papers
+        values["paper"] = metrics.accuracy(explanation, by=by, **rule)
     if answer.scored_by("strict"):
         values["strict"] = metrics.accuracy(explanation, truth, by=by)
         values["AUROC"] = metrics.auroc(explanation, truth, by=by)
@@ -131,36 +99,29 @@ def model_accuracy(case: Case) -> list[Value]:
     return of_model({"test accuracy": case.trained.card.accuracy["test"]})
 
 
-def fidelity_curves(shares: Sequence[float]) -> Measure:
+@with_options
+def fidelity_curves(answer: Answer, shares: Sequence[float]) -> dict[str, float]:
     """fidelity+ and - on nodes at every share, and the mean of their characterizations."""
-
-    def measure(answer: Answer) -> dict[str, float]:
-        graph = answer.data.graphs[answer.question if answer.data.task == "graph" else 0]
-        values, scores = dict[str, float](), list[float]()
-        for share in shares:
-            plus, minus = metrics.fidelity(
-                answer.explanation, answer.trained.model, graph, top=share, by=answer.setting.by,
-                level="nodes")  # fmt: skip
-            values |= {f"{PLUS}{share:.0%}": plus, f"{MINUS}{share:.0%}": minus}
-            scores.append(metrics.characterization(plus, minus))
-        return {**values, BOTH: fmean(scores)}
-
-    return measure
+    graph = answer.data.graphs[answer.question if answer.data.task == "graph" else 0]
+    values, scores = dict[str, float](), list[float]()
+    for share in shares:
+        plus, minus = metrics.fidelity(answer.explanation, answer.trained.model, graph, top=share,
+                                       by=answer.setting.by, level="nodes")  # fmt: skip
+        values |= {f"{PLUS}{share:.0%}": plus, f"{MINUS}{share:.0%}": minus}
+        scores.append(metrics.characterization(plus, minus))
+    return {**values, BOTH: fmean(scores)}
 
 
-def use_of_motif(method: str) -> Measure:
+@with_options
+def use_of_motif(answer: Answer, method: str) -> dict[str, float]:
     """What the model sees and uses of the motif; players are those of one method."""
-
-    def measure(answer: Answer) -> dict[str, float]:
-        if answer.method != method or not answer.scored_by("strict"):
-            return {}
-        truth, players = answer.true_nodes, set(answer.explanation.node_ids.tolist())
-        others = draw(sorted(players - truth), OTHERS, answer.question, "why", answer.data.name)
-        target, reached = answer.explanation.target, len(players & truth) / len(truth)
-        use = use_of_nodes(answer.trained, answer.question, target, truth, others)
-        return {f"{MOTIF}{k}": value for k, value in {"within reach": reached, **use}.items()}
-
-    return measure
+    if answer.method != method or not answer.scored_by("strict"):
+        return {}
+    truth, players = answer.true_nodes, set(answer.explanation.node_ids.tolist())
+    others = draw(sorted(players - truth), OTHERS, answer.question, "why", answer.data.name)
+    target, reached = answer.explanation.target, len(players & truth) / len(truth)
+    use = use_of_nodes(answer.trained, answer.question, target, truth, others)
+    return {f"{MOTIF}{k}": value for k, value in {"within reach": reached, **use}.items()}
 
 
 def credit_shares(answer: Answer) -> dict[str, float]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-
-import torch
 
 from graphsvx.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx.datasets.titles import data_title
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
+from graphsvx.metrics import noise as measures
 from graphsvx.metrics.comparison import is_positive
-from graphsvx.metrics.noise import FEW, FIRST_WEIGHTS, TOP, noise_of, noise_shares, use_of_noise
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext
-from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.measurements import Measurements, Value, of_model
 from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study, Value, of_model
+from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study
 from graphsvx.zoo import Trained
-from graphsvx.zoo.models import CitationGAT
 from graphsvx.zoo.paper import ACCURACY
 from graphsvx.zoo.training import with_zeros
 
@@ -43,7 +40,7 @@ CANDIDATES = {
 
 def counted(answer: Answer) -> dict[str, float]:
     """Noise with two sets of candidates, which our players decide for everybody."""
-    kind, noise = noise_of(answer.trained)
+    kind, noise = measures.noise_of(answer.trained)
     ours = answer.of(OURS)
     if ours is None:
         return {}
@@ -54,41 +51,23 @@ def counted(answer: Answer) -> dict[str, float]:
         distance = ours.field.distances
         fewer = [node for node in ours.nodes if distance[node] == 1]
     credit, (names, fewer_names) = getattr(answer.explanation, kind), CANDIDATES[kind]
-    return {**noise_shares(credit, list(getattr(ours, kind)), noise, names),
-            **noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
+    return {**measures.noise_shares(credit, list(getattr(ours, kind)), noise, names),
+            **measures.noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
 
 
 def use(case: Case) -> list[Value]:
-    """What the model does with the noise."""
-    return of_model(use_of_noise(case.trained))
+    """What the model does with the noise; of a GAT with noisy nodes, its attention on them."""
+    trained = case.trained
+    return of_model({**measures.use_of_noise(trained), **measures.attention_on_noise(trained)})
 
 
 def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
     trained = context.trained_model(dataset, seed, name)
-    return with_zeros(trained, FIRST_WEIGHTS, sorted(noise_of(trained)[1]))
+    return with_zeros(trained, measures.FIRST_WEIGHTS, sorted(measures.noise_of(trained)[1]))
 
 
 ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))
-
-
-def attention(case: Case) -> Iterator[Value]:
-    """Attention on nodes of a GAT: mean over those who look at a node, then over nodes.
-
-    "with loops": with the attention that each node pays to itself.
-    """
-    model, graph = case.trained.model, case.trained.dataset.graph
-    if not isinstance(model, CitationGAT):
-        return
-    (source, target), weights = model.attention(graph.x, graph.edge_index)
-    noise = torch.tensor(sorted(noise_of(case.trained)[1]))
-    noisy = torch.isin(torch.arange(graph.num_nodes), noise)
-    for words, counts in (("without", source != target), ("with", source >= 0)):
-        degree = torch.bincount(source[counts], minlength=graph.num_nodes)
-        total = torch.bincount(source[counts], weights[counts].double(), minlength=len(degree))
-        for name, group in (("noisy", noisy & (degree > 0)), ("normal", ~noisy & (degree > 0))):
-            value = float((total[group] / degree[group]).mean())
-            yield from of_model({f"attention {words} loops, {name}": value})
 
 
 def _graphsvx(dataset: str) -> dict[str, Setting]:
@@ -108,8 +87,7 @@ CANNOT_USE = replace(
 )  # fmt: skip
 NODES = replace(
     FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
-    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES},
-    case_measures=(use, attention))  # fmt: skip
+    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES})  # fmt: skip
 
 
 def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
@@ -153,12 +131,12 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
          "Is the noise used?": of_models},
         f"20 % more {kind} that mean nothing are added, and a model is trained; the predicted "
         "class of random test nodes is explained. Candidates are the same for all methods: "
-        f"{names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where there are fewer "
-        f"than {FEW}; ties count with the expected number of noisy ones."
+        f"{names[0]}, or {names[1]}. k is {measures.TOP}, or 20 % of the candidates where there "
+        f"are fewer than {measures.FEW}; ties count with the expected number of noisy ones."
         + " Models with noise weights 0 cannot use it." * (kind == "features"))  # fmt: skip
 
 
-ABOUT = f"how many meaningless {{}} are among the top {TOP} (or 20 %)"
+ABOUT = f"how many meaningless {{}} are among the top {measures.TOP} (or 20 %)"
 FEATURES_STUDY = Study(
     "noisy-features", f"{ABOUT.format('features')}, GraphSVX and baselines",
     (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),

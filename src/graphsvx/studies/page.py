@@ -285,12 +285,7 @@ class Page:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def write(self, results: Measurements, folder: Path) -> list[Path]:
-        """Write `<study>.md` and its picture.
-
-        Raises:
-            DataError: the folder cannot be written.
-
-        """
+        """Write `<study>.md` and its picture; a DataError if the folder cannot be written."""
         written = [folder / f"{results.study}.md"]
         if self.figure:
             from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import nan
 from typing import Any
 
 import numpy as np
@@ -20,26 +19,18 @@ from graphsvx.estimators import WLR, WLS, Estimator, Lasso
 from graphsvx.estimators.ends import NoEnds, WithEnds
 from graphsvx.masks import Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
-from graphsvx.metrics.comparison import is_close, is_positive, reaches, total_variation
+from graphsvx.metrics import comparison
+from graphsvx.metrics.comparison import is_close, is_positive, reaches
 from graphsvx.metrics.reading import with_features, without_credit
 from graphsvx.metrics.select import Level
 from graphsvx.metrics.truth import NEIGHBOURS, PARTS
 from graphsvx.studies import motifs
-from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.measurements import Measurements, Value, of_model
 from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import selected_setting
-from graphsvx.studies.study import (
-    CITATION_MODELS,  # fmt: skip
-    SEEDS,
-    Answer,
-    Case,
-    Grid,
-    Study,
-    Value,
-    of_model,
-)
+from graphsvx.studies.study import CITATION_MODELS, SEEDS, Answer, Case, Grid, Study
 from graphsvx.zoo import Trained
 from graphsvx.zoo.training import predicted_classes
 
@@ -124,11 +115,6 @@ GRIDS = (
          models={"gcn": CITATION_MODELS["gcn"]}, quick=("ba-community",)))  # fmt: skip
 
 
-def variance(values: Sequence[float]) -> float:
-    """Of a sample, without bias; NaN of a single value."""
-    return float(np.var(values, ddof=1)) if len(values) > 1 else nan
-
-
 def page(results: Measurements) -> Page:
     """Fit, shares of the motif, stability and consistency."""
     roles = results.names("measure", motifs.ROLE)
@@ -140,7 +126,7 @@ def page(results: Measurements) -> Page:
     stability = pivots(results, {
         "strict": {},
         "Variance of accuracy in the same role of a motif": {
-            "measure": roles, "statistic": variance, "digits": 3},
+            "measure": roles, "statistic": comparison.sample_variance, "digits": 3},
         "Efficiency: largest |prediction - base - sum of credit|": {
             "measure": "residual", "statistic": max}})  # fmt: skip
     claims = [
@@ -151,7 +137,7 @@ def page(results: Measurements) -> Page:
                     results.by("data", PARTS[0], method=OURS, over="explainable"), is_close),
         *Claim.each("Variance of accuracy in the same role of a motif",
                     dict.fromkeys(NODE_TITLES, "< 0.1"),
-                    results.by("data", roles, method=OURS, statistic=variance),
+                    results.by("data", roles, method=OURS, statistic=comparison.sample_variance),
                     lambda ours, _: ours.band[2] < 0.1, digits=3),
         Claim.of("Overlap of the top 20 % of explanations of a GCN and a GAT", 0.76,
                  results.estimate("both, top 20 %", method=f"{OURS}: GCN and GAT"), reaches),
@@ -268,16 +254,10 @@ def fits(dataset: str) -> dict[str, Setting]:
         for rows, mask in masks.items() for name, fit in FITS.items()}}  # fmt: skip
 
 
-def same_top(answer: Answer) -> dict[str, float]:
-    """Overlap of the top nodes with those of the usual fit, as many as the motif has."""
-    usual, top = answer.of(f"{answer.method.split(', ')[0]}, {ENDS}"), len(answer.true_nodes)
-    return {} if usual is None else {"same top": metrics.consistency(
-        answer.explanation, usual, top=top, by="value", level="nodes")}  # fmt: skip
-
-
-PAPER_BASE = torch.tensor([0.12, 0.10, 0.15, 0.27, 0.15, 0.12, 0.08])
-PAPER_BALANCE = torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07])
-"""Cora's classes in the order of its files, which is that of the paper's list."""
+PAPER_DISTANCE = comparison.total_variation(
+    torch.tensor([0.12, 0.10, 0.15, 0.27, 0.15, 0.12, 0.08]),
+    torch.tensor([0.13, 0.09, 0.15, 0.29, 0.15, 0.11, 0.07]))  # fmt: skip
+"""Of base value and class balance: Cora's classes in the order of its files and of the paper."""
 # The base value is the score of the empty coalition: it needs no more rows than that.
 BASE = {"base value": Setting(GraphSVX(samples=50, estimator=WLS()), targets="all")}
 
@@ -289,11 +269,11 @@ def base_values(case: Case) -> list[Value]:
     scores = case.trained.model(data.graph.x, data.graph.edge_index)[list(explanations)].softmax(-1)
     balance = torch.bincount(data.labels, minlength=data.classes).double() / len(data.labels)
     base = torch.stack([explanation.bases for explanation in explanations.values()]).mean(0)
-    return of_model({
-        "base value to mean prediction": total_variation(base, scores.double().mean(0)),
-        "base value to class balance": total_variation(base, balance),
-        "equal classes to class balance": total_variation(torch.full_like(base, 1 / len(base)),
-                                                          balance)})  # fmt: skip
+    equal = torch.full_like(base, 1 / len(base))
+    pairs = {"base value to mean prediction": (base, scores.double().mean(0)),
+             "base value to class balance": (base, balance),
+             "equal classes to class balance": (equal, balance)}  # fmt: skip
+    return of_model({name: comparison.total_variation(*pair) for name, pair in pairs.items()})
 
 
 REDUCED = Grid(NODE_SETS, lambda _: {DEFAULT: Setting(GraphSVX(samples=1000))},
@@ -312,7 +292,7 @@ ABLATION_GRIDS = (
     Grid(("ba-community",), lambda _: FEATURE_METHODS, motifs.scoring(20, 0),
          measures=(informative_found,)),
     Grid(NODE_SETS, fits, motifs.scoring(10, 10), quick=("tree-cycles",),
-         measures=(motifs.accuracy, motifs.certificate, same_top)),
+         measures=(motifs.accuracy, motifs.certificate)),
     BASES,
     replace(BASES, **CORA))  # fmt: skip
 
@@ -347,7 +327,7 @@ def ablation_page(results: Measurements) -> Page:
                     dict.fromkeys(others, 0.0), gains(usual, others, "strict", NODE_SETS),
                     is_close),
         *Claim.each("Distance of base value and class balance, within 0.05",
-                    dict.fromkeys(CORA_TITLES, total_variation(PAPER_BASE, PAPER_BALANCE)),
+                    dict.fromkeys(CORA_TITLES, PAPER_DISTANCE),
                     results.by("data", "base value to class balance"), is_close)]  # fmt: skip
     indirect = pivots(results, {"strict": {}, "paper": {}, **{
         f"Share of the explainable part: {part}": {"measure": part, **share}
@@ -371,7 +351,6 @@ def ablation_page(results: Measurements) -> Page:
                     "signed", "magnitude", "playing")}, columns="measure"),
             "Empty and full row; WLS, WLR, Lasso": pivots(results, {
                 "paper": {}, "strict": {},
-                "Overlap of the top nodes with those of WLS and both ends": "same top",
                 "Residual of efficiency, median": "residual",
             }, method=list(fits(NODE_SETS[0]))),
             "Base value": pivots(results, {

@@ -23,11 +23,12 @@ from graphsvx.masks.other_numbers import OtherRandomNumbers
 from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.metrics.comparison import Estimate, is_close, is_positive, reaches
 from graphsvx.studies import motifs, settings
-from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.measurements import Measurements, Value
 from graphsvx.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
 from graphsvx.studies.setting import CHANCE, Setting
-from graphsvx.studies.study import Answer, Case, Grid, Measure, Study, Value
+from graphsvx.studies.study import Answer, Case, Grid, Study
 from graphsvx.utils.console import message
+from graphsvx.utils.options import with_options
 from graphsvx.utils.threads import single_thread
 from graphsvx.utils.timing import take_turns
 
@@ -60,17 +61,14 @@ def reference(method: GraphSVX, separate: bool = True) -> Setting:
     )
 
 
-def error_against(references: Mapping[str, str]) -> Measure:
+@with_options
+def error_against(answer: Answer, references: Mapping[str, str]) -> dict[str, float]:
     """`error` against the reference of a method; what a reference's error bars say: `own error`."""
-
-    def measure(answer: Answer) -> dict[str, float]:
-        name = references.get(answer.method, "")
-        if name == answer.method:
-            return {"own error": metrics.expected_error(answer.explanation)}
-        exact = answer.of(name)
-        return {} if exact is None else {"error": metrics.relative_error(answer.explanation, exact)}
-
-    return measure
+    name = references.get(answer.method, "")
+    if name == answer.method:
+        return {"own error": metrics.expected_error(answer.explanation)}
+    exact = answer.of(name)
+    return {} if exact is None else {"error": metrics.relative_error(answer.explanation, exact)}
 
 
 # --- masks ----------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from graphsvx.datasets.base import DataSet
+from graphsvx.datasets.registry import why_missing
 from graphsvx.datasets.titles import data_title
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.studies.context import MakeModel, StudyContext
-from graphsvx.studies.measurements import NO_QUESTION, Measurements, Row
+from graphsvx.studies.measurements import Measurements, Row, Value
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
 from graphsvx.studies.setting import Setting
 from graphsvx.utils.console import message
@@ -36,8 +37,6 @@ OTHER_PAGES = {
 }
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
-Value = tuple[str, int, str, float]
-"""Method, question, measure and what was measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +87,6 @@ CaseMeasure = Callable[[Case], Iterable[Value]]
 """Values that need several explanations, or none."""
 
 
-def of_model(values: Mapping[str, float]) -> list[Value]:
-    """Values about a model as a whole."""
-    return [("", NO_QUESTION, measure, value) for measure, value in values.items()]
-
-
 def zoo_model(name: str | None = None, cut_edges: bool = False) -> MakeModel:
     """A model of the zoo; without `cut_edges`, which was chosen by looking at explanations."""
     return lambda context, data, seed: context.trained_model(data, seed, name, cut_edges=cut_edges)
@@ -124,7 +118,6 @@ class Grid:
 
     def reduced(self) -> Grid:
         """The quick version: few data sets, one seed, few questions, little effort."""
-
         return replace(
             self, datasets=self.datasets[:1] if self.quick is None else self.quick,
             methods=lambda data: {k: setting.quick() for k, setting in self.methods(data).items()},
@@ -196,7 +189,7 @@ class Study:
             "settings": {}, "failures": {}})  # fmt: skip
         grids = [grid.reduced() if context.quick else grid for grid in self.grids]
         datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
-        absent = {name: reason for name in datasets if (reason := context.missing(name))}
+        absent = {name: reason for name in datasets if (reason := why_missing(name))}
         for reason in absent.values():  # it names folders of this machine, which no page should
             message(reason)
         no_files = dict.fromkeys(map(data_title, absent), NO_FILES)
@@ -222,9 +215,9 @@ class Study:
         trained = grid.models[row.model](context, row.dataset, row.seed)
         methods = grid.methods(row.dataset)
         measures = [_named(measure) for measure in (*grid.measures, *grid.case_measures)]
-        declared = identity.short_hash((methods, grid.questions(trained), measures))
-        key = (self.name, place, row.model, context.quick, identity.of_code(), declared)
-        path = context.folder(trained, self.name, *key).with_suffix(".parquet")
+        key = (place, row.model, context.quick, identity.of_code(), methods, measures)
+        folder = context.folder(trained, self.name, *key, grid.questions(trained))
+        path = folder.with_suffix(".parquet")
         if path.exists():
             return Measurements.read(path, self.name)
         context, title = replace(context, failures={}), data_title(row.dataset, row.model)

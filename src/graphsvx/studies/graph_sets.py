@@ -1,4 +1,4 @@
-"""Studies `molecules` and `false-positives`: atoms that decide, and atoms that cannot matter.
+"""Studies `molecules`, `false-positives` and `shortcut`: what decides the class of whole graphs.
 
 Chemistry says which atoms decide, and models are right (see the claims), so an explanation that
 misses them is wrong about the model or spreads what it found. A model can hang on atoms of a
@@ -8,7 +8,7 @@ without effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import nan
@@ -18,7 +18,7 @@ from scipy import stats
 
 from graphsvx import metrics, zoo
 from graphsvx.datasets.base import draw
-from graphsvx.datasets.changed import shuffled
+from graphsvx.datasets.changed import marked, shuffled, with_feature
 from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
@@ -26,14 +26,17 @@ from graphsvx.methods.saliency import Saliency
 from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT, Estimate, reaches, share_significant
 from graphsvx.metrics.effects import TRIED, largest_changes
 from graphsvx.metrics.reading import EdgeRule
+from graphsvx.metrics.scored import graphs_right
+from graphsvx.metrics.select import expected_hits, scores, strength
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext, model_of
-from graphsvx.studies.measurements import Measurements
+from graphsvx.studies.measurements import Measurements, Value, of_model
 from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, GRAPH_RIVALS, SPARSE, Setting
-from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, Value, zoo_model
+from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, zoo_model
+from graphsvx.utils.options import with_options
 from graphsvx.zoo import Trained
-from graphsvx.zoo.training import with_zeros
+from graphsvx.zoo.training import predicted_classes, with_zeros
 
 OURS, RANDOM, VALIDATED = "GraphSVX", "Random", "validation"
 COMPARED_BY = {"benzene": "AUROC", "alkane-carbonyl": "AUROC", "crippen": "correlation"}
@@ -89,18 +92,15 @@ def selected(dataset: str) -> dict[str, Setting]:
     return {**used, RANDOM: replace(CHANCE, scale=used[OURS].scale)}
 
 
-def molecules(part: str, count: int, label: int = 1) -> Callable[[Trained], Questions]:
+@with_options
+def molecules(trained: Trained, part: str, count: int, label: int = 1) -> Questions:
     """Molecules of a part of the split, of a class and classified right, drawn by the seed."""
-
-    def questions(trained: Trained) -> Questions:
-        data = trained.dataset
-        usable = data.split.parts()[part].tolist()
-        ids = draw(usable, len(usable), data.seed, "molecules", data.name)
-        if data.name != "crippen":
-            ids = motifs.graphs_right(trained, [i for i in ids if int(data.labels[i]) == label])
-        return {part: tuple(sorted(ids[:count]))}
-
-    return questions
+    data = trained.dataset
+    usable = data.split.parts()[part].tolist()
+    ids = draw(usable, len(usable), data.seed, "molecules", data.name)
+    if data.name != "crippen":
+        ids = graphs_right(trained, [i for i in ids if int(data.labels[i]) == label])
+    return {part: tuple(sorted(ids[:count]))}
 
 
 def against_truth(answer: Answer) -> dict[str, float]:
@@ -108,16 +108,14 @@ def against_truth(answer: Answer) -> dict[str, float]:
 
     Accuracy: of the k atoms of an alternative, the share among the k best-ranked ones.
     """
-    truth, explanation, by = answer.data.graph_truth, answer.explanation, answer.setting.by
+    truth, e, by = answer.data.graph_truth, answer.explanation, answer.setting.by
     if truth.contributions is not None:
         contributions = truth.contributions[answer.question]
-        return {"correlation": metrics.correlation(explanation, contributions, by=by)}
-    options = truth.alternatives[answer.question] if truth.alternatives else ()
-    sets = [set(option.nonzero().flatten().tolist()) for option in options if not option.all()]
-    return {
-        "AUROC": max((metrics.auroc(explanation, atoms, by=by) for atoms in sets), default=nan),
-        "accuracy": max((metrics.accuracy(explanation, a, by=by) for a in sets), default=nan),
-    }
+        return {"correlation": metrics.correlation(e, contributions, by=by)}
+    sets = truth.alternative_nodes(answer.question)
+    auroc = max((metrics.auroc(e, atoms, by=by) for atoms in sets), default=nan)
+    accuracy = max((metrics.accuracy(e, atoms, by=by) for atoms in sets), default=nan)
+    return {"AUROC": auroc, "accuracy": accuracy}
 
 
 GRID = Grid(
@@ -213,20 +211,16 @@ def constant_model(context: StudyContext, dataset: str, seed: int) -> Trained:
     return with_zeros(context.trained_model(dataset, seed), "out.weight", slice(None))
 
 
-def first_of_test(trained: Trained) -> Questions:
-    """The same molecules for every seed: the test part is that of the files."""
-    return {"test": tuple(trained.dataset.split.test[:GRAPHS].tolist())}
-
-
-SETTINGS = replace(zoo.settings_for("benzene"), epochs=15)
+SHORT = replace(zoo.settings_for("benzene"), epochs=15)
 NOTHING_MATTERS = Grid(
     ("benzene",), lambda _: METHODS, molecules("test", GRAPHS, label=0),
     measures=(called_important,), case_measures=(effects,), quick=("alkane-carbonyl",),
     models={NO_MOTIF: StudyContext.trained_model, CONSTANT: constant_model})  # fmt: skip
-OVER_MODELS = replace(
-    NOTHING_MATTERS, questions=first_of_test, measures=(values_of_atoms,), case_measures=(),
-    models={SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SETTINGS, "shuffled")},
-)  # fmt: skip
+OVER_MODELS = replace(  # the same molecules for every seed: the test part is that of the files
+    NOTHING_MATTERS, questions=lambda trained: {
+        "test": tuple(trained.dataset.split.test[:GRAPHS].tolist())},
+    measures=(values_of_atoms,), case_measures=(), models={
+        SHUFFLED: model_of(partial(shuffled, train=TRAINED_ON), SHORT, "shuffled")})  # fmt: skip
 
 
 def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
@@ -281,3 +275,95 @@ def false_positives_page(results: Measurements) -> Page:
 FALSE_POSITIVES = Study(
     "false-positives", "what is called important where nothing is", (NOTHING_MATTERS, OVER_MODELS),
     false_positives_page)  # fmt: skip
+
+
+# --- a planted shortcut ------------------------------------------------------------------------
+
+SHORTCUT, CONTROL = "mark decides", "mark says nothing"
+FIRST, RELIANCE = "mark first", "predictions that change without the mark"
+EXPOSED, CONTROLLED = 0.9, 0.1
+"""An explainer exposes the shortcut if it puts the mark first on this share of graphs, and on at
+most so many of the control; at most so many predictions of the control change without the mark."""
+MARKED, MARKED_PART = 12, 400
+EXPOSING = {
+    OURS: Setting(GraphSVX(samples=1000, erase=True)),
+    "GNNExplainer": GRAPH_RIVALS["GNNExplainer"],
+    "PGExplainer": Setting(PGExplainer(), edge_rule="mean"), **GRAPH_RIVALS,
+    RANDOM: CHANCE}  # fmt: skip
+
+
+def marked_graphs(trained: Trained) -> Questions:
+    """Marked test graphs of class 1 that are classified right."""
+    data = trained.dataset
+    of_class, has_mark = data.labels == 1, set(data.graph_truth.graphs())
+    usable = [graph for graph in data.split.test.tolist() if of_class[graph] and graph in has_mark]
+    return {"test": tuple(graphs_right(trained, usable)[:MARKED])}
+
+
+def mark_first(answer: Answer) -> dict[str, float]:
+    """Whether the marked node is ranked first (ties: with what chance), and its AUROC."""
+    mark, by = answer.trained.dataset.true_nodes(answer.question), answer.setting.by
+    keys, values = scores(answer.explanation, "nodes")
+    return {FIRST: expected_hits(keys, strength(values, by), mark, 1),
+            "AUROC of the mark": metrics.auroc(answer.explanation, mark, by=by)}  # fmt: skip
+
+
+def reliance(case: Case) -> list[Value]:
+    """Of the explained graphs: how many predictions change without the mark; test accuracy."""
+    data, changed = case.trained.dataset, list(case.trained.dataset.graphs)
+    for graph in case.questions["test"]:
+        (node,) = case.trained.dataset.true_nodes(graph)
+        changed[graph] = with_feature(data.graphs[graph], node, 1.0)
+    unmarked = replace(case.trained, dataset=replace(data, graphs=tuple(changed)))
+    follows = (predicted_classes(unmarked, case.questions["test"]) != 1).double().mean()
+    return [*of_model({RELIANCE: float(follows)}), *motifs.model_accuracy(case)]
+
+
+MARKED_SETTINGS = replace(zoo.settings_for("ba-2motifs"), cut_edges=False, epochs=60)
+MODELS = {
+    name: model_of(
+        partial(marked, count=MARKED_PART, gives_class_away=decides), MARKED_SETTINGS, short
+    )
+    for name, decides, short in ((SHORTCUT, True, "shortcut"), (CONTROL, False, "control"))
+}
+MARKED_GRID = Grid(
+    ("ba-2motifs",), lambda _: EXPOSING, marked_graphs, measures=(mark_first,),
+    case_measures=(reliance,), models=MODELS)  # fmt: skip
+
+
+def shortcut_page(results: Measurements) -> Page:
+    """Who puts the mark first where it decides, and who does not where it says nothing."""
+    claims = [
+        Claim.of("The model decides by the mark: predictions that change without it", "",
+                 results.estimate(RELIANCE, model=SHORTCUT), lambda e, _: e.mean >= EXPOSED),
+        Claim.of("The control does not", "",
+                 results.estimate(RELIANCE, model=CONTROL), lambda e, _: e.mean <= CONTROLLED),
+    ]  # fmt: skip
+    for name in list(EXPOSING)[:-1]:
+        decides, control = (results.estimate(FIRST, method=name, model=model) for model in MODELS)
+        claim = Claim.of("The mark is first where it decides, and not on the control", "",
+                         decides, lambda e, _: e.mean >= EXPOSED, on=name)  # fmt: skip
+        holds = claim.holds and control.mean <= CONTROLLED
+        ours = f"{decides.text()}; control {control.text()}"
+        claims.append(replace(claim, ours=ours, interval=None, holds=holds))
+    first, *others = pivots(results, {
+        "Share of graphs whose marked node is first": FIRST,
+        "AUROC of the marked node": "AUROC of the mark",
+        "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
+    }, columns="model")  # fmt: skip
+    return Page(
+        "A planted shortcut: does the explanation expose it?",
+        claims,
+        dots("first", "Share of graphs whose marked node is ranked first.", {FIRST: first}),
+        {"Details": (first, *others)},
+        "BA-2motifs with a mark (a feature of one random node of the base graph). In one set "
+        "exactly the graphs of class 1 are marked and the model decides by it; in the control "
+        "marks are drawn by coin and the model has to use the motif. The shortcut is exposed if "
+        f"the mark is first on at least {EXPOSED:.0%} of the test graphs ({MARKED} a seed, fewer "
+        f"where the model is wrong), and on at most {CONTROLLED:.0%} of the control, which became "
+        "part of the rule after a first look; without it PGM-Explainer and integrated gradients "
+        "pass too.")  # fmt: skip
+
+
+SHORTCUT_STUDY = Study("shortcut", "a confounder that decides: do explanations expose it?",
+                       (MARKED_GRID,), shortcut_page)  # fmt: skip
