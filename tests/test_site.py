@@ -39,7 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (source.parent / linked.name).symlink_to(linked)
     command = [
         sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet",
-        "-D", "plot_gallery=0", "-D", "toc_object_entries=0",  # which only make it slower
+        # Which only make it slower:
+        "-D", "plot_gallery=0", "-D", "toc_object_entries=0", "-D", "smartquotes=0",
         "-d", str(folder / "doctrees"), str(source), str(folder / "html"),
     ]  # fmt: skip
     built = subprocess.run(command, capture_output=True, text=True, check=False)
