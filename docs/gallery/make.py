@@ -21,9 +21,9 @@ from rich.console import Console
 
 import graphsvx
 from graphsvx import zoo
+from graphsvx.datasets.titles import TRUTH_TITLES as TITLES
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
-from graphsvx.datasets.titles import TRUTH_TITLES as TITLES
 from graphsvx.utils.files import atomic_write
 from graphsvx.views import html, plot
 from graphsvx.zoo import Trained
