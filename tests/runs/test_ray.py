@@ -55,6 +55,63 @@ def ray():
     return require_extra("ray", "ray", quiet=quiet)
 
 
+def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
+    model, data = world()
+    job = Job(model, data, "node", {"method": Moody(), "seed": 3})
+    packed = cluster_engine._packed(job)
+    by_end = graph.index_by_end
+
+    def only_of_parts(ends, nodes):
+        assert nodes < data.num_nodes, "the whole graph is indexed again"
+        return by_end(ends, nodes)
+
+    monkeypatch.setattr(graph, "_make_index", None)
+    monkeypatch.setattr(graph, "index_by_end", only_of_parts)
+    monkeypatch.setattr(statistics, "_make_statistics", None)
+    assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
+
+
+@pytest.mark.parametrize("kind", ["hetero", "relations"])
+def test_a_packed_typed_graph_gives_the_same_explanations(kind: str) -> None:
+    if kind == "hetero":
+        typed, nodes = worlds.typed_graph(3), "paper"
+        model = worlds.hetero_model("sage", typed, 3)
+    else:
+        typed, nodes = worlds.relational_graph(3, nodes=6), None
+        typed.node_names = [f"node {i}" for i in range(6)]
+        model = worlds.relational_model("rgcn", 3)
+    method = GraphSVX(players="nodes", samples=20)
+    job = Job(model, typed, "node", {"method": method, "seed": 3}, node_type=nodes)
+    packed = pickle.loads(pickle.dumps(cluster_engine._packed(job)))
+    assert serialize.same(cluster_engine._unpacked(packed).explain(1), job.explain(1))
+
+
+def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:
+    with pytest.raises(InputError, match="workers"):
+        runs.Ray(workers=0)
+
+    def nobody(**options: object) -> None:
+        raise ConnectionError("nobody there")
+
+    monkeypatch.setattr(ray, "init", nobody)
+    with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
+        start(tmp_path / "run", backend=runs.Ray(address="auto"), method=Moody())
+
+
+def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        begun = time.monotonic()
+        for given in (address, f"ray://{address}"):
+            with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
+                start(tmp_path / "run", backend=runs.Ray(address=given), method=Moody())
+    assert time.monotonic() - begun < 20
+
+
+# --- on a cluster, last: its processes are busy as long as it is there -------------------------
+
+
 @pytest.fixture(scope="module")
 def cluster(ray) -> Iterator:
     """Two nodes with one CPU each; the driver is on the first."""
@@ -121,57 +178,3 @@ def test_a_query_that_kills_its_worker(tmp_path, ray, cluster, reference, monkey
                 nodes=range(11, 13))  # fmt: skip
     assert list(run.failures()) == [11]
     assert serialize.same(run[12], reference[12])
-
-
-def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
-    model, data = world()
-    job = Job(model, data, "node", {"method": Moody(), "seed": 3})
-    packed = cluster_engine._packed(job)
-    by_end = graph.index_by_end
-
-    def only_of_parts(ends, nodes):
-        assert nodes < data.num_nodes, "the whole graph is indexed again"
-        return by_end(ends, nodes)
-
-    monkeypatch.setattr(graph, "_make_index", None)
-    monkeypatch.setattr(graph, "index_by_end", only_of_parts)
-    monkeypatch.setattr(statistics, "_make_statistics", None)
-    assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
-
-
-@pytest.mark.parametrize("kind", ["hetero", "relations"])
-def test_a_packed_typed_graph_gives_the_same_explanations(kind: str) -> None:
-    if kind == "hetero":
-        typed, nodes = worlds.typed_graph(3), "paper"
-        model = worlds.hetero_model("sage", typed, 3)
-    else:
-        typed, nodes = worlds.relational_graph(3, nodes=6), None
-        typed.node_names = [f"node {i}" for i in range(6)]
-        model = worlds.relational_model("rgcn", 3)
-    method = GraphSVX(players="nodes", samples=20)
-    job = Job(model, typed, "node", {"method": method, "seed": 3}, node_type=nodes)
-    packed = pickle.loads(pickle.dumps(cluster_engine._packed(job)))
-    assert serialize.same(cluster_engine._unpacked(packed).explain(1), job.explain(1))
-
-
-def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:
-    with pytest.raises(InputError, match="workers"):
-        runs.Ray(workers=0)
-
-    def nobody(**options: object) -> None:
-        raise ConnectionError("nobody there")
-
-    monkeypatch.setattr(ray, "init", nobody)
-    with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
-        start(tmp_path / "run", backend=runs.Ray(address="auto"), method=Moody())
-
-
-def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        begun = time.monotonic()
-        for given in (address, f"ray://{address}"):
-            with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
-                start(tmp_path / "run", backend=runs.Ray(address=given), method=Moody())
-    assert time.monotonic() - begun < 20
