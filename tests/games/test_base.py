@@ -34,7 +34,7 @@ def test_coalitions_fit_into_the_memory_of_a_game() -> None:
 def test_the_prior_of_what_derivatives_leave_goes_by_their_errors() -> None:
     players = np.array([True, True, False])
     values, errors = np.array([[3.0], [4.0], [0.0]]), np.array([[0.0], [1.0], [0.0]])
-    credit = ExpectedCredit(values, errors, players, 32, slice(0, 1))
+    credit = ExpectedCredit(values, errors, players, 32, slice(0, 1), 0)
     prior = PlayerPrior(np.array([1.0, 7.0, 2.0]), np.array([False, False, True]), None, credit)
     left = prior.without_expected()
     # Errors over the root mean square of credit, 1 / sqrt(13) and at least 1 %, of relevance 5.
