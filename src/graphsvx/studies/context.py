@@ -17,8 +17,7 @@ from graphsvx.utils.console import message
 from graphsvx.zoo import Settings, Trained
 from graphsvx.zoo.progress import training_bar
 
-QUICK_EPOCHS = 10
-"""A quick study trains its models for this fraction (1/10) of the usual epochs."""
+QUICK_EPOCHS = 10  # a quick study trains its models for 1/10 of the usual epochs
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,14 +150,12 @@ def page(results: Measurements) -> Page:
                      "than without random nodes, by", "",
                      results.paired((RANDOM, measure), (OURS, measure), data=s), is_positive,
                      on=f"{s}, lowest: {best(results, measure, s, min)}")
-            for s in results.names("data", measure=measure)
-        ]  # fmt: skip
+            for s in results.names("data", measure=measure)]  # fmt: skip
     prefixes = ("fidelity", "robust fidelity", RETRAINED)
     others = [name for prefix in prefixes for name in results.names("measure", prefix)]
     tables = pivots(results, [BOTH, SOFT, *others])
     return Page(
-        "Faithfulness: fidelity, robust fidelity, removal and retraining",
-        claims,
+        "Faithfulness: fidelity, robust fidelity, removal and retraining", claims,
         dots("characterization", "Characterization, plain and robust; more is better.",
              {BOTH: tables[0], SOFT: tables[1]}),
         {"Details": (*tables[:2], *paired, *tables[2:])},
@@ -189,10 +187,8 @@ def agreement(answer: Answer) -> dict[str, float]:
     ours = answer.of(OURS)
     if ours is None:
         return {}
-    ids, falls = (
-        ours.node_ids.tolist(),
-        leave_one_out(ours, answer.trained.model, answer.data.graph),
-    )
+    falls = leave_one_out(ours, answer.trained.model, answer.data.graph)
+    ids = ours.node_ids.tolist()
     if len(ids) < 3 or not float(falls.abs().max()):
         return {}
     values = torch.tensor([answer.explanation.nodes.get(node, 0.0) for node in ids]).double()

@@ -1,9 +1,8 @@
 """Studies `molecules`, `false-positives` and `shortcut`: what decides the class of whole graphs.
 
-Chemistry says which atoms decide, and models are right (see the claims), so an explanation that
-misses them is wrong about the model or spreads what it found. A model can hang on atoms of a
-molecule without a motif, which may look like a ring: what must not be called important is an atom
-without effect.
+Models of molecules are right (see the claims), so an explanation that misses the atoms that decide
+is wrong about the model or spreads what it found. What must not be called important is an atom
+without effect: a model can hang on others of a molecule without a motif.
 """
 
 from __future__ import annotations
@@ -172,8 +171,7 @@ STUDY = Study(
 METHODS = {OURS: Setting(GraphSVX(samples=1000)), **GRAPH_RIVALS}
 LEAST, HALF, ALLOWED = 0.01, 0.5, 0.05
 """Of the score, of a mask, and the share of atoms that may be called important."""
-THRESHOLDS = {"GNNExplainer": HALF, "PGM-Explainer": 0.0}
-"""Where a value is not in units of the score."""
+THRESHOLDS = {"GNNExplainer": HALF, "PGM-Explainer": 0.0}  # whose values are no scores
 FALSE, SHARE = "atoms without effect called important", "atoms called important"
 EFFECT, LARGEST = "atoms with an effect", "largest change by an atom"
 NO_MOTIF, CONSTANT, SHUFFLED = CASES = "no motif", "constant model", "shuffled labels"
@@ -251,15 +249,13 @@ def false_positives_page(results: Measurements) -> Page:
     claims = [
         Claim.of(f"At most {ALLOWED:.0%} of atoms without effect are called important: {case}", "",
                  false_alarms(results, name, case), lambda ours, _: ours.mean <= ALLOWED, 3, name)
-        for case in CASES for name in METHODS
-    ]  # fmt: skip
+        for case in CASES for name in METHODS]  # fmt: skip
     tables = pivots(results, {
         f"Share of all {SHARE}": SHARE,
         "What atoms do to the score": {"measure": (EFFECT, LARGEST), "rows": "measure"},
     }, columns="model", digits=3)  # fmt: skip
     return Page(
-        "False positives: how much is called important where nothing is?",
-        claims,
+        "False positives: how much is called important where nothing is?", claims,
         dots("shares", "Atoms without effect called important; less is better.",
              {"share of atoms": alarms}),
         {"Details": (alarms, *tables)},
@@ -286,8 +282,7 @@ EXPOSED, CONTROLLED = 0.9, 0.1
 most so many of the control; at most so many predictions of the control change without the mark."""
 MARKED, MARKED_PART = 12, 400
 EXPOSING = {
-    OURS: Setting(GraphSVX(samples=1000, erase=True)),
-    "GNNExplainer": GRAPH_RIVALS["GNNExplainer"],
+    OURS: Setting(GraphSVX(samples=1000, erase=True)), "GNNExplainer": GRAPH_RIVALS["GNNExplainer"],
     "PGExplainer": Setting(PGExplainer(), edge_rule="mean"), **GRAPH_RIVALS,
     RANDOM: CHANCE}  # fmt: skip
 
@@ -352,8 +347,7 @@ def shortcut_page(results: Measurements) -> Page:
         "The models": {"measure": (RELIANCE, "test accuracy"), "rows": "measure"},
     }, columns="model")  # fmt: skip
     return Page(
-        "A planted shortcut: does the explanation expose it?",
-        claims,
+        "A planted shortcut: does the explanation expose it?", claims,
         dots("first", "Share of graphs whose marked node is ranked first.", {FIRST: first}),
         {"Details": (first, *others)},
         "BA-2motifs with a mark (a feature of one random node of the base graph). In one set "

@@ -49,8 +49,7 @@ SHORT = (
     "GNNExplainer looks for edges that are enough for a class, and is below chance on BA-2motifs. "
     "There a motif is needed and not enough: models say *cycle* of a graph without any edge, so "
     "nothing has to stay for that class, and a house alone, without the base graph, is not enough "
-    "for the other one.",
-)
+    "for the other one.")  # fmt: skip
 
 
 def seed_by_seed(
@@ -80,8 +79,7 @@ def page(results: Measurements) -> Page:
             "note": f"Nodes are cut off one by one; up to {motifs.OTHERS} other players are drawn. "
             f"*Unused*: changes the score by less than {MATTERS}; *against*: lowers it. No ranking "
             "finds more than what is *within reach*."},
-        "exact": {"method": EXPLAINERS[:3]},
-        "test accuracy": {"rows": "measure"},
+        "exact": {"method": EXPLAINERS[:3]}, "test accuracy": {"rows": "measure"},
     }, model="")  # fmt: skip
     paired = paired_table("GraphSVX (the paper's method) minus another, `strict`", tests)
     return Page(
@@ -166,8 +164,7 @@ def cut_edges_page(results: Measurements) -> Page:
     change = {
         name: Estimate(tuple(a - b for a, b in zip(with_cuts[name].by_seed,
                                                    without[name].by_seed, strict=True)))
-        for name in EXPLAINERS if name in with_cuts and name in without
-    }  # fmt: skip
+        for name in EXPLAINERS if name in with_cuts and name in without}  # fmt: skip
     tables = pivots(results, {"strict": {}, "paper": {}, "The models": {
         "measure": ("test accuracy", f"{motifs.MOTIF}score alone"), "rows": "measure",
         "note": "Score alone: the probability of the explained class when every edge of the node "

@@ -30,7 +30,6 @@ SCHEMA = pa.schema([
     ("method", _TEXT), ("question", pa.int64()), ("measure", _TEXT), ("value", pa.float64()),
 ])  # fmt: skip
 Where = str | Sequence[str]
-"""A name, or several."""
 Value = tuple[str, int, str, float]
 """Method, question, measure and what was measured."""
 BySeed = dict[int, dict[int, float]]
@@ -61,8 +60,7 @@ class Row(NamedTuple):
 class Measurements:
     """All measurements of a study, and the facts that its page needs besides.
 
-    facts: plain values (command, versions, quick, failures, missing data sets, settings in
-        words), kept in the metadata of the Parquet file.
+    facts: plain values (command, versions, failures, settings, ...), in the metadata of the file.
     """
 
     study: str
@@ -157,8 +155,7 @@ class Measurements:
         return paired_tests({
             other: [[sign * (a - b) for a, b in pairs]
                     for _, pairs in self.pairs((ours, measure), (other, measure), **selection)]
-            for other in others
-        })  # fmt: skip
+            for other in others})  # fmt: skip
 
     def tests_by(
         self, column: str, measure: str, ours: str, others: Iterable[str], **selection: Where

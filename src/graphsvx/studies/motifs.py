@@ -18,8 +18,7 @@ from graphsvx.studies.study import Answer, Case, Questions
 from graphsvx.utils.options import with_options
 from graphsvx.zoo import Trained
 
-OTHERS = 8
-"""Nodes outside the motif that are cut off for comparison, for each explanation."""
+OTHERS = 8  # nodes outside the motif that are cut off for comparison, for each explanation
 ROLE, MOTIF = "strict, explained: ", "motif: "
 """What the names of the measures of `accuracy_by_role` and `use_of_motif` begin with."""
 PLUS, MINUS, BOTH = "fidelity+, top ", "fidelity-, top ", "characterization"

@@ -26,16 +26,13 @@ SETS, LITTLE = ("cora", "pubmed"), 0.02
 PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
 FEATURE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
-    "LIME": Setting(LIME()), "SHAP": Setting(SHAP()),
-    "Greedy": Setting(Greedy(players="features")),
+    "LIME": Setting(LIME()), "SHAP": Setting(SHAP()), "Greedy": Setting(Greedy(players="features")),
     "Random": Setting(Random(players="features", features="all"))}  # fmt: skip
 NODE_BASELINES = {
     "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
     "Random": Setting(Random(players="nodes"))}  # fmt: skip
-CANDIDATES = {
-    "features": ("features that stand out", "features that the node has"),
-    "nodes": ("nodes that the model sees", "direct neighbours"),
-}
+CANDIDATES = {"features": ("features that stand out", "features that the node has"),
+              "nodes": ("nodes that the model sees", "direct neighbours")}  # fmt: skip
 
 
 def counted(answer: Answer) -> dict[str, float]:
@@ -78,11 +75,9 @@ def _graphsvx(dataset: str) -> dict[str, Setting]:
 FEATURES = Grid(
     tuple(name + FEATURES_SUFFIX for name in SETS),
     lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
-    measures=(counted,),
-    case_measures=(use,), models=CITATION_MODELS)  # fmt: skip
+    measures=(counted,), case_measures=(use,), models=CITATION_MODELS)  # fmt: skip
 CANNOT_USE = replace(
-    FEATURES, datasets=FEATURES.datasets[:1], case_measures=(),
-    questions=motifs.test_nodes(10),
+    FEATURES, datasets=FEATURES.datasets[:1], case_measures=(), questions=motifs.test_nodes(10),
     models={f"{n}, noise weights 0": partial(without_noise_weights, n) for n in ("gcn", "gat")},
 )  # fmt: skip
 NODES = replace(
@@ -103,8 +98,7 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     ) + [
         Claim.first(f"Fewer noisy {kind} than with any baseline", "fewest",
                     results.tests(share, PAPER, baselines, sign=-1, data=title), title)
-        for title in titles
-    ]  # fmt: skip
+        for title in titles]  # fmt: skip
     for noisy in ATTENTION if kind == "nodes" else ():
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
         claims += [Claim.of(f"Less {noisy} than normal nodes, by", 0.15 - 0.11,
@@ -123,8 +117,7 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
     }, rows="measure", digits=3, paper={
         "test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}})  # fmt: skip
     return Page(
-        f"Noisy {kind} among the most important ones",
-        claims,
+        f"Noisy {kind} among the most important ones", claims,
         Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes",
                lambda plots: plots.noise_panels(counts, kind)),
         {"Noise among the top k": pivots(results, results.names("measure", "share")),

@@ -18,8 +18,7 @@ QUICK = "**Quick: with models that are hardly trained, its figures mean nothing.
 CLAIM_COLUMNS = ("claim", "paper", "ours", "")
 VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
 SCREEN, LINE = 14, "<br>"
-"""More claims than this have one row for each statement, so that they fit on a screen; and what is
-between the lines of a cell."""
+"""More claims than fit on a screen have one row for each statement; between lines of a cell."""
 PaperFigures = Mapping[str, Mapping[str, float]]
 """The paper's figures by the labels of row and column."""
 TITLES = {
@@ -121,11 +120,10 @@ def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
     tested = len(verdicts) - verdicts.count(None)
     same = not tested or len(set(verdicts)) == 1
     return (
-        group[0].statement,
-        papers[0] if len(set(papers)) == 1 else LINE.join(papers),
+        group[0].statement, papers[0] if len(set(papers)) == 1 else LINE.join(papers),
         LINE.join(lines) if any(claim.ours != "-" for claim in group) else "-",
         VERDICTS[verdicts[0]] if same else f"holds on {verdicts.count(True)} of {tested}",
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

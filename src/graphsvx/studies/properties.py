@@ -69,9 +69,8 @@ TOPS: dict[str, tuple[float, tuple[Level, ...]]] = {
     "features, top 20 %": (0.2, ("features",)), "nodes, top 20 %": (0.2, ("nodes",)),
     "both, top 20 %": (0.2, ("features", "nodes")), "both, top 10": (10, ("features", "nodes")),
 }  # fmt: skip
-COMPARED = {
-    OURS: Setting(GraphSVX(samples=1000)), GNN: Setting(GNNExplainer()), RANDOM: Setting(Random()),
-}  # fmt: skip
+COMPARED = {OURS: Setting(GraphSVX(samples=1000)), GNN: Setting(GNNExplainer()),
+            RANDOM: Setting(Random())}  # fmt: skip
 
 
 def agreed(models: Sequence[Trained], count: int) -> list[int]:
@@ -106,8 +105,7 @@ MOTIFS = Grid(
     measures=(motifs.certificate, motifs.accuracy, motifs.accuracy_by_role, motifs.credit_shares),
 )  # fmt: skip
 GRIDS = (
-    MOTIFS,
-    replace(MOTIFS, methods=surrogates, measures=(r_squared,)),
+    MOTIFS, replace(MOTIFS, methods=surrogates, measures=(r_squared,)),
     replace(MOTIFS, datasets=("cora",), methods=surrogates, questions=motifs.test_nodes(20),
             measures=(r_squared,), models=CITATION_MODELS, quick=()),
     # A quick look needs no files.
@@ -145,8 +143,7 @@ def page(results: Measurements) -> Page:
                  results.estimate("residual", method=OURS, statistic=max),
                  lambda ours, _: ours.band[2] < 1e-6)]  # fmt: skip
     return Page(
-        "Properties: what the paper claims of its explanations",
-        claims,
+        "Properties: what the paper claims of its explanations", claims,
         dots("shares", shares[0].title, {"share": shares[0]}),
         {
             "R² of the surrogate (medians)": pivots(results, {
@@ -171,8 +168,7 @@ STUDY = Study("properties", ABOUT, GRIDS, page)
 # --- ablation: each piece on and off ------------------------------------------------------------
 
 PAPER_ROWS, OUR_ROWS = "the paper's rows", "our rows"
-FIT_RANDOM = "Random, the same nodes"
-LAMBDA = 0.25
+FIT_RANDOM, LAMBDA = "Random, the same nodes", 0.25
 DROPPED, FAR = "features inside mu ± 0.25 sigma", "nodes beyond {} hops"
 ALL_FEATURES, DEFAULT = "all features play", "default"
 RELEASED = "on, as in the authors' code"
@@ -184,8 +180,7 @@ FEATURE_METHODS = {
     OWN: Setting(GraphSVX(samples=1000)),
     AROUND: Setting(GraphSVX(samples=1000, players="subgraph_features")),
     "the node's own, all of them play": Setting(GraphSVX(samples=1000, features="all")),
-    RANDOM: Setting(Random(players="features", features="all"), change=without_credit),
-}
+    RANDOM: Setting(Random(players="features", features="all"), change=without_credit)}  # fmt: skip
 
 
 def dropped_features(trained: Trained, node: int) -> list[int]:
@@ -333,8 +328,7 @@ def ablation_page(results: Measurements) -> Page:
         f"Share of the explainable part: {part}": {"measure": part, **share}
         for part in (PARTS[0], NEIGHBOURS)}}, method=[*lines, RANDOM])  # fmt: skip
     return Page(
-        "Ablation: what each piece is good for",
-        claims,
+        "Ablation: what each piece is good for", claims,
         dots("indirect", "Accuracy (`strict`) with the indirect effect off and on.",
              {"accuracy (strict)": indirect[0]}),
         {
@@ -350,8 +344,7 @@ def ablation_page(results: Measurements) -> Page:
                 "The two informative features among the two with the most credit": (
                     "signed", "magnitude", "playing")}, columns="measure"),
             "Empty and full row; WLS, WLR, Lasso": pivots(results, {
-                "paper": {}, "strict": {},
-                "Residual of efficiency, median": "residual",
+                "paper": {}, "strict": {}, "Residual of efficiency, median": "residual",
             }, method=list(fits(NODE_SETS[0]))),
             "Base value": pivots(results, {
                 "Distance between distributions over classes (total variation)":

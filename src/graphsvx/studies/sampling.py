@@ -32,15 +32,13 @@ from graphsvx.utils.options import with_options
 from graphsvx.utils.threads import single_thread
 from graphsvx.utils.timing import take_turns
 
-REFERENCE = 20
-"""A reference may make this many times the model calls."""
+REFERENCE = 20  # times the model calls that others make
 FLOOR, OURS, ALL, MOST = "Random explainer", "ours", "All", "ours, 20x the calls"
 SMARTER, LETTER = "SmarterSeparate", "SmarterSeparate, indirect effect"
 TUNED = "SmarterSeparate, selected settings"
 MASKS: dict[str, Mask] = {"Random": Random(), "Smart": Smart(), "SmartSeparate": SmartSeparate()}
 PAPER = from_paper({
-    "Random": (0.84, 0.75, 0.74, 0.64),
-    "Smart": (0.93, 0.91, 0.81, 0.79),
+    "Random": (0.84, 0.75, 0.74, 0.64), "Smart": (0.93, 0.91, 0.81, 0.79),
     "SmartSeparate": (0.94, 0.92, 0.85, 0.83),
     **dict.fromkeys((SMARTER, LETTER, TUNED), (0.99, 0.93, 0.97, 0.93)),
     ALL: (0.80, 0.79, 0.87, 0.77),
@@ -55,10 +53,8 @@ def paper_game(dataset: str, **changes: Any) -> GraphSVX:
 
 def reference(method: GraphSVX, separate: bool = True) -> Setting:
     """The same game: exact where `REFERENCE` times the calls allow it, our estimator elsewhere."""
-    mask = OtherRandomNumbers(separate=separate)
-    return Setting(
-        method.with_settings(mask=mask, samples=REFERENCE * (method.budget.samples or 1000))
-    )
+    mask, calls = OtherRandomNumbers(separate=separate), method.budget.samples or 1000
+    return Setting(method.with_settings(mask=mask, samples=REFERENCE * calls))
 
 
 @with_options
@@ -80,14 +76,12 @@ def masks(dataset: str) -> dict[str, Setting]:
     return {
         FLOOR: CHANCE,
         **{name: Setting(replace(game, mask=mask)) for name, mask in MASKS.items()},
-        SMARTER: Setting(game),
-        LETTER: Setting(GraphSVX.paper(dataset)),
+        SMARTER: Setting(game), LETTER: Setting(GraphSVX.paper(dataset)),
         TUNED: settings.selected_setting(dataset, settings.OURS),
         OURS: Setting(replace(game, mask=Auto())),
         # Where no feature plays, the joint game is the game of the nodes.
         ALL: reference(game, separate=dataset != "ba-community"),
-        MOST: reference(game),
-    }
+        MOST: reference(game)}  # fmt: skip
 
 
 MASK_REFERENCES = {**dict.fromkeys(("Random", "Smart", ALL), ALL),
@@ -198,8 +192,7 @@ def budget_page(results: Measurements) -> Page:
         for name in (SMARTER, OURS)} for title in results.names("data")}
         for axis, measure in axes.items()}  # fmt: skip
     return Page(
-        "How many samples, and how large an order",
-        claims,
+        "How many samples, and how large an order", claims,
         Figure("samples", "Accuracy under both protocols and relative squared error against the "
                "number of samples. Diamonds: the paper's.", lambda plots: plots.curves(
                    points, "samples", {("accuracy (paper)", cycles): BY_SAMPLES},
@@ -227,8 +220,7 @@ SECONDS = from_paper({
     f"{PAPERS}, 3 hops": (2.12, 8.31, 3.65, 6.22), f"{PAPERS}, 2 hops": (0.30, 1.09, 1.21, 1.87),
     GNN: (6.63, 7.08, 6.89, 7.31),
 }, NODE_SETS)  # fmt: skip
-NODES, REPEATS = 2, 3
-"""Timed nodes of a seed, and turns of each."""
+NODES, REPEATS = 2, 3  # timed nodes of a seed, and turns of each
 
 
 def timed(dataset: str) -> dict[str, Setting]:
@@ -282,8 +274,7 @@ def time_page(results: Measurements) -> Page:
         [[name, *by_set.values()] for name, by_set in ratios.items()],
         "Median over nodes of the ratio, mean over seeds.", digits=1))  # fmt: skip
     return Page(
-        "Running times",
-        claims,
+        "Running times", claims,
         dots("seconds", "Processor seconds for a node. Diamonds: the paper's, elsewhere.",
              {"seconds": tables[1]}, log=("seconds",)),
         {"Details": tables},

@@ -20,8 +20,7 @@ from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_call
 from graphsvx.zoo import Trained
 
-TRAINING_QUESTIONS = 30
-"""PGExplainer is trained on this many nodes or graphs of the training part."""
+TRAINING_QUESTIONS = 30  # nodes or graphs of the training part, for PGExplainer
 QUICK_METHODS: dict[type, dict[str, int]] = {
     GNNExplainer: {"epochs": 2}, PGExplainer: {"epochs": 2}, PGMExplainer: {"samples": 60},
     LIME: {"samples": 150}, SHAP: {"samples": 150}}  # fmt: skip
@@ -61,8 +60,7 @@ class Setting:
 
     def read(self, explanation: Explanation) -> Explanation:
         """With node scores where only edges have them, by the chosen rule."""
-        method: Any = self.method
-        players = getattr(method, "players", None)
+        players = getattr(self.method, "players", None)
         if isinstance(players, Edges) and players.directions == "together":
             explanation = both_directions(explanation)
         explanation = with_node_scores(explanation, self.edge_rule)
@@ -103,8 +101,7 @@ USUAL_WITHOUT_FEATURES = {
 GRAPH_RIVALS = {
     "GNNExplainer": Setting(SPARSE, edge_rule="mean"),
     **{name: USUAL[name] for name in ("PGM-Explainer", "Integrated gradients", "Saliency")},
-    "Greedy": Setting(Greedy(players="nodes")),
-}
+    "Greedy": Setting(Greedy(players="nodes"))}  # fmt: skip
 """Other explainers of whole graphs, masks sparse."""
 
 

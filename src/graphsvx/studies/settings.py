@@ -1,8 +1,7 @@
 """Study `settings`: how the explainers are asked, chosen on seeds that no other study scores.
 
-Every explainer has the same number of candidates on every data set, asked the same questions about
-the same models of validation seeds (100 and up): a few settings, each read in several ways. The
-selected ones are below; the study measures all candidates and says where another one is better.
+Every explainer has as many candidates on every data set, asked the same questions about the same
+models of validation seeds (100 and up): a few settings, each read in several ways.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ _SELECTED: dict[str, tuple[tuple[int, int], ...]] = {
     EDGES: ((1, 2), (0, 1), (1, 2), (0, 0), (3, 2), (1, 2)),
     "GNNExplainer": ((3, 1), (0, 1), (3, 0), (1, 1), (0, 0), (3, 1)),
     "PGM-Explainer": ((2, 0), (4, 1), (4, 0), (2, 0), (4, 0), (0, 0)),
-    "PGExplainer": ((3, 0), (3, 1), (0, 1), (1, 1), (2, 1), (1, 0)),
-}
+    "PGExplainer": ((3, 0), (3, 1), (0, 1), (1, 1), (2, 1), (1, 0))}  # fmt: skip
 """Numbers of candidate and reading on each of `TRUTH_SETS`: the first within `CLOSE` of the
 best, in the order in which they are declared, whatever the explainer."""
 

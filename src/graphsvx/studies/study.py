@@ -33,8 +33,7 @@ OTHER_PAGES = {
     "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
     "speed.md": "Speed against peers, made by `./scripts/bench --docs`",
     "error.md": "Error against peers at equal numbers of calls, made by `./scripts/bench --docs`",
-    "protocols.md": "How accuracy is scored",
-}
+    "protocols.md": "How accuracy is scored"}  # fmt: skip
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
 
@@ -282,9 +281,7 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
         "## Beyond the paper" if beyond else "",
         markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
-        "## Pages",
-        "\n".join(pages),
-    ]
+        "## Pages", "\n".join(pages)]  # fmt: skip
     path = folder / "README.md"
     with atomic_write(path) as part:
         part.write_text("\n\n".join(filter(None, text)) + "\n")
