@@ -33,8 +33,8 @@ def scoring(trained: Trained, strict: int, paper: int | None = None) -> Question
     classifies right; the seed of the data fixes the draw.
     """
     data = trained.dataset
-    drawn = draw(classified_right(trained), strict, data.seed, "strict", data.name)
-    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(drawn))}
+    queries = draw(classified_right(trained), strict, data.seed, "strict", data.name)
+    return {"paper": scored_by_the_paper(trained)[:paper], "strict": tuple(sorted(queries))}
 
 
 @with_options
