@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.worlds import node_game
+from scipy.special import stdtrit
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GraphConv, SAGEConv, TransformerConv
@@ -120,10 +121,10 @@ def test_slopes_of_three_layers_are_those_of_all_rounds() -> None:
 @pytest.mark.parametrize("kind", [*LAYERS, "gcn"])
 def test_large_games_start_from_derivatives_and_stay_efficient(kind: str) -> None:
     model, data = TwoLayers(LAYERS.get(kind, GCNConv), bent=True).eval(), far_players()
-    method = GraphSVX(players="nodes", samples=600)
+    method = GraphSVX(players="nodes", samples=900)
     first, again = (explain(model, data, node=0, method=method, seed=3) for _ in range(2))
     assert "derivatives at" in str(first.certificate.games[-1].model)
-    assert first.certificate.calls <= 600
+    assert first.certificate.calls <= 900
     assert first.base + first.total == pytest.approx(first.prediction, abs=1e-6)
     assert torch.equal(first.node_credit.values, again.node_credit.values)
     assert (first.node_credit.errors > 0).all()
@@ -139,7 +140,7 @@ def test_derivatives_lower_the_error_and_errors_hold(monkeypatch: pytest.MonkeyP
             with monkeypatch.context() as patch:
                 if not known:
                     patch.setattr(GraphGame, "expected_credit", lambda *_: None)
-                e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=600))
+                e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=900))
             miss = (e.node_credit.values - truth.node_credit.values).squeeze(0)
             misses.append(float(miss.square().sum()))
             if known:
@@ -162,10 +163,10 @@ def test_derivatives_that_tell_little_are_not_used() -> None:
     assert not given_up.players.any()
     assert given_up.calls <= 1000 // 4
     assert game.calls >= given_up.calls
-    method = GraphSVX(players="nodes", samples=600)
+    method = GraphSVX(players="nodes", samples=900)
     e = explain(Steep(SAGEConv).eval(), far_players(), node=0, method=method)
     assert "derivatives" not in str(e.certificate.games[-1].model)
-    assert e.certificate.calls <= 600
+    assert e.certificate.calls <= 900
 
 
 def test_few_far_players_or_calls_are_not_worth_derivatives() -> None:
@@ -206,7 +207,7 @@ class WithoutGradient(TwoLayers):
 @pytest.mark.parametrize("how", ["no_grad", "detach", "numpy", "in place", "rounded"])
 def test_models_that_cannot_be_differentiated_are_explained_without(how: str) -> None:
     model, data = WithoutGradient(how).eval(), far_players()
-    e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=600))
+    e = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=900))
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)
     assert "derivatives" not in str(e.certificate.games[-1].model)
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -247,9 +248,9 @@ def test_differences_of_slopes_that_are_noise_do_not_widen_errors(
     )
     assert expected is not None
     pairs = np.concatenate([(part[: len(part) // 2] + part[len(part) // 2 :]) / 2 for part in seen])
-    sampling = pairs.std(0, ddof=1) / np.sqrt(len(pairs))
+    sampling = pairs.std(0, ddof=1) / np.sqrt(len(pairs)) * stdtrit(len(pairs) - 1, 0.975) / 1.96
     # Of a normal distribution, two thirds are within one standard error of 0.
-    assert np.isclose(expected.errors, sampling).mean() > 0.55
+    assert np.isclose(expected.errors, sampling, rtol=1e-4).mean() > 0.55
 
 
 def test_slopes_that_are_not_the_differences_widen_errors_or_are_given_up() -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import stdtrit
 
 from graphsvx.core.arrays import Bools, Floats
 
@@ -121,8 +122,11 @@ def _mismatch(
     difference = (before - without + joined - complement) / 2
     missed = difference - np.einsum("pm,pmo->po", groups, slopes)
     usual: Floats = np.median(np.abs(difference), 0)
-    return np.median(np.abs(missed), 0) / np.maximum(usual, 1e-300)
+    misses: Floats = np.median(np.abs(missed), 0)
+    return np.where(misses <= _UNLIKE * usual, misses / np.maximum(usual, 1e-300), 1.0)
 
 
 def _mean_and_error(draws: Floats) -> tuple[Floats, Floats]:
-    return draws.mean(0), draws.std(0, ddof=1) / np.sqrt(len(draws))
+    """Means, and standard errors that are wider where few draws tell them."""
+    wider = stdtrit(len(draws) - 1, 0.975) / stdtrit(np.inf, 0.975)
+    return draws.mean(0), wider * draws.std(0, ddof=1) / np.sqrt(len(draws))

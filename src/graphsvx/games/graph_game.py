@@ -32,7 +32,7 @@ _LEAST_BLOCK_BYTES = 4 * 2**20
 _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 # Coalitions that derivatives are taken at, calls of a game for one of them, and calls a player from
 # which on values of coalitions alone are better.
-_LEAST_SLOPES, _MOST_SLOPES = 16, 256
+_LEAST_SLOPES, _MOST_SLOPES = 48, 256
 _CALLS_PER_SLOPE = 16
 _CALLS_A_PLAYER = 48
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
