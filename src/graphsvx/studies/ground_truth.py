@@ -171,7 +171,7 @@ def cut_edges_page(results: Measurements) -> Page:
         "or graph is cut; where it is high, nothing is left to share out."}})  # fmt: skip
     return Page(
         "Beside the main table: models trained with cut edges, chosen by GraphSVX's own accuracy",
-        Claim.each("Cut edges in training raise the accuracy (mean of all sets) of",
+        Claim.each("Cut edges in training raise accuracy, mean of all sets",
                    dict.fromkeys(EXPLAINERS, ""), change, is_positive),
         dots("accuracy", "Accuracy (`strict`) by the way of training.",
              {"accuracy (strict)": tables[0]}),
