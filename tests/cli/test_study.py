@@ -65,7 +65,7 @@ def test_a_quick_study_never_touches_the_results(place: Path, run: Run):
     assert results.facts["command"] == "graphsvx study small --quick"
     summary = (place / "out/studies/README.md").read_text()
     assert "| [small](small.md) | Nodes are explained | all | yes | holds |" in summary
-    assert "**stopped**: not measured yet" in summary
+    assert "stopped: is stopped; not measured yet" in summary
 
 
 def test_pages_are_made_from_measurements_alone(
