@@ -25,7 +25,8 @@ MOST_CALLS_OF_LOOK_UPS = 3000
 """Calls whose embeddings a game of look-ups is given by default at most."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
-_MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them
+_MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them,
+_CALLS_OF_MANY, _MOST_PLAYERS = 2000, 40  # and from which on they need as many as there may be
 _WORK = 2.5e8  # below a second of known layers
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
@@ -52,7 +53,8 @@ def default_first_calls(games: Sequence[PlayableGame]) -> int:
     if games and all(
         isinstance(game, LookupGame) and game.players >= _MANY_PLAYERS for game in games
     ):
-        return MOST_CALLS_OF_LOOK_UPS
+        few = all(game.players < _MOST_PLAYERS for game in games)
+        return _CALLS_OF_MANY if few else MOST_CALLS_OF_LOOK_UPS
     allowed = [default_calls(game) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
     return most if most <= _ONE_ROUND * FIRST_CALLS else FIRST_CALLS
