@@ -11,6 +11,7 @@ from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.derivatives import ExpectedCredit
 
 _LEAST = 1e-300
+_DOUBT = 1.5  # slopes have heavy tails, so that their spread is often understated
 _SHARPEST = 1e-6  # of the variance by values: no expectation is taken for more precise
 
 
@@ -34,7 +35,7 @@ class Joined:
     def of(expected: ExpectedCredit, rest: Fit) -> Joined:
         """`rest`: the fit to the game without the expected credit."""
         change, by_values = rest.values.numpy(), rest.errors.numpy() ** 2
-        by_derivatives = np.maximum((expected.errors**2).T, _SHARPEST * by_values)
+        by_derivatives = np.maximum((_DOUBT * expected.errors.T) ** 2, _SHARPEST * by_values)
         players = expected.players
         weight = by_derivatives / np.maximum(by_derivatives + by_values, _LEAST)
         weight = np.where(players & np.isfinite(by_values), weight, 1.0)
