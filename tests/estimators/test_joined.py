@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -66,3 +68,11 @@ def test_differences_between_expected_players_have_the_joined_variance() -> None
     difference[-1], difference[-2] = 1.0, -both.share[0, -1] / both.share[0, -2]
     sums = both.variance_of_sums(difference)[0, 0]
     assert sums == pytest.approx(float(both.variance[0] @ difference[:, 0] ** 2))
+
+
+def test_errors_that_are_not_known_leave_credit_to_the_values() -> None:
+    _, expected, rest = joined(0.3)
+    unknown = replace(rest, errors=torch.full_like(rest.errors, torch.nan))
+    both = Joined.of(expected, unknown)
+    assert both.credit == pytest.approx(expected.values.T + rest.values.numpy())
+    assert np.isnan(both.variance).all()

@@ -36,11 +36,11 @@ class Joined:
         """`rest`: the fit to the game without the expected credit."""
         change, by_values = rest.values.numpy(), rest.errors.numpy() ** 2
         by_derivatives = np.maximum((_DOUBT * expected.errors.T) ** 2, _SHARPEST * by_values)
-        players = expected.players
         weight = by_derivatives / np.maximum(by_derivatives + by_values, _LEAST)
-        weight = np.where(players & np.isfinite(by_values), weight, 1.0)
+        has_variance = expected.players & np.isfinite(by_values)  # else credit is left to the values
+        weight = np.where(has_variance, weight, 1.0)
         variance = weight * by_values
-        share = np.where(players, variance, 0.0)
+        share = np.where(has_variance, variance, 0.0)
         share /= np.maximum(share.sum(1, keepdims=True), _LEAST)
         left = ((1 - weight) * change).sum(1, keepdims=True)
         return Joined(expected.values.T + weight * change + left * share, variance, share, rest)
