@@ -37,7 +37,7 @@ class Joined:
         change, by_values = rest.values.numpy(), rest.errors.numpy() ** 2
         by_derivatives = np.maximum((_DOUBT * expected.errors.T) ** 2, _SHARPEST * by_values)
         weight = by_derivatives / np.maximum(by_derivatives + by_values, _LEAST)
-        has_variance = expected.players & np.isfinite(by_values)  # else credit is left to the values
+        has_variance = expected.players & np.isfinite(by_values)  # else values decide
         weight = np.where(has_variance, weight, 1.0)
         variance = weight * by_values
         share = np.where(has_variance, variance, 0.0)
