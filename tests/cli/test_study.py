@@ -9,8 +9,8 @@ import pytest
 
 from graphsvx import GraphSVX, studies
 from graphsvx.errors import DataError
+from graphsvx.metrics.measurements import Row
 from graphsvx.studies import Claim, Grid, Measurements, Page, Setting, Study, StudyContext
-from graphsvx.studies.measurements import Row
 from graphsvx.studies.page import pivot
 from graphsvx.studies.study import Answer
 from tests.cli.conftest import Run

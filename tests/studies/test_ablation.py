@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from graphsvx.metrics.comparison import total_variation
+from graphsvx.metrics.measurements import Measurements, Row
 from graphsvx.studies import properties as ablation
-from graphsvx.studies.measurements import Measurements, Row
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from graphsvx import zoo
+from graphsvx.metrics.measurements import Measurements, Row
 from graphsvx.studies import ground_truth
 from graphsvx.studies.ground_truth import CUT, EXPLAINERS, FRESH, OURS, RANDOM, RELEASED, WHOLE
-from graphsvx.studies.measurements import Measurements, Row
 
 
 def measured(level: float) -> Measurements:

@@ -14,10 +14,10 @@ from torch_geometric.nn import GATConv
 import graphsvx
 from graphsvx import GraphSVX, datasets, zoo
 from graphsvx.errors import InputError
+from graphsvx.metrics.measurements import Measurements, Row
 from graphsvx.metrics.noise import attention_on_noise, noise_of, noise_shares, top_k
 from graphsvx.metrics.select import expected_hits
 from graphsvx.studies import noise
-from graphsvx.studies.measurements import Measurements, Row
 from graphsvx.studies.noise import CANDIDATES, OURS, PAPER
 from graphsvx.zoo.models import CitationGAT, CitationGCN
 from tests.records import credit, house

@@ -11,6 +11,7 @@ import pytest
 
 from graphsvx.errors import DataError
 from graphsvx.metrics.comparison import PairedTest, is_close, is_positive, reaches
+from graphsvx.metrics.measurements import Row
 from graphsvx.studies import (
     Claim,
     Estimate,
@@ -20,7 +21,6 @@ from graphsvx.studies import (
     Table,
     write_summary,
 )
-from graphsvx.studies.measurements import Row
 from graphsvx.studies.page import WithPaper, dots, from_paper, pivot, pivots, summary_rows
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from graphsvx import runs, studies
+from graphsvx.metrics.measurements import Measurements
 from graphsvx.studies import StudyContext, noise, properties
-from graphsvx.studies.measurements import Measurements
 from tests.runs.helpers import ThisProcess
 
 pytestmark = pytest.mark.xdist_group("studies")  # they share models and explanations

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from graphsvx.metrics.measurements import Measurements, Row
 from graphsvx.studies import sampling
-from graphsvx.studies.measurements import Measurements, Row
 from graphsvx.studies.sampling import GNN, PAPERS
 from graphsvx.utils.timing import take_turns
 

@@ -17,8 +17,8 @@ from graphsvx.generators import Indirect
 from graphsvx.masks import Auto, Paired
 from graphsvx.masks.other_numbers import OtherRandomNumbers
 from graphsvx.metrics import relative_error
+from graphsvx.metrics.measurements import Measurements, Row
 from graphsvx.studies import sampling
-from graphsvx.studies.measurements import Measurements, Row
 from graphsvx.studies.sampling import ALL, MOST, OURS, SMARTER
 from tests.records import credit, house
 from tests.studies.conftest import answer_of

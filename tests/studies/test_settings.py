@@ -6,8 +6,8 @@ import pytest
 
 from graphsvx.datasets.titles import TRUTH_SETS
 from graphsvx.errors import InputError
+from graphsvx.metrics.measurements import Measurements, Row
 from graphsvx.studies import ground_truth, settings
-from graphsvx.studies.measurements import Measurements, Row
 from graphsvx.studies.settings import EXPLAINERS, READINGS, candidates, label, words
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import re
 import signal
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from graphsvx import GraphSVX, studies
-from graphsvx.errors import InputError
+from graphsvx.errors import DataError, InputError
 from graphsvx.methods import Random
+from graphsvx.metrics.measurements import Row, Value, of_model
 from graphsvx.runs import identity
 from graphsvx.studies import (
     Grid,
@@ -31,9 +36,9 @@ from graphsvx.studies import (
     motifs,
 )
 from graphsvx.studies import study as framework
-from graphsvx.studies.measurements import Row, Value, of_model
 from graphsvx.studies.page import pivot
-from graphsvx.studies.study import NO_FILES, Answer, Case
+from graphsvx.studies.study import NO_FILES, Answer, Case, measure_in_processes
+from graphsvx.utils.processes import can_fork
 from tests.studies.conftest import trained_on
 
 NODES = (400, 401, 402)
@@ -123,6 +128,74 @@ def test_a_study_that_was_killed_goes_on_and_gives_the_same_table(
     assert list(resumed.values.items()) == list(uninterrupted.values.items())
     assert resumed.facts == uninterrupted.facts
     assert not resumed.facts["missing"]
+
+
+@pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")
+def test_several_processes_measure_the_same_as_one(tmp_path: Path):
+    contexts = [
+        StudyContext(tmp_path / f"{workers}", tmp_path / f"runs-{workers}", True, workers, "same")
+        for workers in (1, 2)
+    ]
+    # Two seeds of two studies that share their models, and one that has to be alone.
+    both = (replace(GRID, quick=("ba-shapes",)), replace(GRID, quick=("tree-cycles",)))
+    timed = Study("timed", "takes times", (GRID,), page, takes_times=True)
+    declared = [Study("both", "two sets", both, page), SMALL, timed]
+    done = measure_in_processes(dict.fromkeys(declared, contexts[1]))
+    assert {name: len(cells) for name, cells in done.items()} == {"both": 2, "small": 1, "timed": 0}
+    assert not measure_in_processes(dict.fromkeys(declared, contexts[0]))
+    for study in declared:
+        alone = study.measure(contexts[0])
+        together = study.measure(contexts[1], done[study.name])
+        assert list(together.values.items()) == list(alone.values.items())
+        assert together.facts == alone.facts
+
+
+@pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")
+def test_cells_without_files_or_whose_process_died_are_left_to_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    context = StudyContext(tmp_path / "out", tmp_path / "runs", True, 2)
+    grid = replace(GRID, quick=("ba-shapes", "tree-cycles"))
+    caller, measure_cell = os.getpid(), Study.measure_cell
+
+    def fails(study: Study, context: StudyContext, cell: Any) -> Any:
+        if os.getpid() != caller and cell[1].dataset == "tree-cycles":
+            raise DataError("no files")
+        if os.getpid() != caller:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return measure_cell(study, context, cell)
+
+    monkeypatch.setattr(Study, "measure_cell", fails)
+    study = replace(SMALL, grids=(grid,))
+    assert measure_in_processes({study: context}) == {"small": {}}
+    study.run(context)
+    assert study.read(context.out).names("dataset") == ["ba-shapes", "tree-cycles"]
+
+
+@pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")
+def test_ctrl_c_stops_all_processes_and_what_is_done_is_kept(tmp_path: Path):
+    context = StudyContext(tmp_path / "out", tmp_path / "runs", True, 2)
+
+    def waits(case: Case) -> list[Value]:
+        (tmp_path / f"began-{case.trained.dataset.name}").touch()
+        time.sleep(100 * (case.trained.dataset.name == "tree-cycles"))
+        return []
+
+    grid = replace(GRID, quick=("ba-shapes", "tree-cycles"), case_measures=(waits,))
+    study, caller = replace(SMALL, grids=(grid,)), os.getpid()
+
+    def interrupts() -> None:
+        while not (tmp_path / "began-tree-cycles").exists() or not any(
+            (tmp_path / "runs").glob("ba-shapes*/small-*.parquet")
+        ):
+            time.sleep(0.05)
+        os.kill(caller, signal.SIGINT)
+
+    Thread(target=interrupts, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        study.run(context)
+    assert not multiprocessing.active_children()
+    assert not list((tmp_path / "runs").glob("tree-cycles*/small-*.parquet"))
 
 
 def test_what_was_measured_is_not_measured_again_by_the_same_code(

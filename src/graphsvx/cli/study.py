@@ -88,19 +88,28 @@ def study(
     left_out: dict[str, DataError] = {}
     with stopped_by_signals():
         try:
-            for study_name in selected:
-                command = f"graphsvx study {study_name}" + (" --quick" if quick else "")
-                # Starting processes takes longer than the few explanations of a quick version.
-                processes = workers or (1 if quick else None)
-                context = studies.StudyContext(folder, runs_folder, quick, processes, command)
-                declared = studies.get(study_name)
+            contexts = {
+                studies.get(study_name): studies.StudyContext(
+                    folder, runs_folder, quick,
+                    # Starting processes takes longer than the few explanations of a quick version.
+                    workers or (1 if quick else None),
+                    f"graphsvx study {study_name}" + (" --quick" if quick else ""),
+                )
+                for study_name in selected
+            }  # fmt: skip
+            # Cells of all studies at once: those that share data and models are measured together.
+            measured = {} if pages else studies.measure_in_processes(contexts)
+            for declared, context in contexts.items():
                 try:
-                    written += declared.write_page(folder) if pages else declared.run(context)
+                    written += (
+                        declared.write_page(folder) if pages
+                        else declared.run(context, measured.get(declared.name, {}))
+                    )  # fmt: skip
                 except DataError as error:
                     if not everything:
                         raise
                     # Raw files or measurements are missing: continue with the other studies.
-                    left_out[study_name] = error
+                    left_out[declared.name] = error
         except KeyboardInterrupt:
             message(f"stopped; what is done is kept in {runs_folder}. To go on:")
             message(again)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from graphsvx import datasets, runs, zoo
 from graphsvx.datasets.base import DataSet
+from graphsvx.errors import DataError
 from graphsvx.methods.base import Method
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
+from graphsvx.runs.backends import Answer, Chunk, Job
+from graphsvx.utils import processes
 from graphsvx.utils.console import message
 from graphsvx.zoo import Settings, Trained
 from graphsvx.zoo.progress import training_bar
@@ -76,7 +79,8 @@ class StudyContext:
             trained.model, [dataset.graphs[i] for i in ids] if is_graph else dataset.graph,
             nodes=None if is_graph else ids, graphs=range(len(ids)) if is_graph else None,
             out=self.folder(trained, name, method, ids, seed, options, "these graphs"),
-            method=method, backend=runs.Local(self.workers), seed=seed,
+            method=method, backend=InProcess() if self.workers == 1 else runs.Local(self.workers),
+            seed=seed,
             class_names=dataset.class_names, command=self.command, retry_failed=True, **options,
         )  # fmt: skip
         for place, reason in run.failures().items():
@@ -95,11 +99,53 @@ class StudyContext:
         return self.runs / trained.card.name / f"{name.lower()}-{key}"
 
 
+class InProcess:
+    """A backend without a process of its own: what the engine knows of a model is kept."""
+
+    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer]:
+        """See `graphsvx.runs.backends.Backend`."""
+        while (chunk := take()) is not None:
+            yield job(chunk)
+            if processes.stop_requested():  # the rest of the chunk may have been left out
+                raise KeyboardInterrupt
+
+
+# --- data and models, kept ------------------------------------------------------------------
+
+
+@lru_cache(maxsize=3)
+def _loaded(dataset: str, seed: int) -> DataSet:
+    return datasets.load(dataset, seed)
+
+
+@cache
+def _there(dataset: str) -> bool:  # errors are not cached: files may come later
+    return bool(_loaded(dataset, 0).graphs)
+
+
+def why_missing(dataset: str) -> str | None:
+    """Why a data set cannot be loaded (its raw files are not there), or None."""
+    try:
+        _there(dataset)
+    except DataError as error:
+        return str(error)
+    return None
+
+
 @lru_cache(maxsize=6)
 def _trained_model(dataset: str, seed: int, settings: Settings, root: Path | None) -> Trained:
-    """A model with exactly these settings; a checkpoint with others is replaced."""
-    with training_bar(f"training {dataset}, seed {seed}") as progress:
-        return zoo.ensure(dataset, settings.model, seed, progress, root, settings=settings)
+    path = zoo.checkpoint_path(dataset, settings.model, seed, root)
+    return _kept(path, _loaded(dataset, seed), seed, settings)
+
+
+def _kept(path: Path, data: DataSet, seed: int, settings: Settings) -> Trained:
+    """The model in a file; trained if there is none with exactly these settings."""
+    stored = zoo.load(path, dataset=data) if path.exists() else None
+    if stored is None or stored.card.settings != settings:
+        with training_bar(f"training {data.name}, seed {seed}") as progress:
+            zoo.save(zoo.train(data, settings.model, seed, progress, settings=settings), path)
+        stored = zoo.load(path, dataset=data)
+    return stored
 
 
 MakeModel = Callable[[StudyContext, str, int], Trained]
@@ -111,12 +157,9 @@ def model_of(change: Callable[[DataSet], DataSet], settings: Settings, name: str
 
     @lru_cache(maxsize=2)
     def trained(dataset: str, seed: int, used: Settings, folder: Path) -> Trained:
-        data = change(datasets.load(dataset, seed))
+        data = change(_loaded(dataset, seed))
         key = identity.short_hash([used, data.fingerprint])
-        path = folder / f"{dataset}-{name}-{key}-seed{seed}.safetensors"
-        if not path.exists():
-            zoo.save(zoo.train(data, seed=seed, settings=used), path)
-        return zoo.load(path, dataset=data)
+        return _kept(folder / f"{dataset}-{name}-{key}-seed{seed}.safetensors", data, seed, used)
 
     return lambda context, dataset, seed: trained(
         dataset, seed, context.shorter(settings), context.runs / "models-of-changed-data"

@@ -22,12 +22,12 @@ from graphsvx.methods import GraphSVX
 from graphsvx.metrics.agreement import rank_agreement
 from graphsvx.metrics.comparison import is_positive
 from graphsvx.metrics.effects import leave_one_out
+from graphsvx.metrics.measurements import NO_QUESTION, Measurements, Value
 from graphsvx.metrics.retraining import accuracy_without, robust_fidelity
 from graphsvx.metrics.scored import graphs_right
 from graphsvx.metrics.select import top_keys
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext, model_of
-from graphsvx.studies.measurements import NO_QUESTION, Measurements, Value
 from graphsvx.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import USUAL, USUAL_WITHOUT_FEATURES, Setting

@@ -24,12 +24,12 @@ from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.saliency import Saliency
 from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT, Estimate, reaches, share_significant
 from graphsvx.metrics.effects import TRIED, largest_changes
+from graphsvx.metrics.measurements import Measurements, Value, of_model
 from graphsvx.metrics.reading import EdgeRule
 from graphsvx.metrics.scored import graphs_right
 from graphsvx.metrics.select import expected_hits, scores, strength
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext, model_of
-from graphsvx.studies.measurements import Measurements, Value, of_model
 from graphsvx.studies.page import Claim, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, GRAPH_RIVALS, SPARSE, Setting
 from graphsvx.studies.study import Answer, Case, Grid, Questions, Study, zoo_model

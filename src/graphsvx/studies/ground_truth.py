@@ -14,8 +14,8 @@ from graphsvx.datasets.titles import TRUTH_SETS, TRUTH_TITLES
 from graphsvx.methods import GraphSVX
 from graphsvx.metrics.comparison import Estimate, is_positive, reaches
 from graphsvx.metrics.effects import MATTERS
+from graphsvx.metrics.measurements import Measurements
 from graphsvx.studies import motifs
-from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, dots, from_paper, paired_table, pivots
 from graphsvx.studies.setting import CHANCE, Setting
 from graphsvx.studies.settings import DEFAULT, EXPLAINERS, OURS, RANDOM, RIVALS, compared_methods

@@ -11,9 +11,9 @@ import torch
 from graphsvx import metrics
 from graphsvx.datasets.base import draw
 from graphsvx.metrics.effects import use_of_nodes
+from graphsvx.metrics.measurements import Value, of_model
 from graphsvx.metrics.scored import classified_right, scored_by_the_paper
 from graphsvx.results.explanation import Explanation, Ranking
-from graphsvx.studies.measurements import Value, of_model
 from graphsvx.studies.study import Answer, Case, Questions
 from graphsvx.utils.options import with_options
 from graphsvx.zoo import Trained

@@ -11,9 +11,9 @@ from graphsvx.datasets.titles import data_title
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
 from graphsvx.metrics import noise as measures
 from graphsvx.metrics.comparison import is_positive
+from graphsvx.metrics.measurements import Measurements, Value, of_model
 from graphsvx.studies import motifs
 from graphsvx.studies.context import StudyContext
-from graphsvx.studies.measurements import Measurements, Value, of_model
 from graphsvx.studies.page import Claim, Figure, Page, pivots
 from graphsvx.studies.setting import Setting
 from graphsvx.studies.study import CITATION_MODELS, Answer, Case, Grid, Study

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsvx.datasets.titles import data_title
 from graphsvx.metrics.comparison import MIN_SEEDS, Estimate, PairedTest, Rule, number
-from graphsvx.studies.measurements import Measurements
+from graphsvx.metrics.measurements import Measurements
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 

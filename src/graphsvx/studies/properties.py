@@ -21,11 +21,11 @@ from graphsvx.masks import Paired
 from graphsvx.methods import GNNExplainer, GraphSVX, Random
 from graphsvx.metrics import comparison
 from graphsvx.metrics.comparison import is_close, is_positive, reaches
+from graphsvx.metrics.measurements import Measurements, Value, of_model
 from graphsvx.metrics.reading import with_features, without_credit
 from graphsvx.metrics.select import Level
 from graphsvx.metrics.truth import NEIGHBOURS, PARTS
 from graphsvx.studies import motifs
-from graphsvx.studies.measurements import Measurements, Value, of_model
 from graphsvx.studies.page import Claim, Page, dots, pivots
 from graphsvx.studies.sampling import paper_game
 from graphsvx.studies.setting import CHANCE, Setting
@@ -110,7 +110,8 @@ GRIDS = (
             measures=(r_squared,), models=CITATION_MODELS, quick=()),
     # A quick look needs no files.
     Grid(("cora",), lambda _: {}, lambda _: {}, case_measures=(consistency,),
-         models={"gcn": CITATION_MODELS["gcn"]}, quick=("ba-community",)))  # fmt: skip
+         models={"gcn": CITATION_MODELS["gcn"]}, quick=("ba-community",),
+         other_seeds=True))  # fmt: skip
 
 
 def page(results: Measurements) -> Page:

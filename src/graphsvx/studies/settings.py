@@ -18,10 +18,10 @@ from graphsvx.datasets.titles import GRAPH_SETS, TRUTH_SETS
 from graphsvx.errors import InputError
 from graphsvx.masks import SmarterSeparate
 from graphsvx.methods import GNNExplainer, GraphSVX, PGExplainer, PGMExplainer
+from graphsvx.metrics.measurements import Measurements
 from graphsvx.metrics.reading import EdgeRule, with_node_scores
 from graphsvx.results.explanation import Ranking
 from graphsvx.studies import motifs
-from graphsvx.studies.measurements import Measurements
 from graphsvx.studies.page import Claim, Page, Table, pivot
 from graphsvx.studies.setting import CHANCE, SPARSE, Setting
 from graphsvx.studies.study import Answer, Grid, Study

@@ -5,25 +5,31 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, redirect_stderr
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from graphsvx.datasets.base import DataSet
-from graphsvx.datasets.registry import why_missing
 from graphsvx.datasets.titles import data_title
+from graphsvx.errors import DataError
+from graphsvx.metrics.measurements import Measurements, Row, Value
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
-from graphsvx.studies.context import MakeModel, StudyContext
-from graphsvx.studies.measurements import Measurements, Row, Value
+from graphsvx.runs.backends import cores
+from graphsvx.studies.context import MakeModel, StudyContext, why_missing
 from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
 from graphsvx.studies.setting import Setting
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_call
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.processes import WorkerDied, can_fork, imap_unordered
+from graphsvx.utils.threads import single_thread
 from graphsvx.zoo import Trained
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -36,6 +42,8 @@ OTHER_PAGES = {
     "protocols.md": "How accuracy is scored"}  # fmt: skip
 Questions = Mapping[str, tuple[int, ...]]
 """Nodes (or graphs, by position) to explain, by the protocol that scores them."""
+Cell = tuple[int, Row]
+"""The place of a grid in its study, and the data set, model and seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +112,7 @@ class Grid:
     case_measures: of each data set, model and seed.
     models: by name; "" is the usual one.
     quick: the data sets of a quick version; the first one if left out.
+    other_seeds: whether its measures use models of other seeds, too.
     """
 
     datasets: tuple[str, ...]
@@ -114,6 +123,7 @@ class Grid:
     models: Mapping[str, MakeModel] = field(default_factory=lambda: {"": zoo_model()})
     seeds: tuple[int, ...] = SEEDS
     quick: tuple[str, ...] | None = None
+    other_seeds: bool = False
 
     def reduced(self) -> Grid:
         """The quick version: few data sets, one seed, few questions, little effort."""
@@ -149,18 +159,27 @@ class Study:
     name: on the command line, and of its files.
     about: what it shows, in a line.
     page: claims, figure and tables; a function of the measurements alone.
+    takes_times: whether nothing else may run at the same time.
     """
 
     name: str
     about: str
     grids: tuple[Grid, ...]
     page: Callable[[Measurements], Page]
+    takes_times: bool = False
 
-    def run(self, context: StudyContext) -> list[Path]:
-        """Measure, and write table, page and pictures; returns the files."""
+    def run(
+        self, context: StudyContext, measured: Mapping[Cell, Measurements] | None = None
+    ) -> list[Path]:
+        """Measure, and write table, page and pictures; returns the files.
+
+        measured: what `measure_in_processes` has done already, with other studies.
+        """
         start = time.monotonic()
         message(f"{self.name}: {self.about}")
-        table = self.measure(context).write(context.out / f"{self.name}.parquet")
+        if measured is None:
+            measured = measure_in_processes({self: context}).get(self.name, {})
+        table = self.measure(context, measured).write(context.out / f"{self.name}.parquet")
         written = [table, *self.write_page(context.out)]
         message(f"{self.name}: done in {time.monotonic() - start:.0f} s")
         return written
@@ -174,7 +193,22 @@ class Study:
         results = self.read(folder)
         return self.page(results).write(results, folder)
 
-    def measure(self, context: StudyContext) -> Measurements:
+    def used_grids(self, context: StudyContext) -> list[Grid]:
+        """Those of the study, or of its quick version."""
+        return [grid.reduced() if context.quick else grid for grid in self.grids]
+
+    def cells(self, context: StudyContext) -> list[Cell]:
+        """Everything that is measured on its own, seed by seed; without data that are missing."""
+        cells = [
+            (place, Row(dataset, model, seed, "", 0, ""))
+            for place, grid in enumerate(self.used_grids(context))
+            for seed, dataset, model in product(grid.seeds, grid.datasets, grid.models)
+        ]
+        return [(place, row) for place, row in cells if not why_missing(row.dataset)]
+
+    def measure(
+        self, context: StudyContext, measured: Mapping[Cell, Measurements] | None = None
+    ) -> Measurements:
         """All measurements, seed by seed; the table in `context.out` grows with each cell.
 
         What was measured before a stop is read, not measured again. As long as cells are left,
@@ -186,31 +220,33 @@ class Study:
             "code": identity.of_code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
             "settings": {}, "failures": {}})  # fmt: skip
-        grids = [grid.reduced() if context.quick else grid for grid in self.grids]
+        grids, cells, measured = self.used_grids(context), self.cells(context), measured or {}
         datasets = dict.fromkeys(name for grid in grids for name in grid.datasets)
         absent = {name: reason for name in datasets if (reason := why_missing(name))}
         for reason in absent.values():  # it names folders of this machine, which no page should
             message(reason)
         no_files = dict.fromkeys(map(data_title, absent), NO_FILES)
         results.facts["missing"] = no_files
-        cells = [(place, Row(dataset, model, seed, "", 0, "")) for place, grid in enumerate(grids)
-                 for seed, dataset, model in product(grid.seeds, grid.datasets, grid.models)
-                 if dataset not in absent]  # fmt: skip
         for number, (place, row) in enumerate(cells, start=1):
-            cell = self._cell(context, place, grids[place], row)
-            for measured, value in cell.values.items():
-                results.add(measured, value)
+            known = measured.get((place, row))
+            cell = self.measure_cell(context, (place, row)) if known is None else known
+            for key, value in cell.values.items():
+                results.add(key, value)
             for name, by_title in cell.facts["settings"].items():
                 results.facts["settings"].setdefault(name, {}).update(by_title)
             results.facts["failures"] |= cell.facts["failures"]
             advice = f"not measured yet; `{context.command}` goes on there"
             left = _seeds_left(row for _, row in cells[number:])
             results.facts["missing"] = no_files | dict.fromkeys(left, advice)
-            results.write(context.out / f"{self.name}.parquet")
+            if known is None or number == len(cells):
+                results.write(context.out / f"{self.name}.parquet")
         return results
 
-    def _cell(self, context: StudyContext, place: int, grid: Grid, row: Row) -> Measurements:
+    @single_thread()  # so that models do not depend on the number of cores
+    def measure_cell(self, context: StudyContext, cell: Cell) -> Measurements:
         """One data set, model and seed of a grid, kept in a file of its own once it is whole."""
+        place, row = cell
+        grid = self.used_grids(context)[place]
         trained = grid.models[row.model](context, row.dataset, row.seed)
         methods = grid.methods(row.dataset)
         measures = [_named(measure) for measure in (*grid.measures, *grid.case_measures)]
@@ -222,13 +258,56 @@ class Study:
         context, title = replace(context, failures={}), data_title(row.dataset, row.model)
         words = {name: {title: setting.words()} for name, setting in methods.items()}
         words["models"] = {title: f"`{as_call(trained.card.settings)}`"}
-        cell = Measurements(self.name, facts={"settings": words, "failures": context.failures})
+        results = Measurements(self.name, facts={"settings": words, "failures": context.failures})
         measured = grid.measured(context, row.dataset, trained, row.seed)
         for method, question, measure, value in measured:
-            cell.add(row._replace(method=method, question=question, measure=measure), value)
+            results.add(row._replace(method=method, question=question, measure=measure), value)
         if not context.failures:  # what failed is tried again the next time
-            cell.write(path)
-        return cell
+            results.write(path)
+        return results
+
+
+def measure_in_processes(
+    contexts: Mapping[Study, StudyContext],
+) -> dict[str, dict[Cell, Measurements]]:
+    """Cells of studies, measured in several processes if there are to be: by study and cell.
+
+    Cells that share a data set and seed are measured by one process: it has the data and models,
+    and no two processes train the same one. What could not be measured is left out, and
+    `Study.measure` tries it.
+    """
+    groups: dict[tuple[str, int | None], list[tuple[Study, StudyContext, Cell]]] = {}
+    parallel = {study: c for study, c in contexts.items() if c.workers != 1 and can_fork()}
+    joined = {name for study, c in parallel.items() for grid in study.used_grids(c)
+              for name in grid.datasets if grid.other_seeds}  # fmt: skip
+    for study, context in parallel.items():
+        for cell in () if study.takes_times else study.cells(context):
+            key = cell[1].dataset, None if cell[1].dataset in joined else cell[1].seed
+            groups.setdefault(key, []).append((study, replace(context, workers=1), cell))
+    workers = max((c.workers or cores() for c in parallel.values()), default=1)
+    if workers == 1 or len(groups) == 1:
+        return {}
+    done: dict[str, dict[Cell, Measurements]] = {study.name: {} for study in contexts}
+    keys = deque(sorted(groups, key=lambda key: -len(groups[key])))  # long ones first
+
+    def work(key: tuple[str, int | None]) -> list[tuple[str, Cell, Measurements]]:
+        results = []
+        for study, context, cell in groups[key]:
+            try:
+                with redirect_stderr(StringIO()):  # progress of several processes would be mixed up
+                    results.append((study.name, cell, study.measure_cell(context, cell)))
+            except DataError:
+                continue
+        return results
+
+    answers = imap_unordered(work, lambda: keys.popleft() if keys else None, workers)
+    with closing(answers):  # type: ignore[type-var]  # generators
+        for number, (key, measured) in enumerate(answers, start=1):
+            seed = "all seeds" if key[1] is None else f"seed {key[1]}"
+            for name, cell, results in () if isinstance(measured, WorkerDied) else measured:
+                done[name][cell] = results
+            message(f"{data_title(key[0])}, {seed}: measured ({number} of {len(groups)})")
+    return done
 
 
 def _named(function: Any) -> Any:
