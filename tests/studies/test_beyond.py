@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,9 @@ from torch_geometric.data import Data
 from graphsvx import datasets
 from graphsvx.datasets.changed import MARK, marked
 from graphsvx.metrics.effects import largest_changes
-from graphsvx.studies import graph_sets
+from graphsvx.metrics.measurements import Measurements, Row
+from graphsvx.metrics.retraining import accuracy_of_cut
+from graphsvx.studies import faithfulness, graph_sets
 from graphsvx.studies.graph_sets import EFFECT, FALSE, LARGEST, SHARE
 from tests.studies.conftest import answer_of
 
@@ -55,6 +58,46 @@ def test_every_explainer_has_candidates_and_its_selected_one_is_among_them():
         tried = graph_sets.tried(dataset).values()
         for name, setting in graph_sets.selected(dataset).items():
             assert name == graph_sets.RANDOM or setting in tried
+
+
+def test_candidates_differ_from_each_other():
+    for dataset in graph_sets.SETS:
+        tried = graph_sets.tried(dataset)
+        for name in ("GraphSVX", "GNNExplainer", "PGM-Explainer", "Integrated gradients"):
+            candidates = [setting for k, setting in tried.items() if k[:-2] == name]
+            assert len(candidates) == 6
+            assert all(a != b for a, b in combinations(candidates, 2)), (dataset, name)
+
+
+def test_a_cut_that_tells_the_class_is_noticed():
+    data = datasets.load("ba-2motifs", 0)
+    graphs = range(0, 1000, 10)  # both classes
+    of_class = {graph: (data.labels[graph] == 1) for graph in graphs}
+    told = {graph: range(4 if of_class[graph] else 0) for graph in graphs}
+    assert accuracy_of_cut(data, told, seed=0, splits=3) == 1
+    assert accuracy_of_cut(data, dict.fromkeys(graphs, ()), seed=0, splits=3) < 0.7
+
+
+def test_reasons_are_those_that_were_measured():
+    def results(ours: float, plus: float) -> Measurements:
+        values = {"robust characterization": ours, "robust fidelity+": plus,
+                  "class told by the number of edges cut, top 10%": ours}  # fmt: skip
+        return Measurements("faithfulness", {
+            Row("ba-2motifs", "", seed, method, question, name): value * share
+            for seed in range(5) for question in range(4) for name, value in values.items()
+            for method, share in (("GraphSVX", 1), ("Saliency", 0.5), ("Random", 0.25))
+        })  # fmt: skip
+
+    first, behind = (
+        "\n".join(faithfulness.reasons(table, faithfulness.ahead_of_others(
+            table, ["robust characterization"])[0]["robust characterization"]))
+        for table in (results(0.8, 0.4), results(-0.8, -0.4))
+    )  # fmt: skip
+    assert "not first" not in first
+    assert "80% of the graphs if GraphSVX's top 10% go, and of 20%" in first
+    assert "not first on BA-2motifs; another explainer is significantly ahead" in behind
+    assert "on BA-2motifs only" in behind
+    assert "the score rises" in behind
 
 
 @pytest.mark.parametrize("gives_class_away", [True, False])

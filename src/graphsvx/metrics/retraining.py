@@ -6,20 +6,22 @@ robust_fidelity    F-Fidelity (Zheng et al. 2024): fidelity of that model, with 
                    the explanation (or of the rest) cut off each time
 accuracy_without   ROAR (Hooker et al. 2019): the accuracy of a new model of the graphs without
                    their most important nodes; the faster it falls, the better the explainer
+accuracy_of_cut    of a threshold on the number of edges that this cuts: where it is high, the cut
+                   itself gives the class away, and a new model need not read what is left
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
 from statistics import fmean
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.utils import dropout_edge
 
 from graphsvx import zoo
@@ -100,16 +102,46 @@ def accuracy_without(
     graphs = []
     for number, nodes in tops.items():
         graph = data.graphs[number].clone()
-        removed = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-        removed[[node for node in nodes if isinstance(node, int)]] = True
+        removed = _chosen(graph, nodes)
         graph.edge_index = graph.edge_index[:, ~removed[graph.edge_index].any(0)]
         graph.x = torch.where(removed[:, None], graph.x.mean(0), graph.x)
         graphs.append(graph)
-    train, val = round(0.6 * len(graphs)), round(0.7 * len(graphs))
     accuracies = []
-    for name in map(str, range(splits)):
-        order = torch.randperm(len(graphs), generator=generator(seed, "retrain split", name))
-        split = Split(order[:train], order[train:val], order[val:])
+    for split in _splits(len(graphs), seed, splits):
         less = replace(data, graphs=tuple(graphs), split=split, truth=None)
         accuracies.append(zoo.train(less, seed=seed, settings=settings).card.accuracy["test"])
     return fmean(accuracies)
+
+
+def accuracy_of_cut(
+    data: DataSet, tops: Mapping[int, Iterable[object]], seed: int, splits: int
+) -> float:
+    """Test accuracy of the best threshold on the number of edges at the `tops`, for two classes.
+
+    The same splits as those of `accuracy_without`; the threshold is that of the training part.
+    """
+    counts = torch.tensor([
+        int(_chosen(data.graphs[graph], nodes)[data.graphs[graph].edge_index].any(0).sum())
+        for graph, nodes in tops.items()])  # fmt: skip
+    labels, accuracies = data.labels[list(tops)] == 1, list[float]()
+    for split in _splits(len(counts), seed, splits):
+        rules = [(limit, above) for limit in (-1, *counts.tolist()) for above in (True, False)]
+        right = {rule: ((counts > rule[0]) == rule[1]) == labels for rule in rules}
+        best = max(rules, key=lambda rule: int(right[rule][split.train].sum()))
+        accuracies.append(float(right[best][split.test].double().mean()))
+    return fmean(accuracies)
+
+
+def _chosen(graph: Data, nodes: Iterable[object]) -> Tensor:
+    """Boolean [nodes]: those that are cut off."""
+    chosen = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+    chosen[[node for node in nodes if isinstance(node, int)]] = True
+    return chosen
+
+
+def _splits(count: int, seed: int, splits: int) -> Iterator[Split]:
+    """Random parts of 60, 10 and 30 %."""
+    train, val = round(0.6 * count), round(0.7 * count)
+    for name in map(str, range(splits)):
+        order = torch.randperm(count, generator=generator(seed, "retrain split", name))
+        yield Split(order[:train], order[train:val], order[val:])

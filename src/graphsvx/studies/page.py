@@ -279,7 +279,8 @@ class Page:
         for title, section in {**self.sections, "How it was made": _made(results)}.items():
             texts = [part if isinstance(part, str) else part.markdown() for part in section]
             # Without headings, which cannot be inside of what is folded.
-            parts += ["<details>", f"<summary>{title}</summary>", *texts, "</details>"]
+            folded = ["<details>", f"<summary>{title}</summary>", *texts, "</details>"]
+            parts += folded if any(texts) else []
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def write(self, results: Measurements, folder: Path) -> list[Path]:
