@@ -74,7 +74,7 @@ _ON_VALUES = {
 """A regression has one scale: these in place of candidates that differ in the scale alone."""
 _SELECTED: dict[str, tuple[int, int, int]] = {
     OURS: (5, 4, 4), "GNNExplainer": (2, 5, 1), "PGExplainer": (3, 4, 0),
-    "PGM-Explainer": (2, 1, 0), "Integrated gradients": (3, 1, 0), "Saliency": (0, 1, 0),
+    "PGM-Explainer": (2, 1, 4), "Integrated gradients": (3, 1, 0), "Saliency": (0, 1, 0),
     "Greedy": (0, 0, 0)}  # fmt: skip
 """The best candidate on the validation molecules of each set (`page` says where it is not)."""
 RIVALS = tuple(_SELECTED)[1:]
@@ -153,7 +153,7 @@ def page(results: Measurements) -> Page:
             *(Claim.first("GraphSVX is first, clear of the next", "", tests[name],
                           f"{name}, {measure}") for name, measure in COMPARED_BY.items()),
             *(replace(claim, paper="") for claim in Claim.each(
-                "The model is right: accuracy at least 0.97 (crippen: R² at least 0.9)",
+                "The model is right: accuracy at least 0.97, on crippen R² at least 0.9",
                 {"benzene": 0.97, "alkane-carbonyl": 0.97, "crippen": 0.9}, right, reaches, 3)),
         ],
         dots("truth", "Atoms against the truth; bars are 95 % intervals over seeds.",

@@ -101,7 +101,8 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
         for title in titles]  # fmt: skip
     for noisy in ATTENTION if kind == "nodes" else ():
         pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
-        claims += [Claim.of(f"Less {noisy} than normal nodes, by", 0.15 - 0.11,
+        words = noisy.replace("attention", "Less attention").replace("noisy", "on noisy")
+        claims += [Claim.of(f"{words} than on normal nodes, by", 0.15 - 0.11,
                             results.paired(*pair, data=title), is_positive, on=title)
                    for title in declared if title.endswith("GAT")]  # fmt: skip
     counts: dict[str, dict[str, list[float]]] = {}

@@ -66,8 +66,11 @@ class Claim:
         figure, shown = (nan, paper) if isinstance(paper, str) else (paper, f"{paper:.{digits}f}")
         if ours.seeds < MIN_SEEDS:
             return cls(statement, shown, ours.text(digits), on=on)
-        holds = bool(rule(ours, figure))
-        return cls(statement, shown, number(ours.mean, digits), ours.interval, holds, on)
+        holds, (low, high) = bool(rule(ours, figure)), ours.interval or (0.0, 0.0)
+        rounded = round(ours.mean, digits) + 0.0  # no minus before zeros
+        # A power of ten only where the interval is as small.
+        mean = f"{rounded:.{digits}f}" if high - low > 10.0**-digits else number(ours.mean, digits)
+        return cls(statement, shown, mean, ours.interval, holds, on)
 
     @classmethod
     def each(
@@ -270,7 +273,7 @@ class Page:
             f"# {self.title}", self.about, QUICK if facts.get("quick") else "",
             f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
             "for each measurement. In square brackets: 95 % interval over seeds.",
-            markdown_table(claims[0], claims[1:]),
+            _counted(self.claims), markdown_table(claims[0], claims[1:]),
             *([f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
               if figure else []),
             *(f"**{k} is missing:** {reason}" for k, reason in facts.get("missing", {}).items()),
@@ -296,6 +299,14 @@ class Page:
         with atomic_write(written[-1]) as file:
             file.write_text(self.markdown(results))
         return written
+
+
+def _counted(claims: Sequence[Claim]) -> str:
+    """How many claims hold, for readers who read no further."""
+    tested = [claim.holds for claim in claims if claim.holds is not None]
+    others = len(claims) - len(tested)
+    words = f"{sum(tested)} of {len(tested)} claims hold" if tested else "No claim was tested"
+    return f"**{words}{f'; {others} were not tested' if tested and others else ''}.**"
 
 
 def _made(results: Measurements) -> list[str]:

@@ -204,7 +204,9 @@ class Study:
             for place, grid in enumerate(self.used_grids(context))
             for seed, dataset, model in product(grid.seeds, grid.datasets, grid.models)
         ]
-        return [(place, row) for place, row in cells if not why_missing(row.dataset)]
+        names = {row.dataset for _, row in cells}
+        absent = {name for name in names if why_missing(name)}  # may try to download: once each
+        return [(place, row) for place, row in cells if row.dataset not in absent]
 
     def measure(
         self, context: StudyContext, measured: Mapping[Cell, Measurements] | None = None
@@ -306,7 +308,7 @@ def measure_in_processes(
             seed = "all seeds" if key[1] is None else f"seed {key[1]}"
             for name, cell, results in () if isinstance(measured, WorkerDied) else measured:
                 done[name][cell] = results
-            message(f"{data_title(key[0])}, {seed}: measured ({number} of {len(groups)})")
+            message(f"{key[0]}, {seed}: measured ({number} of {len(groups)})")
     return done
 
 
