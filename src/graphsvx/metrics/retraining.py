@@ -102,7 +102,7 @@ def accuracy_without(
     graphs = []
     for number, nodes in tops.items():
         graph = data.graphs[number].clone()
-        removed = _chosen(graph, nodes)
+        removed = _cut_off(graph, nodes)
         graph.edge_index = graph.edge_index[:, ~removed[graph.edge_index].any(0)]
         graph.x = torch.where(removed[:, None], graph.x.mean(0), graph.x)
         graphs.append(graph)
@@ -121,7 +121,7 @@ def accuracy_of_cut(
     The same splits as those of `accuracy_without`; the threshold is that of the training part.
     """
     counts = torch.tensor([
-        int(_chosen(data.graphs[graph], nodes)[data.graphs[graph].edge_index].any(0).sum())
+        int(_cut_off(data.graphs[graph], nodes)[data.graphs[graph].edge_index].any(0).sum())
         for graph, nodes in tops.items()])  # fmt: skip
     labels, accuracies = data.labels[list(tops)] == 1, list[float]()
     for split in _splits(len(counts), seed, splits):
@@ -132,11 +132,11 @@ def accuracy_of_cut(
     return fmean(accuracies)
 
 
-def _chosen(graph: Data, nodes: Iterable[object]) -> Tensor:
+def _cut_off(graph: Data, nodes: Iterable[object]) -> Tensor:
     """Boolean [nodes]: those that are cut off."""
-    chosen = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-    chosen[[node for node in nodes if isinstance(node, int)]] = True
-    return chosen
+    is_cut = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+    is_cut[[node for node in nodes if isinstance(node, int)]] = True
+    return is_cut
 
 
 def _splits(count: int, seed: int, splits: int) -> Iterator[Split]:

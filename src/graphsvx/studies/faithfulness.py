@@ -103,8 +103,8 @@ def retrained(case: Case) -> Iterator[Value]:
         for share in REMOVED:
             tops = {q: top_keys(e, share, by, "nodes") for q, e in by_question.items()}
             yield method, NO_QUESTION, f"{RETRAINED}{share:.0%}", accuracy(tops)
-            told = accuracy_of_cut(case.trained.dataset, tops, case.seed, SPLITS)
-            yield method, NO_QUESTION, f"{TOLD}{share:.0%}", told
+            by_cut = accuracy_of_cut(case.trained.dataset, tops, case.seed, SPLITS)
+            yield method, NO_QUESTION, f"{TOLD}{share:.0%}", by_cut
     yield "nothing removed", NO_QUESTION, f"{RETRAINED}0%", accuracy(dict.fromkeys(graphs, ()))
 
 

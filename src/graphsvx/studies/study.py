@@ -230,8 +230,8 @@ class Study:
         no_files = dict.fromkeys(map(data_title, absent), NO_FILES)
         results.facts["missing"] = no_files
         for number, (place, row) in enumerate(cells, start=1):
-            known = measured.get((place, row))
-            cell = self.measure_cell(context, (place, row)) if known is None else known
+            stored = measured.get((place, row))
+            cell = self.measure_cell(context, (place, row)) if stored is None else stored
             for key, value in cell.values.items():
                 results.add(key, value)
             for name, by_title in cell.facts["settings"].items():
@@ -240,7 +240,7 @@ class Study:
             advice = f"not measured yet; `{context.command}` goes on there"
             left = _seeds_left(row for _, row in cells[number:])
             results.facts["missing"] = no_files | dict.fromkeys(left, advice)
-            if known is None or number == len(cells):
+            if stored is None or number == len(cells):
                 results.write(context.out / f"{self.name}.parquet")
         return results
 
