@@ -24,6 +24,7 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.exact import connected_masks, connected_sets
+from graphsvx.methods.pipeline import fit_all, play
 
 Question = tuple[nn.Module, Data, int | None]
 """A model, a graph and a node (None: the whole graph)."""
@@ -228,13 +229,12 @@ def answers(judged: Judged, per_player: float, seed: int) -> dict[str, Answer] |
     """Of every estimator, on the same rows; None where these make the game exact."""
     game = judged.fresh()
     budget = max(2, round(per_player * game.players))
-    masks = Auto()(game, budget, torch.Generator().manual_seed(seed))
-    if masks.exact:
+    played = play(game, Auto(), GaussianProcess(), budget, seed)
+    if played.masks.exact:
         return None
-    values = game.values(np.concatenate([game.end_states(), masks.states]))[:, [judged.target]]
     results = {}
     for name, regression in ESTIMATORS.items():
-        fit = regression(masks, values[2:], values[0], values[1])
+        (fit,) = fit_all([played], regression, [judged.target])
         miss = fit.values[0].numpy() - judged.truth
         # The truth has an error of its own, and zeros are no better than rounding.
         bar = np.hypot(fit.errors[0].numpy(), judged.truth_errors)

@@ -30,6 +30,7 @@ from graphsvx.engine.batches import BatchEvaluator
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
+from graphsvx.methods.pipeline import fit_all, play
 
 CLASSES = ((65, 200), (201, 600), (601, 2500))
 BUDGETS = (300, 1000, 4000)
@@ -281,11 +282,8 @@ def _judge(large: LargeGame, values: np.ndarray, errors: np.ndarray | None) -> d
 @torch.no_grad()
 def ours(large: LargeGame, mask: Mask, estimator: Estimator, calls: int, seed: int) -> Any:
     """Values and errors by coalitions of our own."""
-    game = fresh(large.game)
-    masks = mask(game, calls, torch.Generator().manual_seed(seed))
-    values = game.values(np.concatenate([game.end_states(), masks.states]))[:, [large.target]]
-    columns = slice(large.target, large.target + 1)
-    fit = estimator(masks.of_outputs(columns), values[2:], values[0], values[1])
+    played = play(fresh(large.game), mask, estimator, calls, seed)
+    (fit,) = fit_all([played], estimator, [large.target])
     errors = fit.errors[0].numpy()
     return fit.values[0].numpy(), None if np.isnan(errors).any() else errors
 

@@ -19,11 +19,14 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
+from graphsvx.estimators.averaged import averaged, with_known
 from graphsvx.estimators.cholesky import cholesky, diagonal
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.joined import Joined
 from graphsvx.estimators.least_squares import WLS, Fit, surrogate
 from graphsvx.estimators.log_odds import expected_square
+from graphsvx.estimators.logit_model import fit_logits, memory_of_logits
+from graphsvx.estimators.logit_shapley import simulated_shapley
 from graphsvx.estimators.process_average import Average, Corrected, Pairs, average_processes
 from graphsvx.estimators.walks import MOST_ENTRIES, Walks
 from graphsvx.games.derivatives import ExpectedCredit
@@ -36,6 +39,9 @@ _ROWS_AT_ONCE = 512
 # Pairs that are interpolated times players: more would take gigabytes, and are left to least
 # squares, which sees players in blocks.
 _MOST_ENTRIES = 1 << 21
+_LEAST_FOR_LOGITS = 128  # coalitions that a model of logits is fitted to,
+_MOST_FOR_LOGITS = 16  # and for each player at most
+_MOST_DIRECT, _MOST_LOGITS = 512, 64  # beyond which its simulation takes seconds
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,9 @@ class GaussianProcess(Checked):
         interpolated = self._interpolated(pairs, players)
         if interpolated * players > _MOST_ENTRIES:
             return WLS().memory(coalitions, players)
-        return 8 * (players * (14 * interpolated + 2 * pairs) + 3 * interpolated**2)
+        process = 8 * (players * (14 * interpolated + 2 * pairs) + 3 * interpolated**2)
+        logits = _tells_logits(coalitions, players)
+        return process + (memory_of_logits(coalitions, players) if logits else 0)
 
     def _interpolated(self, pairs: int, players: int) -> int:
         """How many of the pairs g interpolates."""
@@ -67,7 +75,44 @@ class GaussianProcess(Checked):
         return min(pairs, max(_LEAST_PAIRS, min(pairs // 4, most)))
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
-        """Credit from g, errors from held-out pairs."""
+        """Credit from g, errors from held-out pairs; averaged with a model of logits, if any."""
+        fit = self._fitted(masks, values, empty, full)
+        other = self._around_logits(masks, values, empty, full)
+        return fit if other is None else averaged(masks, values, empty, [fit, other])
+
+    def _around_logits(
+        self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor
+    ) -> Fit | None:
+        """Credit of a model of logits, and that of the game which is left without it.
+
+        None: too few coalitions to tell logits, or so many that they are not needed.
+        """
+        prior, outcomes = masks.prior, masks.outcomes
+        coalitions, players = masks.rows.shape
+        if prior is None or outcomes is None or masks.pair is None or masks.exact:
+            return None
+        if not _tells_logits(coalitions, players):
+            return None
+        if not 2 <= np.count_nonzero(prior.direct) <= _MOST_DIRECT:
+            return None
+        if outcomes.probabilities.shape[1] > _MOST_LOGITS:
+            return None
+        logits = fit_logits(masks, outcomes.probabilities, outcomes.columns)
+        if logits is None:
+            return None
+        credit, variance = simulated_shapley(logits.model)
+        if prior.expected is not None:
+            left = np.where(prior.expected.players[:, None], prior.expected.values - credit, 0.0)
+            prior = replace(prior, expected=replace(prior.expected, values=left))
+        left_of = torch.from_numpy(logits.scores)
+        rest = self._fitted(
+            replace(masks, prior=prior, probabilities=False),
+            values - left_of[2:], empty - left_of[0], full - left_of[1],
+        )  # fmt: skip
+        return with_known(rest, credit, variance, values, left_of[2:])
+
+    def _fitted(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
+        """Credit from g alone."""
         if masks.prior is not None and masks.prior.expected is not None:
             return self._around(masks.prior.expected, masks, values, empty, full)
         coalitions, players = masks.rows.shape
@@ -89,7 +134,7 @@ class GaussianProcess(Checked):
             part = torch.from_numpy(rows[first : first + _ROWS_AT_ONCE]).to(credit.dtype)
             shared[first : first + _ROWS_AT_ONCE] = part @ credit
         prior = None if masks.prior is None else masks.prior.without_expected()
-        rest = self(
+        rest = self._fitted(
             replace(masks, prior=prior, probabilities=False),
             values - shared, empty, full - credit.sum(0),
         )  # fmt: skip
@@ -145,6 +190,11 @@ class GaussianProcess(Checked):
             held_out_r2=torch.from_numpy(average.held_out_r2),
             variance_of_sums=lambda weights: wider**2 * posterior.variance_of_sums(weights),
         )
+
+
+def _tells_logits(coalitions: int, players: int) -> bool:
+    """Whether a model of logits is worth its time: not with few coalitions, nor with very many."""
+    return _LEAST_FOR_LOGITS <= coalitions <= _MOST_FOR_LOGITS * players
 
 
 def _pair_weights(masks: Masks, count: int) -> Floats:

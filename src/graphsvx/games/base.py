@@ -31,6 +31,8 @@ class PlayerPrior:
     """[direct players, M]: share of a direct player's messages that comes from each player."""
     expected: ExpectedCredit | None = None
     """Credit of some players by derivatives, [M, outputs]."""
+    received: Floats | None = None
+    """[direct players]: number of messages that each combines, its own included."""
 
     def without_expected(self) -> PlayerPrior:
         """The prior of the game that is left when the expected credit is subtracted."""

@@ -21,7 +21,9 @@ def prior_of_nodes(field: Field, players: Players, steps: int) -> PlayerPrior | 
     prior = _prior(owner, visits[members], field.hops[members] <= 1, players.nodes)
     if prior is None or steps < 2 or len(owner) != players.nodes:
         return prior
-    return replace(prior, passed=_passed_on(field, members, np.flatnonzero(prior.direct)))
+    direct = np.flatnonzero(prior.direct)
+    received = _messages(field)[members[direct]]
+    return replace(prior, passed=_passed_on(field, members, direct), received=received)
 
 
 def prior_of_edges(field: Field, players: Players, steps: int) -> PlayerPrior | None:
@@ -51,10 +53,16 @@ def _passed_on(field: Field, members: Ids, direct: Ids) -> Floats | None:
     row[members[direct]] = np.arange(len(direct))
     source, target = field.source[field.inner_edges], field.target[field.inner_edges]
     used = (row[target] >= 0) & (place[source] >= 0) & (source != target)
-    in_degree = 1.0 + np.bincount(field.target, minlength=field.size)[: field.size]
+    in_degree = _messages(field)
     passed = np.zeros((len(direct), len(members)))
     np.add.at(passed, (row[target[used]], place[source[used]]), 1 / in_degree[target[used]])
     return passed
+
+
+def _messages(field: Field) -> Floats:
+    """Number of messages that each node of the field combines, its own included."""
+    in_degree: Floats = np.bincount(field.target, minlength=field.size).astype(np.float64)
+    return 1 + in_degree[: field.size]
 
 
 def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:
@@ -65,7 +73,7 @@ def _walk_masses(field: Field, steps: int) -> tuple[Floats, Floats]:
     goes with this mass (Xu et al. 2018, theorem 1).
     """
     source, target = field.source[field.inner_edges], field.target[field.inner_edges]
-    leave = 1 / (1.0 + np.bincount(field.target, minlength=field.size)[: field.size])
+    leave = 1 / _messages(field)
     at = np.zeros(field.size)
     at[: field.centres] = 1 / field.centres
     visits, uses = np.zeros(field.size), np.zeros(len(source))

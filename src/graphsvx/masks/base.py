@@ -18,6 +18,16 @@ from graphsvx.utils.constraints import Block
 
 
 @dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Probabilities of all outputs, of which only some are explained."""
+
+    probabilities: Floats
+    """[2 + rows, outputs]: of the empty, the full and the drawn coalitions."""
+    columns: slice
+    """The explained outputs."""
+
+
+@dataclass(frozen=True, eq=False)
 class Masks:
     """Coalitions to evaluate, without the empty and the full one, which always are."""
 
@@ -41,6 +51,8 @@ class Masks:
 
     probabilities: bool = False
     """Paired samplers: values are probabilities."""
+    outcomes: Outcomes | None = None
+    """Probabilities of all outputs, once the coalitions have been evaluated."""
     local: tuple[LocalStates, ...] = ()
     """Whole graphs by look-ups: states of nodes in the empty, the full and these coalitions."""
 

@@ -19,6 +19,7 @@ from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Mask, Masks
+from graphsvx.masks.base import Outcomes
 from graphsvx.masks.paper import split_budget
 from graphsvx.results.certificate import GameReport
 from graphsvx.utils.interruption import stop_if_unwanted
@@ -41,8 +42,10 @@ class PlayedGame:
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""
         columns = slice(outputs[0], outputs[-1] + 1)  # one of them, or all
-        values = self.values[:, columns]
-        return PlayedRows(self.masks.of_outputs(columns), values[2:], values[0], values[1])
+        values, masks = self.values[:, columns], self.masks.of_outputs(columns)
+        if masks.probabilities:
+            masks = replace(masks, outcomes=Outcomes(self.values.numpy(), columns))
+        return PlayedRows(masks, values[2:], values[0], values[1])
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:
         """The game's entry in the certificate; `row`: position of the target among the outputs."""

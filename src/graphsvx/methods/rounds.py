@@ -34,6 +34,7 @@ _MARGIN = 1.3  # more calls than errors that fall as 1 / sqrt(calls) would need
 _WORTH = 1.5  # by default, a round with fewer calls than this times those made is not worth its fit
 _WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
 _ONE_ROUND = 4.5  # times the calls of a first round: so many are made at once
+_CALLS_A_PLAYER = 2  # with fewer, a first round is never enough
 _SHARE_OF_TIME = 0.8
 
 
@@ -55,9 +56,10 @@ def default_first_calls(games: Sequence[PlayableGame]) -> int:
     ):
         few = all(game.players < _MOST_PLAYERS for game in games)
         return _CALLS_OF_MANY if few else MOST_CALLS_OF_LOOK_UPS
+    large = any(game.players * _CALLS_A_PLAYER > FIRST_CALLS for game in games)
     allowed = [default_calls(game) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
-    return most if most <= _ONE_ROUND * FIRST_CALLS else FIRST_CALLS
+    return most if large or most <= _ONE_ROUND * FIRST_CALLS else FIRST_CALLS
 
 
 class Goal(Protocol):

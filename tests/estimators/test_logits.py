@@ -1,0 +1,202 @@
+"""A model of logits: its Shapley values, what it says of pairs left out, and what it is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import comb
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from torch import Tensor
+
+from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.estimators import GaussianProcess, logit_model, logit_shapley
+from graphsvx.estimators.averaged import averaged
+from graphsvx.estimators.least_squares import Fit
+from graphsvx.estimators.logit_model import Link, LogitModel, Messages, fit_logits
+from graphsvx.games.base import FunctionGame, PlayerPrior
+from graphsvx.masks import Paired
+from graphsvx.masks.base import Masks, Outcomes, all_rows
+
+
+def random_prior(rng: np.random.Generator, direct: int, players: int) -> PlayerPrior:
+    """Direct players that hear some of the players and a few nodes that always send."""
+    edges = (rng.random((direct, players)) < 0.3).astype(np.float64)
+    edges[np.arange(direct), np.arange(direct)] = 0
+    received = edges.sum(1) + rng.integers(1, 4, direct)
+    is_direct = np.arange(players) < direct
+    passed = edges / received[:, None]
+    return PlayerPrior(np.ones(players), is_direct, passed, received=received)
+
+
+def shapley(values: Floats) -> Floats:
+    """By definition, from the values [2^M, outputs] of all coalitions, bit i for player i."""
+    players = len(values).bit_length() - 1
+    numbers = np.arange(len(values))
+    sizes = np.array([int(number).bit_count() for number in numbers])
+    weights = np.array([1 / (players * comb(players - 1, size)) for size in range(players)])
+    credit = np.zeros((players, values.shape[1]))
+    for player in range(players):
+        without = numbers[(numbers >> player) & 1 == 0]
+        change = values[without | (1 << player)] - values[without]
+        credit[player] = weights[sizes[without]] @ change
+    return credit
+
+
+@dataclass(eq=False)
+class MessageGame(FunctionGame):
+    """Probabilities of a two-layer network with means, written without the regressors."""
+
+    prior: PlayerPrior | None = None
+    probabilities: bool = field(default=True)
+
+    def player_prior(self) -> PlayerPrior | None:
+        return self.prior
+
+
+def message_game(seed: int, direct: int, players: int) -> MessageGame:
+    rng = np.random.default_rng(seed)
+    prior = random_prior(rng, direct, players)
+    edges = np.asarray(prior.passed) * np.asarray(prior.received)[:, None]
+    own, sent = rng.normal(size=(2, players, 3))
+    own[:direct] *= 3
+
+    def probabilities(rows: Bools) -> Tensor:
+        scores = []
+        for on in rows:
+            logits = np.array([0.5, 0.0, 0.0])
+            active = [t for t in range(direct) if on[t]]
+            for t in active:
+                heard = [j for j in range(players) if on[j] and edges[t, j]]
+                always = np.asarray(prior.received)[t] - edges[t].sum()
+                state = (own[t] * always + sent[heard].sum(0)) / (always + len(heard))
+                logits = logits + np.tanh(state) * 4 / (len(active) + 1)
+            scores.append(softmax(logits))
+        return torch.from_numpy(np.array(scores))
+
+    return MessageGame(probabilities, players, prior=prior)
+
+
+def played(game: MessageGame, budget: int, seed: int) -> tuple[Masks, Tensor, Floats]:
+    """Masks that know the outcomes, the values of the first output, and all outcomes."""
+    masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
+    ends = game.states(np.repeat([[False], [True]], game.players, 1))
+    values = game.values(np.concatenate([ends, masks.states]))
+    outcomes = Outcomes(values.numpy(), slice(0, 1))
+    return replace(masks, outcomes=outcomes), values[:, :1], values.numpy()
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_simulated_shapley_values_are_those_of_the_model_over_all_coalitions(
+    hears: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logit_shapley, "_DRAWS", 4096)
+    rng = np.random.default_rng(5)
+    prior = random_prior(rng, 4, 11)
+    if not hears:
+        prior = replace(prior, passed=None)
+    messages = Messages.of(prior)
+    groups = messages.regressors(all_rows(11)[:2])
+    sizes = (0.3, 1.0, 1.0, 0.05, 1.0, 0.2)
+    coefficients = [
+        (rng.normal(size=(group.shape[1], 3)) * size).astype(np.float32)
+        for group, size in zip(groups, sizes, strict=False)
+    ]
+    model = LogitModel(messages, Link(exclusive=True, columns=slice(0, 2)), coefficients)
+    credit, variance = logit_shapley.simulated_shapley(model)
+    exact = shapley(model.at(all_rows(11)))
+    assert (np.abs(credit - exact)[:4] <= 4.5 * np.sqrt(variance[:4]) + 1e-4).all()
+    assert np.abs(credit - exact)[4:].max() < 0.15 * np.abs(exact[4:]).max()
+    assert credit.sum(0) == pytest.approx(exact.sum(0), abs=1e-6)
+
+
+def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
+    game = message_game(1, direct=4, players=9)
+    masks, _, outcomes = played(game, 150, 0)
+    fitted = fit_logits(masks, outcomes, slice(0, 1))
+    assert fitted is not None
+    for pair in (0, 7):
+        others = np.delete(np.arange(len(masks.rows)), [2 * pair, 2 * pair + 1])
+        link = Link.of(outcomes, slice(0, 1))
+        logits = link.logits(outcomes)
+        members = np.concatenate([np.repeat([[False], [True]], 9, 1), masks.rows])
+        groups = fitted.model.messages.regressors(members)
+        units = [1 / np.sqrt((group**2).sum(1).mean()) for group in groups]
+        grams = [
+            (group * unit) @ (group * unit).T for group, unit in zip(groups, units, strict=True)
+        ]
+        variances, noise = logit_model._best_ridges(
+            [gram.astype(np.float64) for gram in grams], logits, link
+        )
+        covariance = sum(v * gram for v, gram in zip(variances, grams, strict=True))
+        known = np.concatenate([[0, 1], others + 2])
+        inner = covariance[np.ix_(known, known)] + noise * np.eye(len(known))
+        left_out = np.array([2 * pair + 2, 2 * pair + 3])
+        predicted = covariance[np.ix_(left_out, known)] @ np.linalg.solve(inner, logits[known])
+        expected = link.scores(predicted)
+        assert fitted.scores[left_out] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_scores_of_logits_are_the_probabilities_that_they_came_from(exclusive: bool) -> None:
+    rng = np.random.default_rng(0)
+    probabilities = softmax(rng.normal(scale=9, size=(40, 3)), 1)
+    if not exclusive:
+        probabilities = rng.random((40, 3))
+    link = Link.of(probabilities, slice(1, 3))
+    assert link.exclusive == exclusive
+    again = link.scores(link.logits(probabilities))
+    assert again == pytest.approx(probabilities[:, 1:], abs=1e-12)
+
+
+def test_a_model_of_logits_makes_errors_smaller_and_credit_stays_efficient() -> None:
+    ratios = []
+    for seed in range(5):
+        game = message_game(seed, direct=6, players=12)
+        bits = all_rows(12)
+        exact = shapley(game.function(bits).numpy()[:, :1])[:, 0]
+        masks, values, _ = played(game, 190, seed)
+        errors = []
+        for outcomes in (masks.outcomes, None):
+            fit = GaussianProcess()(
+                replace(masks, outcomes=outcomes), values[2:], values[0], values[1]
+            )
+            assert float(fit.values.sum()) == pytest.approx(float(values[1] - values[0]), abs=1e-9)
+            errors.append(float(((fit.values[0].numpy() - exact) ** 2).sum()))
+        ratios.append(errors[0] / errors[1])
+        assert "logits" in str(fit_model(masks, values))
+    assert np.exp(np.log(ratios).mean()) < 0.8
+
+
+def fit_model(masks: Masks, values: Tensor) -> str | None:
+    return GaussianProcess()(masks, values[2:], values[0], values[1]).model
+
+
+def test_an_average_goes_by_the_precision_of_its_fits() -> None:
+    game = message_game(0, direct=4, players=9)
+    masks, values, _ = played(game, 60, 0)
+    credit = torch.zeros(1, 9, dtype=torch.float64)
+    one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    sure = Fit(credit, torch.full_like(credit, 0.1), zero, one)
+    unsure = Fit(credit + 1, torch.full_like(credit, 0.3), zero, one)
+    fit = averaged(masks, values[2:], values[0], [sure, unsure])
+    assert fit.values == pytest.approx(torch.full_like(credit, 0.1))
+    unknown = replace(unsure, errors=torch.full_like(credit, torch.nan))
+    assert averaged(masks, values[2:], values[0], [sure, unknown]) is sure
+
+
+def test_few_or_very_many_coalitions_are_left_to_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[Ids] = []
+    monkeypatch.setattr(
+        "graphsvx.estimators.gaussian_process.fit_logits", lambda masks, *_: calls.append(masks)
+    )
+    game = message_game(2, direct=4, players=12)
+    for budget, is_fitted in ((100, False), (180, True), (400, False)):
+        masks, values, _ = played(game, budget, 0)
+        calls.clear()
+        GaussianProcess()(masks, values[2:], values[0], values[1])
+        assert bool(calls) == is_fitted
