@@ -19,7 +19,6 @@ from tests.views.html import browser as chromium
 
 pytest.importorskip("sphinx", reason='pip install "graphsvx[docs]"')
 pytestmark = [
-    pytest.mark.xdist_group("site"),
     pytest.mark.timeout(900),  # the site takes half a minute, ten times that on a busy machine
 ]
 DOCS = Path(__file__).parents[1] / "docs"

@@ -27,7 +27,6 @@ from tests import typed_worlds as worlds
 from tests.runs.helpers import INNER, Moody, names, same_rows, start, world
 
 pytestmark = [
-    pytest.mark.xdist_group("ray"),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs graphsvx[ray]"),
     # Ray's own: sockets and files that its shutdown leaves to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

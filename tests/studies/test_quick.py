@@ -12,7 +12,6 @@ from graphsvx.studies import StudyContext, noise, properties
 from graphsvx.studies.measurements import Measurements
 from tests.runs.helpers import ThisProcess
 
-pytestmark = pytest.mark.xdist_group("studies")  # they share models and explanations
 FIGURES = {
     "ground-truth": "methods", "noisy-features": "kde", "noisy-nodes": "kde", "masks": "accuracy",
     "budget": "samples", "ablation": "indirect", "time": "seconds", "properties": "shares",
