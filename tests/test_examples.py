@@ -12,7 +12,6 @@ import pytest
 
 from graphsvx import datasets, zoo
 
-pytestmark = pytest.mark.xdist_group("examples")  # several have the same model
 EXAMPLES = sorted((Path(__file__).parents[1] / "docs" / "examples").glob("*.py"))
 
 

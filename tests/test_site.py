@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from html.parser import HTMLParser
@@ -15,13 +15,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.runs.helpers import in_a_process
 from tests.views.html import browser as chromium
 
-pytest.importorskip("sphinx", reason='pip install "graphsvx[docs]"')
-pytestmark = [
-    pytest.mark.xdist_group("site"),
-    pytest.mark.timeout(900),  # the site takes half a minute, ten times that on a busy machine
-]
+build_main = pytest.importorskip(
+    "sphinx.cmd.build", reason='pip install "graphsvx[docs]"'
+).build_main
+# The site takes half a minute, ten times that on a busy machine.
+pytestmark = pytest.mark.timeout(900)
 DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -37,14 +38,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for linked in DOCS.parent.glob("[!.]*"):  # pages link to source files
         if linked != DOCS:
             (source.parent / linked.name).symlink_to(linked)
-    command = [
-        sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet",
+    words = [
+        "--fail-on-warning", "--keep-going", "--quiet",
         # Which only make it slower:
         "-D", "plot_gallery=0", "-D", "toc_object_entries=0", "-D", "smartquotes=0",
         "-d", str(folder / "doctrees"), str(source), str(folder / "html"),
     ]  # fmt: skip
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+
+    def build() -> None:
+        warnings.simplefilter("default")
+        with (folder / "err").open("w") as sys.stderr:
+            sys.exit(build_main(words))
+
+    child = in_a_process(build)
+    child.join()
+    assert child.exitcode == 0, (folder / "err").read_text()
     return folder / "html"
 
 

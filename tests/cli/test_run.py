@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -13,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from graphsvx import datasets, runs, zoo
-from graphsvx.cli import app
+from graphsvx.cli import app, main
 from graphsvx.errors import DataError, InputError
-from tests.cli.conftest import HEAR_CTRL_C
+from tests.runs.helpers import in_a_process
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +76,26 @@ def test_an_interrupted_run_says_how_to_go_on(call, tmp_path) -> None:
 
 
 def test_ctrl_c_prints_the_command_that_resumes(models, tmp_path) -> None:
-    out = tmp_path / "all"
+    out, err = tmp_path / "all", tmp_path / "err"
     words = ["run", "ba-shapes", "--out", str(out), "--workers", "1"]
-    child = subprocess.Popen(
-        [sys.executable, "-c", HEAR_CTRL_C + "from graphsvx.cli import main; main()", *words],
-        env={**os.environ, "GRAPHSVX_MODELS": str(models)}, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+
+    def command() -> None:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ["GRAPHSVX_MODELS"] = str(models)
+        sys.argv = ["graphsvx", *words]
+        with err.open("w") as sys.stderr:
+            main()
+
+    child = in_a_process(command)
     while not (out / "progress.json").exists():
-        assert child.poll() is None, child.stderr.read()
+        assert child.is_alive(), err.read_text()
         time.sleep(0.05)
     time.sleep(0.5)
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 130
+    child.join(60)
+    said = err.read_text()
+    assert child.exitcode == 130
     assert said.splitlines()[-1] == f"graphsvx run ba-shapes --out {out} --workers 1"
     assert "Traceback" not in said
     assert runs.open(out).status().state == "stopped"

@@ -18,7 +18,6 @@ from graphsvx.explorer.server import start
 from graphsvx.explorer.workspace import make_workspace, workspace_of_run
 from tests.explorer.conftest import Client, Page
 
-pytestmark = pytest.mark.xdist_group("browser")
 AXE = files("selenium_axe_python") / "axe-core" / "axe.min.js"
 VIEWS = ("graph", "why&node=4", "what-if&node=4&nodes_off=9", "compare&node=4", "overview")
 

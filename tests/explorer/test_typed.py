@@ -260,7 +260,6 @@ def test_relational_graphs_and_whole_typed_graphs():
 # --- the page --------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_view_is_accessible_and_fits_400_pixels(page, view):
     settle(page, view) if "author:1" not in view else page.open(f"view={view}")
@@ -273,7 +272,6 @@ def test_each_view_is_accessible_and_fits_400_pixels(page, view):
     assert page.browser.run("return document.documentElement.scrollWidth") <= 400
 
 
-@pytest.mark.xdist_group("browser")
 def test_nodes_are_filtered_by_type_and_picked(page):
     page.open("view=graph")
     page.shows(".line")
@@ -288,14 +286,12 @@ def test_nodes_are_filtered_by_type_and_picked(page):
     page.says('[data-table="node"] thead', "Type")
 
 
-@pytest.mark.xdist_group("browser")
 def test_a_node_without_an_output_says_so(page):
     page.open("view=why&node=author:1")
     page.says("main", "The model does not predict author 1")
     page.says("main", "nodes of type paper")
 
 
-@pytest.mark.xdist_group("browser")
 def test_a_neighbour_is_switched_off_and_on(page, data, model):
     page.open("view=what-if&node=paper:4")
     page.shows(".dot")
@@ -312,7 +308,6 @@ def test_a_neighbour_is_switched_off_and_on(page, data, model):
     assert page.browser.complaints() == []
 
 
-@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("live", [True, False])
 def test_the_overview_of_a_typed_run_leads_to_its_explanations(window, tmp_path, data, model, live):
     run = runs.start(model, data, nodes=("paper", [2, 4, 5]), out=tmp_path / "run",

@@ -20,6 +20,7 @@ from graphsvx.methods.integrated_gradients import IntegratedGradients
 from graphsvx.methods.lime import LIME
 from graphsvx.methods.saliency import Saliency
 from graphsvx.methods.shap import SHAP, numpy_seeded
+from graphsvx.utils.extras import require_extra
 from tests.methods.conftest import both_ways
 
 pytestmark = pytest.mark.learned
@@ -119,7 +120,7 @@ def own_row(model, data, node, target):
 
 
 def test_shap_matches_the_shap_package_and_is_exact_for_few_features(small):
-    import shap  # noqa: PLC0415  (its own import warns; by now ours has imported it quietly)
+    shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
 
     model, data = small
     e = graphsvx.explain(model, data, node=2, method=SHAP(features="all"))

@@ -289,13 +289,15 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
     )  # fmt: skip
 
 
+VALIDATOR = jsonschema.Draft202012Validator(serialize.json_schema())
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(any_explanation())
 def test_any_record_survives_json_and_arrow_and_validates(explanation) -> None:
     assert equal(through_json(explanation), explanation)
     assert equal(through_arrow(explanation), explanation)
-    validator = jsonschema.Draft202012Validator(serialize.json_schema())
-    assert validator.is_valid(explanation.to_dict())
+    assert VALIDATOR.is_valid(explanation.to_dict())
 
 
 def test_every_optional_field_is_in_the_property_above() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -117,7 +118,8 @@ def test_failures_are_recorded_and_tried_again_on_request(tmp_path, reference) -
 
 def test_a_run_killed_between_merging_and_removing_files_resumes(tmp_path, reference) -> None:
     out = tmp_path / "run"
-    run = start(out)
+    shutil.copytree(reference.folder, out)
+    run = runs.open(out)
     store = run._store
     part = store.files(2)[0]
     store.keep(2, part.read().slice(0, 3), finished=False)
@@ -130,7 +132,8 @@ def test_a_run_killed_between_merging_and_removing_files_resumes(tmp_path, refer
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
 def test_a_damaged_part_is_found_and_made_again(tmp_path, reference, damage, capsys) -> None:
     out = tmp_path / "run"
-    run = start(out)
+    shutil.copytree(reference.folder, out)
+    run = runs.open(out)
     victim = out / "parts" / names(out)[3]
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from graphsvx import runs, studies
+from graphsvx.datasets import registry as loaders
 from graphsvx.metrics.measurements import Measurements
 from graphsvx.studies import StudyContext, noise, properties
 from tests.runs.helpers import ThisProcess
 
-pytestmark = pytest.mark.xdist_group("studies")  # they share models and explanations
 FIGURES = {
     "ground-truth": "methods", "noisy-features": "kde", "noisy-nodes": "kde", "masks": "accuracy",
     "budget": "samples", "ablation": "indirect", "time": "seconds", "properties": "shares",
@@ -25,16 +26,21 @@ def no_cora() -> bool:
     return not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir()
 
 
+@pytest.fixture(autouse=True)
+def _less_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data sets are loaded once, and no processes are made."""
+    monkeypatch.setattr(loaders, "LOADERS", LOADED_ONCE)
+    monkeypatch.setattr(runs, "Local", ThisProcess)
+
+
+LOADED_ONCE = {name: cache(load) for name, load in loaders.LOADERS.items()}
 LONG = ("false-positives", "faithfulness")  # measures of the first are tested in test_beyond.py
 
 
 @pytest.mark.parametrize("name", [name for name in studies.names() if name not in LONG])
-def test_a_quick_study_measures_everything_that_it_declares(
-    name: str, quick: StudyContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_study_measures_everything_that_it_declares(name: str, quick: StudyContext) -> None:
     if name.startswith(("noisy", "molecules", "real")) and no_cora():
         pytest.skip("GRAPHSVX_DATA has no Cora/raw")
-    monkeypatch.setattr(runs, "Local", ThisProcess)
     study = studies.get(name)
     study.run(quick)
     text = (quick.out / f"{name}.md").read_text()

@@ -142,7 +142,7 @@ def test_a_model_that_saw_cut_edges_says_how_common_classes_are_about_an_isolate
 
 def test_graphs_are_learned_too() -> None:
     loaded = datasets.load("ba-2motifs")
-    settings = replace(zoo.settings_for(loaded), epochs=20, batch_size=32, cut_edges=False)
+    settings = replace(zoo.settings_for(loaded), epochs=10, batch_size=32, cut_edges=False)
     accuracy = [zoo.train(loaded, seed=s, settings=settings).card.accuracy["val"] for s in range(3)]
     assert median(accuracy) > 0.9
 

@@ -18,8 +18,6 @@ from graphsvx.views import html, palette
 from tests import records
 from tests.worlds import random_graph, random_model
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 def shown(value: float) -> str:
     return f"{value:+.4f}".replace("-", "−")
