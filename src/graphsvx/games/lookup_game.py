@@ -117,6 +117,9 @@ class LookupGame:
         requested[states] = True
         new = np.flatnonzero(requested & ~self._evaluated)
         if len(new):
+            if 2 * len(new) >= len(states):
+                # Most are new: all together, so that their states can be told.
+                new = np.flatnonzero(requested)
             self._rows = [np.concatenate(self._rows)]
             out, rounds = self._look_up(self._rows[0][new])
             self._rounds = None if rounds is None else (new, rounds)

@@ -1,0 +1,103 @@
+"""Control variates that are fitted to one half of the drawn pairs and subtracted from the other.
+
+Waves and tables of states have more coefficients than can be fitted without seeing their own
+noise in the values. What they leave of pairs that they have not seen is honest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.engine.node_states import LocalStates
+from graphsvx.estimators.state_tables import StateTables, fit_table
+from graphsvx.estimators.waves import WAVES, Waves, signs_of, train_waves
+from graphsvx.masks.base import Masks
+
+_FITTED = 1 << 15  # pairs of a half that its controls are fitted to
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Odd games of known Shapley values, and what they leave."""
+
+    rest: Floats
+    """Of half the differences of pairs, by controls that have not seen them, [pairs, outputs]."""
+    at_full: Floats
+    """Mean of the controls at the full coalition, [outputs]."""
+    credit: Floats
+    """Mean of their Shapley values, [outputs, M]."""
+
+    @staticmethod
+    def memory(coalitions: int, players: int) -> int:
+        """Bytes that a fit takes: signs of the pairs of both halves, and their waves."""
+        fitted = min(coalitions // 2, 2 * _FITTED)
+        return 4 * fitted * players + (1 << 23)
+
+
+def cross_fit(masks: Masks, missed: Floats, drawn: Ids) -> CrossFit:
+    """Waves, and tables of states where these are known, fitted to half differences.
+
+    `missed` [pairs, outputs]; pairs before those that are `drawn` are enumerated, and
+    get the mean of the controls of both halves.
+    """
+    on = masks.rows[::2]
+    listed = np.arange(len(on) - len(drawn))
+    halves = _even_halves(on, drawn)
+    fitted = min(_FITTED, *(len(half) for half in halves))
+    waves = train_waves(
+        np.stack([signs_of(on[half[:fitted]]) for half in halves]),
+        np.stack([missed[half[:fitted]] for half in halves]).astype(np.float32),
+    )
+    # What controls leave of the pairs that they are fitted to, and of those of the other half.
+    left = [missed[half[:fitted]] for half in halves]
+    rest = [missed[pairs] for pairs in (*halves, listed)]
+    for half, wave in enumerate(waves):
+        left[half] -= wave.at(on[halves[half][:fitted]])
+        rest[1 - half] -= wave.at(on[halves[1 - half]])
+        rest[2] -= wave.at(on[listed]) / 2
+    tables: tuple[list[Floats], list[Floats]] = ([], [])
+    for states in masks.local:
+        numbers = [_numbers(states, pairs) for pairs in (*halves, listed)]
+        for half in range(2):
+            first, second = numbers[half]
+            table = fit_table(first[:fitted], second[:fitted], left[half], states.count)
+            tables[half].append(table)
+            _subtract(table, *numbers[1 - half], rest[1 - half])
+            _subtract(table / 2, *numbers[2], rest[2])
+    in_order = np.empty_like(missed)
+    in_order[np.concatenate([*halves, listed])] = np.concatenate(rest)
+    parts: list[Waves | StateTables] = [*waves]
+    if masks.local:
+        parts += [StateTables(masks.local, table) for table in tables]
+    return CrossFit(
+        in_order,
+        np.sum([part.at_full() for part in parts], axis=0) / 2,
+        np.sum([part.credit() for part in parts], axis=0) / 2,
+    )
+
+
+def _even_halves(on: Bools, drawn: Ids) -> list[Ids]:
+    """The drawn pairs in two halves with the same number of pairs of each size."""
+    size = on[drawn].sum(1)
+    by_size = np.argsort(np.minimum(size, on.shape[1] - size), kind="stable")
+    return [np.sort(drawn[by_size[start::2]]) for start in range(2)]
+
+
+def _numbers(states: LocalStates, pairs: Ids) -> tuple[Ids, Ids]:
+    """States of a node in one coalition of each pair, and in its complement."""
+    first, second = states.number[2::2], states.number[3::2]
+    return first.take(pairs).astype(np.intp), second.take(pairs).astype(np.intp)
+
+
+def _subtract(table: Floats, first: Ids, second: Ids, rest: Floats) -> None:
+    for output, column in enumerate(np.ascontiguousarray(table.T)):
+        rest[:, output] -= column.take(first) - column.take(second)
+
+
+def describe(masks: Masks) -> str:
+    """The controls in words."""
+    states = sum(states.count for states in masks.local)
+    return f"{WAVES} waves" + (f" and tables of {states} states of nodes" if states else "")

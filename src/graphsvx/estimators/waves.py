@@ -1,0 +1,155 @@
+"""Waves: sines of weighted sums of players, control variates that are trained on a game.
+
+With z = +1 for members and -1 for others, a wave sin(a . z) is odd and a product over players, so
+that its Shapley values are integrals of polynomials, in closed form. A sum of waves is a neural
+network with one hidden layer: it learns which players matter together, near each other or not,
+and with how many others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsvx.core.arrays import Bools, Floats
+
+Singles = NDArray[np.float32]
+
+WAVES = 64
+"""Number of waves."""
+_BATCH = 256  # pairs of a step of training
+_STEPS = 800  # at most,
+_EPOCHS = 12  # and passes through the pairs at most
+_RATE = 0.03
+_SPREAD, _AMPLITUDE = 0.8, 0.1  # of a . z and of a wave, before training
+_MOMENTUM, _SQUARES = 0.9, 0.99  # decay of the moments of Adam
+_BLOCK = 1 << 12  # coalitions whose waves stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """g(S) = sum of c sin(a . z) over waves: an odd game."""
+
+    directions: Singles
+    """a: [M, waves]."""
+    amplitudes: Singles
+    """c: [waves, outputs]."""
+
+    def at(self, members: Bools) -> Floats:
+        """g at coalitions, [coalitions, outputs]."""
+        values = np.empty((len(members), self.amplitudes.shape[1]))
+        for first in range(0, len(members), _BLOCK):
+            waves = signs_of(members[first : first + _BLOCK]) @ self.directions
+            values[first : first + _BLOCK] = np.sin(waves, out=waves) @ self.amplitudes
+        return values
+
+    def at_full(self) -> Floats:
+        """g at the full coalition, [outputs]."""
+        waves: Floats = np.sin(self.directions.astype(np.float64).sum(0))
+        return waves @ self.amplitudes.astype(np.float64)
+
+    def credit(self) -> Floats:
+        """Shapley values of g, [outputs, M].
+
+        If each player is on with probability q and t = 2 q - 1, exp(i a_j z_j) has the mean
+        cos a_j + i t sin a_j; player j turns exp(-i a_j) into exp(i a_j). The product over the
+        others is a polynomial in t of degree M - 1, which Gauss-Legendre nodes integrate exactly;
+        -t gives the conjugate.
+        """
+        angles = self.directions.T.astype(np.float64)
+        cosines, sines = np.cos(angles), np.sin(angles)
+        players = angles.shape[1]
+        nodes, weights = np.polynomial.legendre.leggauss(max(2, (players + 1) // 2))
+        total = np.zeros_like(angles)
+        for node, weight in zip(nodes, weights, strict=True):
+            if node < -1e-12:
+                continue
+            factors = cosines + 1j * node * sines
+            others = np.ones_like(factors)
+            others[:, 1:] = np.cumprod(factors[:, :-1], 1)
+            others[:, :-1] *= np.cumprod(factors[:, :0:-1], 1)[:, ::-1]
+            total += (weight if node < 1e-12 else 2 * weight) * others.real
+        credit: Floats = self.amplitudes.T.astype(np.float64) @ (total * sines)
+        return credit
+
+
+def train_waves(signs: Singles, targets: Singles) -> list[Waves]:
+    """Waves for each of some sets of pairs, trained together: [sets, pairs, M] and [.., outputs].
+
+    Sizes are drawn by the root of the kernel mass, so that squared residuals of all pairs count
+    the same in the variance of credit. Adam, with a rate that falls to 0.
+    """
+    sets, pairs, players = signs.shape
+    rng = np.random.default_rng(0)
+    shape = (sets, players + targets.shape[2], WAVES)
+    parameters = rng.standard_normal(shape, dtype=np.float32)
+    directions, amplitudes = parameters[:, :players], parameters[:, players:]
+    directions *= _SPREAD / sqrt(players)
+    amplitudes *= _AMPLITUDE
+    scale = np.sqrt(np.mean(targets**2, axis=1, keepdims=True)) + np.float32(1e-30)
+    targets = targets / scale
+    batches = max(1, pairs // _BATCH)
+    steps = min(_STEPS, _EPOCHS * batches)
+    adam = _Adam.of(parameters)
+    gradient = adam.gradient
+    for step in range(steps):
+        if step % batches == 0:
+            order = rng.permutation(pairs)
+        part = order[step % batches * _BATCH :][:_BATCH]
+        inputs = signs[:, part]
+        angles = inputs @ directions
+        waves = np.sin(angles)
+        missed = waves @ amplitudes.transpose(0, 2, 1) - targets[:, part]
+        slopes = np.cos(angles, out=angles)
+        slopes *= missed @ amplitudes
+        np.matmul(inputs.transpose(0, 2, 1), slopes, out=gradient[:, :players])
+        np.matmul(missed.transpose(0, 2, 1), waves, out=gradient[:, players:])
+        gradient /= np.float32(len(part))
+        adam.move(step, _RATE * (1 - step / steps))
+    return [
+        Waves(directions[i].copy(), np.ascontiguousarray(amplitudes[i].T * scale[i]))
+        for i in range(sets)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Adam:
+    """The optimiser, which changes parameters in place."""
+
+    parameters: Singles
+    gradient: Singles
+    first: Singles
+    second: Singles
+    """Moments of the gradient."""
+
+    @staticmethod
+    def of(parameters: Singles) -> _Adam:
+        zeros = [np.zeros_like(parameters) for _ in range(3)]
+        return _Adam(parameters, *zeros)
+
+    def move(self, step: int, rate: float) -> None:
+        """A step along the gradient, which is overwritten."""
+        gradient, first, second = self.gradient, self.first, self.second
+        first *= np.float32(_MOMENTUM)
+        first += np.float32(1 - _MOMENTUM) * gradient
+        second *= np.float32(_SQUARES)
+        np.square(gradient, out=gradient)
+        gradient *= np.float32(1 - _SQUARES)
+        second += gradient
+        np.sqrt(second, out=gradient)
+        gradient *= np.float32(1 / sqrt(1 - _SQUARES ** (step + 1)))
+        gradient += np.float32(1e-8)
+        np.divide(first, gradient, out=gradient)
+        gradient *= np.float32(rate / (1 - _MOMENTUM ** (step + 1)))
+        np.subtract(self.parameters, gradient, out=self.parameters)
+
+
+def signs_of(members: Bools) -> Singles:
+    """z: +1 for members, -1 for others."""
+    signs = members.astype(np.float32)
+    signs *= 2
+    signs -= 1
+    return signs
