@@ -54,7 +54,8 @@ class ControlledWLS(Checked):
         model = "least squares with slopes"
         if len(drawn) >= _CROSSED:
             rest[drawn] = without_sizes(rest[drawn], masks.rows[::2][drawn])
-            fitted = cross_fit(masks, rest, drawn)
+            even = (values[::2] + values[1::2]).numpy() / 2
+            fitted = cross_fit(masks, rest, even - even[drawn].mean(0), drawn)
             rest, gain, credit = fitted.rest, gain - 2 * fitted.at_full, credit + fitted.credit
             model += f", {describe(masks)}"
         part, errors = corrected(masks, rest, gain)

@@ -37,11 +37,12 @@ class CrossFit:
         return 4 * fitted * players + (1 << 23)
 
 
-def cross_fit(masks: Masks, missed: Floats, drawn: Ids) -> CrossFit:
+def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn: Ids) -> CrossFit:
     """Waves, and tables of states where these are known, fitted to half differences.
 
-    `missed` [pairs, outputs]; pairs before those that are `drawn` are enumerated, and
-    get the mean of the controls of both halves.
+    `missed` [pairs, outputs] is to be explained; `even`, half the sums of values, tells which
+    players matter together. Pairs before those that are `drawn` are enumerated, and get the mean of
+    the controls of both halves.
     """
     on = masks.rows[::2]
     listed = np.arange(len(on) - len(drawn))
@@ -49,7 +50,10 @@ def cross_fit(masks: Masks, missed: Floats, drawn: Ids) -> CrossFit:
     fitted = min(_FITTED, *(len(half) for half in halves))
     waves = train_waves(
         np.stack([signs_of(on[half[:fitted]]) for half in halves]),
-        np.stack([missed[half[:fitted]] for half in halves]).astype(np.float32),
+        *(
+            np.stack([part[half[:fitted]] for half in halves]).astype(np.float32)
+            for part in (missed, even)
+        ),
     )
     # What controls leave of the pairs that they are fitted to, and of those of the other half.
     left = [missed[half[:fitted]] for half in halves]

@@ -26,6 +26,7 @@ _EPOCHS = 12  # and passes through the pairs at most
 _RATE = 0.03
 _SPREAD, _AMPLITUDE = 0.8, 0.1  # of a . z and of a wave, before training
 _MOMENTUM, _SQUARES = 0.9, 0.99  # decay of the moments of Adam
+_EVEN = 0.5  # weight of sums beside differences
 _BLOCK = 1 << 12  # coalitions whose waves stay in the cache
 
 
@@ -76,43 +77,63 @@ class Waves:
         return credit
 
 
-def train_waves(signs: Singles, targets: Singles) -> list[Waves]:
-    """Waves for each of some sets of pairs, trained together: [sets, pairs, M] and [.., outputs].
+def train_waves(signs: Singles, odd: Singles, even: Singles) -> list[Waves]:
+    """Waves for each of some sets of pairs, trained together.
 
-    Sizes are drawn by the root of the kernel mass, so that squared residuals of all pairs count
-    the same in the variance of credit. Adam, with a rate that falls to 0.
+    `signs` [sets, pairs, M]; `odd` and `even` [sets, pairs, outputs] are half the differences and
+    half the sums of values. Cosines of the same weighted sums are fitted to sums: they have no
+    credit, but players that matter together do so in sums and differences, and waves that explain
+    both are learnt from fewer pairs. Sizes are drawn by the root of the kernel mass, so that
+    squared residuals of all pairs count the same in the variance of credit. Adam, with a rate that
+    falls to 0.
     """
     sets, pairs, players = signs.shape
+    outputs = odd.shape[2]
     rng = np.random.default_rng(0)
-    shape = (sets, players + targets.shape[2], WAVES)
+    shape = (sets, players + 2 * outputs, WAVES)
     parameters = rng.standard_normal(shape, dtype=np.float32)
-    directions, amplitudes = parameters[:, :players], parameters[:, players:]
+    directions, amplitudes, of_cosines = np.split(parameters, [players, players + outputs], axis=1)
     directions *= _SPREAD / sqrt(players)
-    amplitudes *= _AMPLITUDE
-    scale = np.sqrt(np.mean(targets**2, axis=1, keepdims=True)) + np.float32(1e-30)
-    targets = targets / scale
+    parameters[:, players:] *= _AMPLITUDE
+    scale = _root_mean_square(odd)
+    odd, even = odd / scale, even / _root_mean_square(even)
     batches = max(1, pairs // _BATCH)
     steps = min(_STEPS, _EPOCHS * batches)
     adam = _Adam.of(parameters)
-    gradient = adam.gradient
+    gradients = np.split(adam.gradient, [players, players + outputs], axis=1)
     for step in range(steps):
-        if step % batches == 0:
-            order = rng.permutation(pairs)
-        part = order[step % batches * _BATCH :][:_BATCH]
+        # Draws are independent: in their order, they need no shuffling.
+        first = step % batches * _BATCH
+        part = slice(first, first + _BATCH)
         inputs = signs[:, part]
         angles = inputs @ directions
-        waves = np.sin(angles)
-        missed = waves @ amplitudes.transpose(0, 2, 1) - targets[:, part]
-        slopes = np.cos(angles, out=angles)
-        slopes *= missed @ amplitudes
-        np.matmul(inputs.transpose(0, 2, 1), slopes, out=gradient[:, :players])
-        np.matmul(missed.transpose(0, 2, 1), waves, out=gradient[:, players:])
-        gradient /= np.float32(len(part))
-        adam.move(step, _RATE * (1 - step / steps))
+        sines, cosines = np.sin(angles), np.cos(angles)
+        missed = sines @ amplitudes.transpose(0, 2, 1) - odd[:, part]
+        missed_even = cosines @ of_cosines.transpose(0, 2, 1) - even[:, part]
+        missed_even *= np.float32(_EVEN)
+        np.matmul(missed.transpose(0, 2, 1), sines, out=gradients[1])
+        np.matmul(missed_even.transpose(0, 2, 1), cosines, out=gradients[2])
+        cosines *= _spread_over_waves(missed, amplitudes)
+        sines *= _spread_over_waves(missed_even, of_cosines)
+        cosines -= sines
+        np.matmul(inputs.transpose(0, 2, 1), cosines, out=gradients[0])
+        adam.move(step, _RATE * (1 - step / steps), missed.shape[1])
     return [
         Waves(directions[i].copy(), np.ascontiguousarray(amplitudes[i].T * scale[i]))
         for i in range(sets)
     ]
+
+
+def _root_mean_square(values: Singles) -> Singles:
+    """Over the pairs of each set."""
+    root: Singles = np.sqrt(np.mean(values**2, axis=1, keepdims=True)) + np.float32(1e-30)
+    return root
+
+
+def _spread_over_waves(missed: Singles, amplitudes: Singles) -> Singles:
+    """Products of residuals and amplitudes, summed over outputs: [sets, pairs, waves]."""
+    # A product of matrices is slow if there is nothing to sum.
+    return missed * amplitudes if missed.shape[2] == 1 else missed @ amplitudes
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +151,10 @@ class _Adam:
         zeros = [np.zeros_like(parameters) for _ in range(3)]
         return _Adam(parameters, *zeros)
 
-    def move(self, step: int, rate: float) -> None:
-        """A step along the gradient, which is overwritten."""
+    def move(self, step: int, rate: float, pairs: int) -> None:
+        """A step along the gradient, a sum over pairs, which is overwritten."""
         gradient, first, second = self.gradient, self.first, self.second
+        gradient *= np.float32(1 / pairs)
         first *= np.float32(_MOMENTUM)
         first += np.float32(1 - _MOMENTUM) * gradient
         second *= np.float32(_SQUARES)
