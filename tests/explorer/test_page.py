@@ -115,14 +115,14 @@ def test_the_why_view_shows_the_explanation_and_the_model_s_classes(page, graph,
         models["gcn"], graph, node=4, method=GraphSVX(samples=300), targets="all"
     )
     shown = {
-        int(row.get_attribute("data-key")): row.find_element(
-            "css selector", "[class*=-text]"
-        ).get_attribute("textContent")
+        int(row.get_attribute("data-key")): float(
+            row.find_element("css selector", "[class*=-text]")
+            .get_attribute("textContent")
+            .replace("−", "-")
+        )
         for row in page.browser.all('[data-table="node"] tbody tr[data-key]')
     }
-    assert shown == {
-        node: f"{value:+.4f}".replace("-", "−") for node, value in explanation.nodes.items()
-    }
+    assert shown == pytest.approx(explanation.nodes, abs=5.1e-5)
     other = next(c for c in range(3) if c != explanation.target)
     page.browser.one(f'[data-class="{other}"]').click()
     page.says("#said", ("a", "b", "<b>c</b>")[other])

@@ -98,7 +98,7 @@ def study(
                 for study_name in selected
             }  # fmt: skip
             # Cells of all studies at once: those that share data and models are measured together.
-            measured = {} if pages else studies.measure_in_processes(contexts)
+            measured = {} if pages else studies.study.measure_in_processes(contexts)
             for declared, context in contexts.items():
                 try:
                     written += (

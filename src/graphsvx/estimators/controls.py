@@ -50,12 +50,12 @@ class ControlledWLS(Checked):
         controls = _Controls.of(masks, odd)
         rest = odd - controls.at(masks.rows[::2])
         gain, credit = (full - empty).numpy() - 2 * controls.at_full(), controls.credit()
-        drawn = np.flatnonzero(drawn_pairs(masks))
+        drawn_ids = np.flatnonzero(drawn_pairs(masks))
         model = "least squares with slopes"
-        if len(drawn) >= _CROSSED:
-            rest[drawn] = without_sizes(rest[drawn], masks.rows[::2][drawn])
+        if len(drawn_ids) >= _CROSSED:
+            rest[drawn_ids] = without_sizes(rest[drawn_ids], masks.rows[::2][drawn_ids])
             even = (values[::2] + values[1::2]).numpy() / 2
-            fitted = cross_fit(masks, rest, even - even[drawn].mean(0), drawn)
+            fitted = cross_fit(masks, rest, even - even[drawn_ids].mean(0), drawn_ids)
             rest, gain, credit = fitted.rest, gain - 2 * fitted.at_full, credit + fitted.credit
             model += f", {describe(masks)}"
         part, errors = corrected(masks, rest, gain)

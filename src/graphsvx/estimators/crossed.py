@@ -37,16 +37,16 @@ class CrossFit:
         return 4 * fitted * players + (1 << 23)
 
 
-def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn: Ids) -> CrossFit:
+def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn_ids: Ids) -> CrossFit:
     """Waves, and tables of states where these are known, fitted to half differences.
 
     `missed` [pairs, outputs] is to be explained; `even`, half the sums of values, tells which
-    players matter together. Pairs before those that are `drawn` are enumerated, and get the mean of
-    the controls of both halves.
+    players matter together. Pairs before those that are `drawn_ids` are enumerated, and get the
+    mean of the controls of both halves.
     """
     on = masks.rows[::2]
-    listed = np.arange(len(on) - len(drawn))
-    halves = _even_halves(on, drawn)
+    listed = np.arange(len(on) - len(drawn_ids))
+    halves = _even_halves(on, drawn_ids)
     fitted = min(_FITTED, *(len(half) for half in halves))
     waves = train_waves(
         np.stack([signs_of(on[half[:fitted]]) for half in halves]),
@@ -83,11 +83,11 @@ def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn: Ids) -> CrossFi
     )
 
 
-def _even_halves(on: Bools, drawn: Ids) -> list[Ids]:
+def _even_halves(on: Bools, drawn_ids: Ids) -> list[Ids]:
     """The drawn pairs in two halves with the same number of pairs of each size."""
-    size = on[drawn].sum(1)
+    size = on[drawn_ids].sum(1)
     by_size = np.argsort(np.minimum(size, on.shape[1] - size), kind="stable")
-    return [np.sort(drawn[by_size[start::2]]) for start in range(2)]
+    return [np.sort(drawn_ids[by_size[start::2]]) for start in range(2)]
 
 
 def _numbers(states: LocalStates, pairs: Ids) -> tuple[Ids, Ids]:

@@ -41,12 +41,12 @@ from graphsvx.studies import settings as tuning
 from graphsvx.studies.context import StudyContext
 from graphsvx.studies.page import Claim, Figure, Page, Table
 from graphsvx.studies.setting import Setting
-from graphsvx.studies.study import Answer, Case, Grid, Study, measure_in_processes, write_summary
+from graphsvx.studies.study import Answer, Case, Grid, Study, write_summary
 from graphsvx.utils.suggest import did_you_mean
 
 __all__ = [
     "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
-    "Study", "StudyContext", "Table", "get", "measure_in_processes", "names",
+    "Study", "StudyContext", "Table", "get", "names",
     "write_summary"]  # fmt: skip
 
 _ALL: tuple[Study, ...] = (
