@@ -70,6 +70,20 @@ def test_each_coalition_is_in_one_subcube_of_its_state(
         assert (node.subcubes.state[inside.argmax(0)] == node.number).all()
 
 
+def test_a_second_round_tells_the_states_of_all_its_coalitions() -> None:
+    game = graph_game(random_graph(3, nodes=7, chance=0.3))
+    rows = all_rows(7)
+    first = game.values(game.states(rows[:40]))
+    states = game.states(rows)
+    values = game.values(states)
+    torch.testing.assert_close(values[:40], first, rtol=0, atol=1e-12)
+    local = game.take_local_states(states)
+    assert [len(node.number) for node in local] == [128] * 14
+    few = game.states(np.flip(rows, 1)[:3])
+    game.values(few)
+    assert game.take_local_states(np.concatenate([states, few])) == ()  # not looked up together
+
+
 def test_layers_that_read_degrees_have_no_subcubes() -> None:
     game = graph_game(random_graph(3, nodes=6, chance=0.3), "gcn")
     states = game.states(all_rows(6))

@@ -7,13 +7,14 @@ import logging
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from graphsvx import GraphSVX, explain
 from graphsvx.estimators import WLR, WLS
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired, Random
-from graphsvx.methods import rounds
+from graphsvx.methods import pipeline, rounds
 from graphsvx.methods.rounds import ErrorBelow, RelativeErrorBelow
 from tests.worlds import random_graph, random_model
 
@@ -138,3 +139,27 @@ def test_few_more_calls_than_the_usual_ones_are_made_at_once(
         explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
         assert first - 10 <= explanation.certificate.calls <= allowed
         assert bool(fits) == later
+
+
+def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than two calls a player are never enough, so nothing is fitted to them."""
+    leaves = torch.arange(1, 521)
+    spokes = torch.stack([leaves, torch.zeros_like(leaves)])
+    x = torch.randn(521, 3, generator=torch.Generator().manual_seed(0))
+    data = Data(x=x, edge_index=torch.cat([spokes, spokes.flip(0)], 1))
+    budgets: list[int] = []
+    fit_all = pipeline.fit_all
+
+    def counted(played, *rest):
+        budgets.extend(game.budget for game in played)
+        return fit_all(played, *rest)
+
+    monkeypatch.setattr("graphsvx.methods.graphsvx.fit_all", counted)
+    monkeypatch.setattr(rounds, "fit_all", counted)
+    monkeypatch.setattr(rounds, "MOST_CALLS", 5000)
+    explain(random_model("gcn", 2), data, node=0, method=GraphSVX(players="nodes", estimator=WLS()))
+    assert budgets == [5000]
+    budgets.clear()
+    few = data.subgraph(torch.arange(400))
+    explain(random_model("gcn", 2), few, node=0, method=GraphSVX(players="nodes", estimator=WLS()))
+    assert budgets[0] == 1000
