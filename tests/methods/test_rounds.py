@@ -145,7 +145,7 @@ def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) ->
     """Fewer than two calls a player are never enough, so nothing is fitted to them."""
     leaves = torch.arange(1, 521)
     spokes = torch.stack([leaves, torch.zeros_like(leaves)])
-    x = torch.randn(521, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(521, 3, generator=torch.Generator().manual_seed(0)).double()
     data = Data(x=x, edge_index=torch.cat([spokes, spokes.flip(0)], 1))
     budgets: list[int] = []
     fit_all = pipeline.fit_all
