@@ -105,7 +105,7 @@ def test_simulated_shapley_values_are_those_of_the_model_over_all_coalitions(
         for group, size in zip(groups, sizes, strict=False)
     ]
     model = LogitModel(messages, Link(exclusive=True, columns=slice(0, 2)), coefficients)
-    credit, variance = logit_shapley.simulated_shapley(model)
+    credit, variance = logit_shapley.simulated_shapley(model, 4096)
     exact = shapley(model.at(all_rows(11)))
     assert (np.abs(credit - exact)[:4] <= 4.5 * np.sqrt(variance[:4]) + 1e-4).all()
     assert np.abs(credit - exact)[4:].max() < 0.15 * np.abs(exact[4:]).max()

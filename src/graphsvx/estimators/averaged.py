@@ -29,13 +29,15 @@ def with_known(
         missed = _odd_squares(values - explained) / _odd_squares(values).clamp(min=_LEAST)
         held_out = 1 - missed * (1 - held_out)
     of_rest = rest.variance_of_sums
-    sums = None
-    if of_rest is not None:
-        sums = lambda weights: of_rest(weights) + variance.T @ weights**2  # noqa: E731  (a field)
+
+    def variance_of_sums(weights: Floats) -> Floats:
+        of_known: Floats = variance.T @ weights**2
+        return of_known if of_rest is None else of_rest(weights) + of_known
+
     return replace(
         rest, values=rest.values + torch.from_numpy(credit.T.copy()), errors=errors,
         model=f"logits of messages; {rest.model or 'linear'}", held_out_r2=held_out,
-        variance_of_sums=sums,
+        variance_of_sums=None if of_rest is None else variance_of_sums,
     )  # fmt: skip
 
 

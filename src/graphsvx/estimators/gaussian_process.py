@@ -100,7 +100,7 @@ class GaussianProcess(Checked):
         logits = fit_logits(masks, outcomes.probabilities, outcomes.columns)
         if logits is None:
             return None
-        credit, variance = simulated_shapley(logits.model)
+        credit, variance = simulated_shapley(logits.model, coalitions)
         if prior.expected is not None:
             left = np.where(prior.expected.players[:, None], prior.expected.values - credit, 0.0)
             prior = replace(prior, expected=replace(prior.expected, values=left))

@@ -17,7 +17,8 @@ from graphsvx.core.arrays import Bools, Floats
 from graphsvx.estimators.logit_model import LogitModel, Singles
 
 _DRAWS, _LEAST_DRAWS = 512, 64  # of the other players
-_MOST_REPEATS = 16  # of the direct ones, each with its complement
+_MOST_REPEATS = 16  # of the direct ones, each with its complement,
+_COALITIONS_A_REPEAT = 256  # and so many coalitions for each
 _ITEMS = 12_000_000  # differences times what each of them takes
 _ITEMS_AT_ONCE = 2_000_000
 _SMALL = 1e-3  # step of a numerical derivative by a logit
@@ -51,8 +52,11 @@ class _Sums:
     """What one more message takes from a direct player's others, [m, outputs]."""
 
 
-def simulated_shapley(model: LogitModel) -> tuple[Floats, Floats]:
-    """Shapley values of g and the variances of their simulation, [M, outputs] each."""
+def simulated_shapley(model: LogitModel, coalitions: int) -> tuple[Floats, Floats]:
+    """Shapley values of g and the variances of their simulation, [M, outputs] each.
+
+    `coalitions`: number of those that g was fitted to; the more, the longer the simulation.
+    """
     rng = np.random.default_rng(3)
     messages, players = model.messages, model.messages.players
     direct, logits = messages.direct, model.coefficients[0].shape[1]
@@ -60,7 +64,8 @@ def simulated_shapley(model: LogitModel) -> tuple[Floats, Floats]:
     is_other[direct] = False
     items_each = len(direct) * max(len(direct), logits)
     draws = int(np.clip(_ITEMS // (2 * items_each), _LEAST_DRAWS, _DRAWS)) // 2 * 2
-    repeats = int(np.clip(_ITEMS // (2 * draws * items_each), 1, _MOST_REPEATS))
+    most = min(_ITEMS // (2 * draws * items_each), coalitions // _COALITIONS_A_REPEAT)
+    repeats = int(np.clip(most, 1, _MOST_REPEATS))
     others = _draw_others(model, is_other, draws, rng)
     step = max(1, _ITEMS_AT_ONCE // items_each)
     differences = np.zeros((draws, len(direct), _outputs(model)))
