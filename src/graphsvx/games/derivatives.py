@@ -27,7 +27,7 @@ _GOLDEN = 0.6180339887498949
 _CURVATURE = 1 / 6  # what slopes at both ends miss of a mean slope, in units of their difference
 _PAIRS_AT_ONCE = 32
 _FIRST_PAIRS = 8  # which tell whether more are worth it
-_MOST_OPEN = 0.4  # squared errors over squared credit, from which on derivatives tell too little
+_MOST_OPEN = 1.0  # squared errors over squared credit, from which on derivatives tell too little
 _GROUP = 4  # players that leave a coalition together, to compare with derivatives
 _UNLIKE = 0.9  # share of the usual difference, from which on derivatives are not about it
 
