@@ -41,9 +41,11 @@ WORLDS = (
 )  # fmt: skip
 # Nodes that the estimator was developed on; none of them judges it.
 DEVELOPED_ON = {
-    "cora": (1604, 1072), "ba-community": (340, 821, 2, 10, 20, 733),
+    "cora": (1604, 1072),
+    "ba-community": (340, 821, 2, 10, 19, 20, 119, 707, 713, 718, 733, 736),
     "amazon-photo": (
         4905, 2426, 6363, 6749, 1382, 1315, 4212, 5816, 2716, 6730, 7006, 7127, 7561, 6433,
+        188, 1925, 2276, 3302, 3406, 3854, 4211, 5981, 6438,
     ),
 }  # fmt: skip
 _LAYERS = {"ba-community": 3}
