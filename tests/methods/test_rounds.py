@@ -163,3 +163,23 @@ def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) ->
     few = data.subgraph(torch.arange(400))
     explain(random_model("gcn", 2), few, node=0, method=GraphSVX(players="nodes", estimator=WLS()))
     assert budgets[0] == 1000
+
+
+def test_rounds_end_where_fewer_calls_are_left_than_were_made(
+    world, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coalitions of a larger budget may be others, for all of which there are no calls left."""
+    model, data = world
+    budgets: list[int] = []
+    play = rounds.play
+
+    def with_few_left(game, mask, estimator, budget, seed, most):
+        budgets.append(budget)
+        assert len(budgets) < 10, "rounds go on for ever"
+        return play(game, mask, estimator, 40 if len(budgets) > 1 else budget, seed, most)
+
+    monkeypatch.setattr(rounds, "play", with_few_left)
+    monkeypatch.setattr(rounds, "_MOST_GROWTH", 3.0)
+    explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
+    assert budgets == [3000, 9000]
+    assert explanation.certificate.games[0].budget == 3000

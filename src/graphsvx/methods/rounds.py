@@ -148,10 +148,14 @@ class Rounds:
                 continue
             try:
                 most = self._allowed(games, i)
-                games[i] = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
+                next_game = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
             except BudgetError:  # more would not fit into memory
                 closed.add(i)
                 continue
+            if next_game.budget <= games[i].budget:  # others than before, and not as many are left
+                closed.add(i)
+                continue
+            games[i] = next_game
             fits[i] = fit_all([games[i]], self.estimator, self.outputs)[0]
             logger.info(
                 "%s: %s calls, largest standard error %.3g", games[i].game.side,
