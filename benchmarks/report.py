@@ -262,8 +262,10 @@ def _large_games_section(result: dict[str, Any]) -> str:
         f"means at 1,000 calls. Estimators of shap and shapiq 1.8 on some of the games (in "
         f"brackets the default on the same ones); those that failed or took over two "
         f"minutes are left out. SmarterSeparate has no bars. The default takes derivatives at some "
-        f"coalitions, each of which counts as 3 calls. Figures of peers, and of the default in "
-        f"brackets, were measured before it did.\n\n",
+        f"coalitions, each of which counts as 3 calls. Figures of peers, of the default in "
+        f"brackets and of games of edges were measured before it did, and before its model of "
+        f"logits; those of its bars by family below before the latter. Times: other work on the "
+        f"machine.\n\n",
         large_games_table(classes),
         "\n![Error against calls, by players](error-large.png)\n\n",
         "The default of `explain`, which chooses its number of calls:\n\n",
