@@ -51,7 +51,7 @@ def test_by_default_calls_go_on_until_one_percent(world) -> None:
     assert few.certificate.calls <= 1000
     assert few.certificate.relative_error > rounds.RELATIVE_ERROR
     assert few.certificate.calls_needed is None  # nothing but `samples` was asked for
-    assert 1000 < many.certificate.calls <= rounds.MOST_CALLS
+    assert 1000 < many.certificate.calls <= rounds.MOST_CALLS_OF_DIFFERENCES
     assert many.certificate.relative_error < few.certificate.relative_error
     game = many.certificate.games[0]
     assert game.model.startswith("Gaussian process")
@@ -133,12 +133,65 @@ def test_few_more_calls_than_the_usual_ones_are_made_at_once(
     fits = []
     fit_all = rounds.fit_all
     monkeypatch.setattr(rounds, "fit_all", lambda *args: fits.append(args) or fit_all(*args))
+    monkeypatch.setattr(rounds, "_HARD", np.inf)  # pairs only
     for allowed, first, later in ((1800, 1800, False), (6000, 1000, True)):
         monkeypatch.setattr(rounds, "default_calls", lambda _, most=allowed: most)
         fits.clear()
         explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
         assert first - 10 <= explanation.certificate.calls <= allowed
         assert bool(fits) == later
+
+
+@pytest.fixture(scope="module")
+def hub():
+    """A node with 150 neighbours, each of which hears four others; probabilities are steep."""
+    rng = np.random.default_rng(0)
+    leaves = np.arange(1, 151)
+    far = 151 + np.arange(600)
+    ends = np.stack([np.concatenate([leaves, far]), np.concatenate([0 * leaves, leaves.repeat(4)])])
+    edges = torch.from_numpy(np.concatenate([ends, ends[::-1]], 1))
+    x = torch.from_numpy(rng.normal(size=(751, 6)))
+    model = random_model("sage", 1, features=6)
+    return model, Data(x=6 * x, edge_index=edges)
+
+
+def test_hard_games_are_measured_by_differences(hub) -> None:
+    model, data = hub
+    by_default = explain(model, data, node=0, method=GraphSVX(players="nodes"))
+    game = by_default.certificate.games[0]
+    assert "differences of" in game.model
+    assert 1000 < game.calls <= rounds.MOST_CALLS_OF_DIFFERENCES
+    assert game.coalitions > 500
+    assert game.held_out_r2 is not None
+    total = float(by_default.node_credit.values[0].sum())
+    assert by_default.base + total == pytest.approx(by_default.prediction, abs=1e-9)
+    few = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=1000))
+    assert by_default.certificate.relative_error < 0.5 * few.certificate.relative_error
+    again = explain(model, data, node=0, method=GraphSVX(players="nodes"))
+    assert torch.equal(by_default.node_credit.values, again.node_credit.values)
+    other = explain(model, data, node=0, method=GraphSVX(players="nodes"), seed=1)
+    apart = (by_default.node_credit.values - other.node_credit.values)[0]
+    error = (by_default.node_credit.errors.square() + other.node_credit.errors.square()).sqrt()[0]
+    assert float((apart.abs() <= 1.96 * error).double().mean()) > 0.9
+
+
+def test_differences_keep_to_a_limit_and_are_not_used_where_values_will_be_exact(
+    hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = hub
+    method = GraphSVX(players="nodes", tolerance=1e-9, samples=1000, max_samples=20_000)
+    certificate = explain(model, data, node=0, method=method).certificate
+    assert "differences of" in certificate.games[0].model
+    assert 18_000 < certificate.calls <= 20_000
+    method = GraphSVX(players="nodes", samples=24_000)
+    certificate = explain(model, data, node=0, method=method).certificate
+    assert "differences of" in certificate.games[0].model
+    assert 22_000 < certificate.calls <= 24_000
+    assert certificate.calls_needed is None
+    monkeypatch.setattr(rounds, "_HARD", 0.0)
+    small = random_graph(3, nodes=12, chance=0.4)
+    method = GraphSVX(players="nodes", samples=30, tolerance=1e-12)
+    assert explain(random_model("gcn", 3), small, node=1, method=method).certificate.exact
 
 
 def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +232,7 @@ def test_rounds_end_where_fewer_calls_are_left_than_were_made(
         return play(game, mask, estimator, 40 if len(budgets) > 1 else budget, seed, most)
 
     monkeypatch.setattr(rounds, "play", with_few_left)
+    monkeypatch.setattr(rounds, "_HARD", np.inf)  # pairs only
     monkeypatch.setattr(rounds, "_MOST_GROWTH", 3.0)
     explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
     assert budgets == [3000, 9000]

@@ -84,6 +84,12 @@ class Auto(Checked):
         return self.otherwise(game, budget, rng)
 
 
+def exact_within(game: Game, budget: int) -> bool:
+    """Whether so many calls make `Auto` exact."""
+    everyone = game.players <= MOST_PLAYERS and 1 << game.players <= budget
+    return everyone or _connected_sets_of(game, budget) is not None
+
+
 def _connected_sets_of(game: Game, budget: int) -> tuple[Bools, Bools] | None:
     """The connected sets of a game if they fit its budget and, with their credit, its memory."""
     most = min(budget, fitting_coalitions(game, _SET_BYTES))

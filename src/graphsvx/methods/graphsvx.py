@@ -48,6 +48,8 @@ from graphsvx.methods.player_kinds import (
 from graphsvx.methods.replay import replays_agree
 from graphsvx.methods.rounds import (
     FIRST_CALLS,
+    ONE_ROUND,
+    AllCalls,
     Clock,
     ErrorBelow,
     Goal,
@@ -55,6 +57,8 @@ from graphsvx.methods.rounds import (
     Rounds,
     calls_needed,
     default_first_calls,
+    first_of_many,
+    measures_differences,
 )
 from graphsvx.methods.settings import (
     Budget,
@@ -225,7 +229,7 @@ class GraphSVX(Checked):
                 return _Run(evaluator, setup, without_local(played), fits, outputs, target)
             limit = self.budget.seconds
             rounds = Rounds(
-                goal, self.mask, self.estimator, outputs, seed, most=self._most_calls(),
+                goal, self.mask, self.estimator, outputs, seed, most=self.budget.most_calls,
                 clock=None if limit is None else Clock(limit, start),
             )  # fmt: skip
             played, fits = rounds.play(played, fits)
@@ -250,15 +254,11 @@ class GraphSVX(Checked):
         """When calls end; None: after `samples`."""
         if self.budget.tolerance is not None:
             return ErrorBelow(self.budget.tolerance)
+        many = self.budget.seconds is None and (self.budget.samples or 0) > ONE_ROUND
+        if many and measures_differences(self.mask, self.estimator):
+            return AllCalls()
         by_default = self.budget.samples is None and not isinstance(self.estimator, Lasso)
         return RelativeErrorBelow() if by_default or self.budget.seconds is not None else None
-
-    def _most_calls(self) -> int | None:
-        """Of all games together; None: as many as the games allow by default."""
-        budget = self.budget
-        if budget.tolerance is None and budget.samples is not None:
-            return budget.samples
-        return None if budget.tolerance is None and budget.seconds is None else budget.max_samples
 
     def _first_calls(self) -> int:
         budget = self.budget
@@ -292,10 +292,13 @@ class GraphSVX(Checked):
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
         setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
-        budget = self.budget
-        by_default = isinstance(self._goal(), RelativeErrorBelow) and self._most_calls() is None
-        calls = default_first_calls(games) if by_default else self._first_calls()
-        return setup, play_all(games, self.mask, self.estimator, calls, budget.feature_share, seed)
+        calls, goal = self._first_calls(), self._goal()
+        if isinstance(goal, AllCalls):
+            calls = first_of_many(games, calls)
+        elif isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None:
+            calls = default_first_calls(games, self.estimator)
+        share = self.budget.feature_share
+        return setup, play_all(games, self.mask, self.estimator, calls, share, seed)
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""

@@ -38,6 +38,8 @@ class PlayedGame:
     masks: Masks
     values: Tensor
     budget: int
+    measured: int = 0
+    """Coalitions more, at which differences that players make were measured."""
 
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""
@@ -56,7 +58,7 @@ class PlayedGame:
             exact=self.masks.exact and not bool(fit.errors.any()),
             budget=self.budget,
             calls=self.game.calls,
-            coalitions=len(self.masks.rows) + 2,
+            coalitions=len(self.masks.rows) + 2 + self.measured,
             r2=float(fit.r2[row]),
             mask=mask,
             model=fit.model,

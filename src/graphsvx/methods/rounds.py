@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from graphsvx.core.arrays import Bools, Floats
 from graphsvx.errors import BudgetError
+from graphsvx.estimators.corrected import (
+    Slopes,
+    corrected,
+    expected_errors,
+    players_to_measure,
+)
+from graphsvx.estimators.differences import Differences, measure
+from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, Fit
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.lookup_game import LookupGame
-from graphsvx.masks import Mask
+from graphsvx.masks import Auto, Mask, Paired
+from graphsvx.masks.exact import exact_within
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame, fit_all, play
+from graphsvx.utils.interruption import stop_if_unwanted
 
 logger = logging.getLogger("graphsvx")
 
@@ -23,17 +34,23 @@ MOST_CALLS = 10_000
 """Calls that a game is given by default at most."""
 MOST_CALLS_OF_LOOK_UPS = 3000
 """Calls whose embeddings a game of look-ups is given by default at most."""
+MOST_CALLS_OF_DIFFERENCES = 30_000
+"""Calls that a game is given by default at most where differences of players are measured."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
 _MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them,
 _CALLS_OF_MANY, _MOST_PLAYERS = 1500, 45  # and from which on they need as many as there may be
-_WORK = 2.5e8  # below a second of known layers
+ONE_ROUND = 4500
+"""Calls of all games together that are made at once."""
+_WORK = 2.5e8  # below a second of known layers,
+_WORK_OF_DIFFERENCES = 1.2e9  # and where no model of the game is fitted to them
+_HARD = 1e-3  # squared error over squared credit, from which on differences may tell more
+_LEARNT_FROM = 4  # calls a player, before which pairs of coalitions tell little of each
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
 _MARGIN = 1.3  # more calls than errors that fall as 1 / sqrt(calls) would need
 _WORTH = 1.5  # by default, a round with fewer calls than this times those made is not worth its fit
 _WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
-_ONE_ROUND = 4.5  # times the calls of a first round: so many are made at once
 _CALLS_A_PLAYER = 2  # with fewer, a first round is never enough
 _SHARE_OF_TIME = 0.8
 
@@ -44,22 +61,53 @@ def default_calls(game: PlayableGame) -> int:
         return MOST_CALLS_OF_LOOK_UPS
     if game.evaluator.fallback is not None:
         return FIRST_CALLS  # one slow call after the other
-    size = game.setup.field
-    work = _NODE_WORK * size.size + _EDGE_WORK * len(size.inner_edges)
-    return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / max(work, 1))))
+    return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
 
-def default_first_calls(games: Sequence[PlayableGame]) -> int:
-    """Calls of the first round by default: all, where a second one would be needed or small."""
+def default_difference_calls(game: GraphGame) -> int:
+    """Most calls of a game by default where differences are measured."""
+    depth = game.evaluator.depth or 2  # the first round is a product of matrices
+    work = _work(game) * max(1, depth - 1)
+    return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
+
+
+def _relative_square(fit: Fit) -> float:
+    """Squared error over squared credit, mean over the outputs."""
+    size = fit.values.square().sum(1).clamp(min=1e-300)
+    return float((fit.errors.square().sum(1) / size).mean())
+
+
+def _work(game: GraphGame) -> float:
+    """Of a call."""
+    field = game.setup.field
+    return max(_NODE_WORK * field.size + _EDGE_WORK * len(field.inner_edges), 1.0)
+
+
+def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
+    """Calls of the first round by default: all, where a second fit would be needed or small."""
     if games and all(
         isinstance(game, LookupGame) and game.players >= _MANY_PLAYERS for game in games
     ):
         few = all(game.players < _MOST_PLAYERS for game in games)
         return _CALLS_OF_MANY if few else MOST_CALLS_OF_LOOK_UPS
     large = any(game.players * _CALLS_A_PLAYER > FIRST_CALLS for game in games)
+    if large and isinstance(estimator, GaussianProcess):
+        return FIRST_CALLS  # and then differences, which need no second fit
     allowed = [default_calls(game) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
-    return most if large or most <= _ONE_ROUND * FIRST_CALLS else FIRST_CALLS
+    return most if large or most <= ONE_ROUND else FIRST_CALLS
+
+
+def measures_differences(mask: Mask, estimator: Estimator) -> bool:
+    """Whether differences of players may correct the fits of an estimator."""
+    return isinstance(mask, (Auto, Paired)) and isinstance(estimator, GaussianProcess)
+
+
+def first_of_many(games: Sequence[PlayableGame], calls: int) -> int:
+    """Calls of the first round if so many were asked for: all, where they make games exact."""
+    exact = any(isinstance(game, GraphGame) and exact_within(game, calls) for game in games)
+    look_ups = any(isinstance(game, LookupGame) for game in games)
+    return calls if exact or look_ups else FIRST_CALLS
 
 
 class Goal(Protocol):
@@ -105,6 +153,15 @@ class RelativeErrorBelow:
 
 
 @dataclass(frozen=True)
+class AllCalls:
+    """As many calls as there may be."""
+
+    def needed(self, fits: Sequence[Fit]) -> list[float]:
+        """Any number where a game is not exact."""
+        return [float("inf") if bool(fit.errors.any()) else 0.0 for fit in fits]
+
+
+@dataclass(frozen=True)
 class Clock:
     """A limit of time; with it the number of calls depends on the machine."""
 
@@ -115,6 +172,17 @@ class Clock:
         """How many calls in all there is time for, if those made were typical."""
         elapsed = max(time.monotonic() - self.start, 1e-6)
         return int(calls * max(1.0, 1 + _SHARE_OF_TIME * (self.seconds - elapsed) / elapsed))
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """A fit to pairs of coalitions, and differences that players make, which correct it."""
+
+    fit: Fit
+    differences: Differences
+
+
+_Played = tuple[PlayedGame, Fit, _Measured | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,31 +204,102 @@ class Rounds:
         """Play on, the game that needs it most first, until the goal or a limit is reached."""
         games, fits = list(played), list(fits)
         closed: set[int] = set()
+        measured: dict[int, _Measured | None] = {}  # None: pairs of coalitions tell more
         while True:
             needed = self.goal.needed(fits)
             i = max(range(len(games)), key=lambda k: (k not in closed, needed[k]), default=None)
             if i is None or i in closed or needed[i] <= 1:
                 return games, fits
-            budget = self._next_budget(games, i, needed[i])
-            worth = _WORTH if self.most is None else _WORTH_WHERE_ASKED
-            if games[i].masks.exact or budget < worth * games[i].budget:
+            if i not in measured:
+                measured[i] = self._try_differences(games, fits[i], i)
+            differences = measured[i]
+            continued = (
+                self._more_pairs(games, i, needed[i])
+                if differences is None
+                else self._measure(games, differences, i, needed[i])
+            )
+            if continued is None:
                 closed.add(i)
                 continue
-            try:
-                most = self._allowed(games, i)
-                next_game = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
-            except BudgetError:  # more would not fit into memory
-                closed.add(i)
-                continue
-            if next_game.budget <= games[i].budget:  # others than before, and not as many are left
-                closed.add(i)
-                continue
-            games[i] = next_game
-            fits[i] = fit_all([games[i]], self.estimator, self.outputs)[0]
+            games[i], fits[i], measured[i] = continued
             logger.info(
                 "%s: %s calls, largest standard error %.3g", games[i].game.side,
                 f"{games[i].game.calls:,}", float(fits[i].errors.max()),
             )  # fmt: skip
+
+    def _more_pairs(self, games: list[PlayedGame], i: int, needed: float) -> _Played | None:
+        """Game i with a larger budget; None: it is exact, or what is left is not worth a fit."""
+        budget = self._next_budget(games, i, needed, self._allowed(games, i))
+        worth = _WORTH if self.most is None else _WORTH_WHERE_ASKED
+        if games[i].masks.exact or budget < worth * games[i].budget:
+            return None
+        try:
+            most = self._allowed(games, i)
+            next_game = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
+        except BudgetError:  # more would not fit into memory
+            return None
+        if next_game.budget <= games[i].budget:  # others than before, and not as many are left
+            return None
+        return next_game, fit_all([next_game], self.estimator, self.outputs)[0], None
+
+    def _try_differences(self, games: list[PlayedGame], fit: Fit, i: int) -> _Measured | None:
+        """First differences of game i, if more of them are expected to tell more than pairs."""
+        game, masks = games[i].game, games[i].masks
+        if (
+            not isinstance(game, GraphGame) or not measures_differences(self.mask, self.estimator)
+            or game.evaluator.fallback is not None or game.players < 3
+            or masks.pair is None or masks.exact or not _relative_square(fit) > _HARD
+            or (isinstance(self.mask, Auto) and exact_within(game, self._allowed(games, i)))
+        ):  # fmt: skip
+            return None
+        most = self._in_time(games, i, self._allowed_for_differences(games, i))
+        calls = game.calls
+        slopes = game.expected_credit(most, self.seed) if game.has_slopes else None
+        if slopes is not None and slopes.players.any():
+            fit = corrected(fit, Slopes(slopes))
+        left = most - game.calls
+        players = players_to_measure(fit, max(left, 1))
+        none = Differences.none(players, game.players, len(self.outputs), left)
+        if left < 2 * none.first_calls:
+            return None
+        trial = measure(self._values(game), none, 1, self.seed)
+        by_fit, by_differences = expected_errors(fit, trial, left)
+        few_calls, most = _LEARNT_FROM * game.players, max(self._allowed(games, i), calls)
+        by_pairs = by_fit * (few_calls + calls) / (few_calls + most)
+        return _Measured(fit, trial) if by_differences < by_pairs else None
+
+    def _measure(
+        self, games: list[PlayedGame], measured: _Measured, i: int, needed: float
+    ) -> _Played | None:
+        """Game i with more differences; None: no calls are left."""
+        game = games[i].game
+        most = self._allowed_for_differences(games, i)
+        budget = self._next_budget(games, i, needed, most)
+        calls = measured.differences.calls + budget - game.calls
+        differences = measure(self._values(game), measured.differences, calls, self.seed)
+        if differences is measured.differences:
+            return None
+        played = replace(games[i], budget=game.calls, measured=differences.coalitions)
+        return played, corrected(measured.fit, differences), _Measured(measured.fit, differences)
+
+    def _values(self, game: PlayableGame) -> Callable[[Bools], Floats]:
+        """Explained outputs of coalitions."""
+        columns = slice(self.outputs[0], self.outputs[-1] + 1)
+
+        def values(rows: Bools) -> Floats:
+            stop_if_unwanted()
+            scores = game.values(game.states(rows))[:, columns].detach().double()
+            numbers: Floats = scores.numpy()
+            return numbers
+
+        return values
+
+    def _allowed_for_differences(self, games: list[PlayedGame], i: int) -> int:
+        """Most calls of game i where differences are measured, with those already made."""
+        game = games[i].game
+        if self.most is None and isinstance(game, GraphGame):
+            return default_difference_calls(game)
+        return self._allowed(games, i)
 
     def _allowed(self, games: list[PlayedGame], i: int) -> int:
         """Most calls of game i, with those already made."""
@@ -168,9 +307,15 @@ class Rounds:
             return default_calls(games[i].game)
         return self.most - sum(game.game.calls for k, game in enumerate(games) if k != i)
 
-    def _next_budget(self, games: list[PlayedGame], i: int, needed: float) -> int:
+    def _next_budget(self, games: list[PlayedGame], i: int, needed: float, most: int) -> int:
         growth = min(max(_MARGIN * needed, _LEAST_GROWTH), _MOST_GROWTH)
-        budget = min(int(max(games[i].budget, 4) * growth), self._allowed(games, i))
+        budget = (
+            most if needed == float("inf") else min(int(max(games[i].budget, 4) * growth), most)
+        )
+        return self._in_time(games, i, budget)
+
+    def _in_time(self, games: list[PlayedGame], i: int, budget: int) -> int:
+        """As much of a budget of game i as there is time for."""
         if self.clock is None:
             return budget
         calls = sum(game.game.calls for game in games)

@@ -33,7 +33,8 @@ class Budget(Checked):
     samples: Annotated[int | None, Range(2, MOST, error=BudgetError)] = None
     """Model calls per explanation, all games together (P). None: 1,000, and more in games that are
     not exact with them, until the relative error is below 1 % or as many are made as the size of
-    the receptive field allows in about half a second (10,000 at most)."""
+    the receptive field allows in about a second (10,000 at most, 30,000 where the differences that
+    single players make are measured)."""
     feature_share: Annotated[float | None, Range(0, 1)] = None
     """Share of the samples that goes to features (r); None: as in algorithm 3."""
     tolerance: Annotated[float | None, Range(0, inside=True)] = None
@@ -42,6 +43,13 @@ class Budget(Checked):
     seconds: Annotated[float | None, Range(0, inside=True)] = None
     """A limit by the clock; no new round of calls starts that would exceed it. The same seed may
     then give other bits, and the certificate says so."""
+
+    @property
+    def most_calls(self) -> int | None:
+        """Of all games together; None: as many as the games allow by default."""
+        if self.tolerance is None and self.samples is not None:
+            return self.samples
+        return None if self.tolerance is None and self.seconds is None else self.max_samples
 
 
 class FlatSettings(TypedDict, total=False):
