@@ -24,6 +24,7 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.node_states import (
     LARGEST_TABLE,
     NodeStates,
@@ -33,6 +34,7 @@ from graphsvx.engine.node_states import (
     number_states,
 )
 from graphsvx.engine.pooled import PooledModel, Pooling, Reduction
+from graphsvx.engine.state_rounds import StateRounds, by_level
 from graphsvx.errors import ModelError
 
 _JOIN: dict[str, Callable[..., Tensor]] = {
@@ -188,42 +190,76 @@ class Lookup:
         field, graph, device = self.field, self.graph, self.graph.x.device
         feature_rows = perturbations.feature_rows()
         starts: list[list[int]] = []
-        rows, sources, targets, positions = [], [], [], []
+        rows, sources, targets, positions, edge_starts = [], [], [], [], []
         at = 0
         for number, level in enumerate(levels):
             starts.append([])
+            edge_starts.append(sum(map(len, positions)))
             for u, states in enumerate(level):
                 starts[-1].append(at)
                 vertices = at + np.arange(len(states.example))
                 at += len(vertices)
                 rows.append(feature_rows[states.example, u])
-                for e in self._loops[u]:
-                    present = edges.there(e, states.example) != 0
-                    sources.append(vertices[present])
-                    targets.append(vertices[present])
-                    positions.append(np.full(int(present.sum()), e))
-                for e in self._in_edges[u] if number else ():
-                    present = edges.there(e, states.example) != 0
+                into = [*self._loops[u], *(self._in_edges[u] if number else ())]
+                senders = np.empty((len(vertices), len(into)), dtype=np.int64)
+                present = np.empty(senders.shape, dtype=bool)
+                for place, e in enumerate(into):
+                    present[:, place] = edges.there(e, states.example) != 0
                     w = field.source[e]
-                    before = levels[number - 1][w].number[states.example[present]]
-                    sources.append(starts[number - 1][w] + before.astype(np.int64))
-                    targets.append(vertices[present])
-                    positions.append(np.full(len(before), e))
+                    senders[:, place] = vertices
+                    if w != u:
+                        before = levels[number - 1][w].number[states.example]
+                        senders[:, place] = starts[number - 1][w] + before
+                sources.append(senders[present])
+                targets.append(vertices.repeat(present.sum(1)))
+                positions.append(np.broadcast_to(np.array(into, dtype=np.int64), senders.shape)[present])
         none = no_ids()
         index = np.stack([np.concatenate([none, *sources]), np.concatenate([none, *targets])])
         edge_ids = as_tensor(field.edges[np.concatenate([none, *positions])], device)
-        embeddings, poolings = PooledModel(self.model, graph).embed(
-            plain(perturbations.feature_table).index_select(
-                0, as_tensor(np.concatenate(rows), device)
-            ),
-            as_tensor(index, device),
-            None if graph.edge_weight is None else graph.edge_weight[edge_ids],
-            None if graph.edge_attr is None else graph.edge_attr[edge_ids],
-        )
+        feature_row = as_tensor(np.concatenate(rows), device)
+        weight = None if graph.edge_weight is None else graph.edge_weight[edge_ids]
+        attributes = None if graph.edge_attr is None else graph.edge_attr[edge_ids]
+        edge_index = as_tensor(index, device)
+        x = plain(perturbations.feature_table)
+        pooled_model = PooledModel(self.model, graph)
+        if self.reads_degrees:  # of senders, which have edges into them in all rounds
+            x = x.index_select(0, feature_row)
+            embeddings, poolings = pooled_model.embed(x, edge_index, weight, attributes)
+        else:
+            rounds = StateRounds(
+                edge_index,
+                weight,
+                attributes,
+                (feature_row, *self._shared_rows(levels, starts, at)),
+                (*(level[0] for level in starts), at),
+                (*edge_starts, len(edge_ids)),
+            )
+            with by_level(self.model.submodules, rounds):
+                x = SharedRows(x, feature_row)
+                embeddings, poolings = pooled_model.embed(x, edge_index, weight, attributes)
         ends = [*starts[-1], at]
         return [
-            [part[ends[u] : ends[u + 1]] for u in range(field.size)] for part in embeddings
+            [plain(part[ends[u] : ends[u + 1]]) for u in range(field.size)] for part in embeddings
         ], poolings
+
+    @staticmethod
+    def _shared_rows(
+        levels: list[list[NodeStates]], starts: list[list[int]], vertices: int
+    ) -> list[Tensor]:
+        """For each level but the first: its vertex that each vertex has evolved from."""
+        rows = np.zeros((len(levels) - 1, vertices), dtype=np.int64)
+        for number, level in enumerate(levels[1:], 1):
+            begin = starts[number][0]
+            end = starts[number + 1][0] if number + 1 < len(levels) else vertices
+            rows[number - 1, begin:end] = np.arange(end - begin)
+            if number == 1:
+                continue
+            before = np.concatenate([
+                starts[number - 1][u] + levels[number - 1][u].number[states.example]
+                for u, states in enumerate(level)
+            ])  # fmt: skip
+            rows[: number - 1, begin:end] = rows[: number - 1, before]
+        return [torch.from_numpy(row) for row in rows]
 
 
 @dataclass(frozen=True, eq=False)

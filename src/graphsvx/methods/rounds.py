@@ -26,7 +26,7 @@ MOST_CALLS_OF_LOOK_UPS = 3000
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
 _MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them,
-_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 45  # and from which on they need as many as there may be
+_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 4500  # and from which on they need as many as there may be
 _WORK = 2.5e8  # below a second of known layers
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
