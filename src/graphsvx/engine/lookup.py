@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, as_tensor, no_ids
+from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
@@ -62,9 +63,9 @@ class LookedUp:
     """Outputs of perturbed graphs, and what they cost."""
 
     outputs: Tensor
-    """[graphs, outputs]."""
+    """[graphs that were not known, outputs]."""
     states: int
-    """States of the last round: embeddings that were computed."""
+    """States of the last round that no known graph has: embeddings that were not known."""
     rounds: tuple[list[NodeStates], ...]
     """States of each node after each round."""
 
@@ -87,22 +88,26 @@ class Lookup:
         numbers = (self.depth + 4) * self.field.size + 2 * len(self.field.edges)
         return int(np.clip(memory // max(1, 4 * numbers), 1, _BLOCK))
 
-    def __call__(self, perturbations: Perturbations, limit: int) -> LookedUp:
-        """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` states."""
+    def __call__(self, perturbations: Perturbations, limit: int, looked_up: int = 0) -> LookedUp:
+        """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` new states.
+
+        The first `looked_up` graphs are not looked up again: they and their states do not count.
+        """
         edges = _Edges.of(perturbations, self.field)
         levels = self._levels(perturbations, edges)
-        count = sum(len(states.example) for states in levels[-1])
-        if count > limit:
-            first = np.sort(np.concatenate([states.example for states in levels[-1]]))
+        first = np.concatenate([states.example for states in levels[-1]])
+        first = np.sort(first[first >= looked_up])
+        if len(first) > limit:
             raise TooManyStatesError(
                 f"the nodes have more than {limit} states, which cost more than the budget",
                 int(first[max(limit, 0)]),
             )
         embeddings, poolings = self._embed(perturbations, levels, edges)
-        pool = _Pool(embeddings, [states.number for states in levels[-1]], poolings, self._order)
+        numbers = [states.number[looked_up:] for states in levels[-1]]
+        pool = _Pool(embeddings, numbers, poolings, self._order)
         pooled_model = PooledModel(self.model, self.graph)
         outputs = torch.cat([pooled_model.head(pooled) for pooled in pool.batches()])
-        return LookedUp(outputs, count, tuple(levels[len(levels) - self.depth :]))
+        return LookedUp(outputs, len(first), tuple(levels[len(levels) - self.depth :]))
 
     @cached_property
     def _in_edges(self) -> list[Ids]:
@@ -187,79 +192,85 @@ class Lookup:
         self, perturbations: Perturbations, levels: list[list[NodeStates]], edges: _Edges
     ) -> tuple[list[list[Tensor]], list[Pooling]]:
         """Embeddings of the states of each node at the last level, for each pooling."""
+        states = self._state_graph(perturbations, levels, edges)
+        x: Tensor = SharedRows(plain(perturbations.feature_table), states.rows[0])
+        inputs = (states.edge_index, states.weight, states.attributes)
+        pooled_model = PooledModel(self.model, self.graph)
+        if self.reads_degrees:  # of senders, which have edges into them in all rounds
+            embeddings, poolings = pooled_model.embed(plain(x), *inputs)
+        else:
+            with by_level(self.model.submodules, states):
+                embeddings, poolings = pooled_model.embed(x, *inputs)
+        ends = np.cumsum([states.starts[-2], *(len(node.example) for node in levels[-1])])
+        return [
+            [plain(part[first:last]) for first, last in pairwise(ends.tolist())]
+            for part in embeddings
+        ], poolings
+
+    def _state_graph(
+        self, perturbations: Perturbations, levels: list[list[NodeStates]], edges: _Edges
+    ) -> StateRounds:
+        """All states as one graph, whose edges go from the states of a level to the next one."""
         field, graph, device = self.field, self.graph, self.graph.x.device
         feature_rows = perturbations.feature_rows()
-        starts: list[list[int]] = []
-        rows, sources, targets, positions, edge_starts = [], [], [], [], []
-        at = 0
+        counts = [len(states.example) for level in levels for states in level]
+        starts = np.cumsum([0, *counts])
+        rows: list[Ids] = []
+        sources: list[Ids] = []
+        targets: list[Ids] = []
+        positions: list[Ids] = []
+        edge_starts = []
         for number, level in enumerate(levels):
-            starts.append([])
-            edge_starts.append(sum(map(len, positions)))
+            edge_starts.append(sum(len(part) for part in positions))
             for u, states in enumerate(level):
-                starts[-1].append(at)
-                vertices = at + np.arange(len(states.example))
-                at += len(vertices)
+                at = number * field.size + u
+                vertices = np.arange(starts[at], starts[at + 1])
                 rows.append(feature_rows[states.example, u])
-                into = [*self._loops[u], *(self._in_edges[u] if number else ())]
+                into = np.array([*self._loops[u], *(self._in_edges[u] if number else ())], np.int64)
                 senders = np.empty((len(vertices), len(into)), dtype=np.int64)
                 present = np.empty(senders.shape, dtype=bool)
                 for place, e in enumerate(into):
-                    present[:, place] = edges.there(e, states.example) != 0
                     w = field.source[e]
-                    senders[:, place] = vertices
-                    if w != u:
+                    present[:, place] = edges.there(e, states.example) != 0
+                    if w == u:
+                        senders[:, place] = vertices
+                    else:
                         before = levels[number - 1][w].number[states.example]
-                        senders[:, place] = starts[number - 1][w] + before
+                        senders[:, place] = starts[at - field.size - u + w] + before
                 sources.append(senders[present])
                 targets.append(vertices.repeat(present.sum(1)))
-                positions.append(np.broadcast_to(np.array(into, dtype=np.int64), senders.shape)[present])
-        none = no_ids()
-        index = np.stack([np.concatenate([none, *sources]), np.concatenate([none, *targets])])
-        edge_ids = as_tensor(field.edges[np.concatenate([none, *positions])], device)
-        feature_row = as_tensor(np.concatenate(rows), device)
-        weight = None if graph.edge_weight is None else graph.edge_weight[edge_ids]
-        attributes = None if graph.edge_attr is None else graph.edge_attr[edge_ids]
-        edge_index = as_tensor(index, device)
-        x = plain(perturbations.feature_table)
-        pooled_model = PooledModel(self.model, graph)
-        if self.reads_degrees:  # of senders, which have edges into them in all rounds
-            x = x.index_select(0, feature_row)
-            embeddings, poolings = pooled_model.embed(x, edge_index, weight, attributes)
-        else:
-            rounds = StateRounds(
-                edge_index,
-                weight,
-                attributes,
-                (feature_row, *self._shared_rows(levels, starts, at)),
-                (*(level[0] for level in starts), at),
-                (*edge_starts, len(edge_ids)),
-            )
-            with by_level(self.model.submodules, rounds):
-                x = SharedRows(x, feature_row)
-                embeddings, poolings = pooled_model.embed(x, edge_index, weight, attributes)
-        ends = [*starts[-1], at]
-        return [
-            [plain(part[ends[u] : ends[u + 1]]) for u in range(field.size)] for part in embeddings
-        ], poolings
+                positions.append(np.broadcast_to(into, senders.shape)[present])
+        index = np.stack([np.concatenate(part) for part in (sources, targets)])
+        edge_ids = as_tensor(field.edges[np.concatenate(positions)], device)
+        level_starts = starts[:: field.size].tolist()
+        return StateRounds(
+            edge_index=as_tensor(index, device),
+            weight=None if graph.edge_weight is None else graph.edge_weight[edge_ids],
+            attributes=None if graph.edge_attr is None else graph.edge_attr[edge_ids],
+            rows=tuple(
+                as_tensor(part, device)
+                for part in (np.concatenate(rows), *_shared_rows(levels, level_starts))
+            ),
+            starts=tuple(level_starts),
+            edge_starts=(*edge_starts, len(edge_ids)),
+        )
 
-    @staticmethod
-    def _shared_rows(
-        levels: list[list[NodeStates]], starts: list[list[int]], vertices: int
-    ) -> list[Tensor]:
-        """For each level but the first: its vertex that each vertex has evolved from."""
-        rows = np.zeros((len(levels) - 1, vertices), dtype=np.int64)
-        for number, level in enumerate(levels[1:], 1):
-            begin = starts[number][0]
-            end = starts[number + 1][0] if number + 1 < len(levels) else vertices
-            rows[number - 1, begin:end] = np.arange(end - begin)
-            if number == 1:
-                continue
-            before = np.concatenate([
-                starts[number - 1][u] + levels[number - 1][u].number[states.example]
-                for u, states in enumerate(level)
-            ])  # fmt: skip
-            rows[: number - 1, begin:end] = rows[: number - 1, before]
-        return [torch.from_numpy(row) for row in rows]
+
+def _shared_rows(levels: list[list[NodeStates]], starts: list[int]) -> list[Ids]:
+    """For each level but the first: its vertex that each vertex of this or a later one came from.
+
+    Counted within the level; `starts` of all levels, and the number of vertices.
+    """
+    rows = np.zeros((len(levels) - 1, starts[-1]), dtype=np.int64)
+    for number, level in enumerate(levels[1:], 1):
+        mine = slice(starts[number], starts[number + 1])
+        rows[number - 1, mine] = np.arange(mine.stop - mine.start)
+        first, before = starts[number - 1], []
+        for states, earlier in zip(level, levels[number - 1], strict=True):
+            before.append(first + earlier.number[states.example])
+            first += len(earlier.example)
+        rows[: number - 1, mine] = rows[: number - 1, np.concatenate(before)]
+    return list(rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ MOST_CALLS_OF_LOOK_UPS = 3000
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
 _MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them,
-_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 4500  # and from which on they need as many as there may be
+_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 64  # and from which on they need as many as there may be
 _WORK = 2.5e8  # below a second of known layers
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
@@ -169,7 +169,9 @@ class Rounds:
         return self.most - sum(game.game.calls for k, game in enumerate(games) if k != i)
 
     def _next_budget(self, games: list[PlayedGame], i: int, needed: float) -> int:
-        growth = min(max(_MARGIN * needed, _LEAST_GROWTH), _MOST_GROWTH)
+        # Look-ups are cheap, and the fit to them is not.
+        least = _WORTH if isinstance(games[i].game, LookupGame) else _LEAST_GROWTH
+        growth = min(max(_MARGIN * needed, least), _MOST_GROWTH)
         budget = min(int(max(games[i].budget, 4) * growth), self._allowed(games, i))
         if self.clock is None:
             return budget
