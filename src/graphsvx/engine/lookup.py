@@ -9,7 +9,6 @@ its nodes' embeddings, pooled and sent through the model's head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,26 +25,12 @@ from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
-from graphsvx.engine.node_states import (
-    LARGEST_TABLE,
-    NodeStates,
-    Numbers,
-    column,
-    number_keys,
-    number_states,
-)
-from graphsvx.engine.pooled import PooledModel, Pooling, Reduction
+from graphsvx.engine.node_states import NodeStates, Numbers, column, number_states
+from graphsvx.engine.pooled import PooledModel, Pooling
+from graphsvx.engine.pooled_states import NodeEmbeddings, PooledStates
 from graphsvx.engine.state_rounds import StateRounds, by_level
 from graphsvx.errors import ModelError
 
-_JOIN: dict[str, Callable[..., Tensor]] = {
-    "sum": torch.add,
-    "mean": torch.add,
-    "max": torch.maximum,
-    "min": torch.minimum,
-}
-_JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
-_POOLED = 1 << 20  # numbers of a batch of pooled embeddings
 _BLOCK = 1 << 18  # graphs whose states are evaluated together
 
 
@@ -95,19 +80,21 @@ class Lookup:
         """
         edges = _Edges.of(perturbations, self.field)
         levels = self._levels(perturbations, edges)
-        first = np.concatenate([states.example for states in levels[-1]])
-        first = np.sort(first[first >= looked_up])
-        if len(first) > limit:
-            raise TooManyStatesError(
-                f"the nodes have more than {limit} states, which cost more than the budget",
-                int(first[max(limit, 0)]),
-            )
-        embeddings, poolings = self._embed(perturbations, levels, edges)
+        count = _within(limit, levels[-1], looked_up)
+        tables, poolings = self._embed(perturbations, levels, edges)
         numbers = [states.number[looked_up:] for states in levels[-1]]
-        pool = _Pool(embeddings, numbers, poolings, self._order)
+        pool = PooledStates(NodeEmbeddings(tables, numbers, poolings), self._order)
         pooled_model = PooledModel(self.model, self.graph)
         outputs = torch.cat([pooled_model.head(pooled) for pooled in pool.batches()])
-        return LookedUp(outputs, len(first), tuple(levels[len(levels) - self.depth :]))
+        return LookedUp(outputs, count, tuple(levels[len(levels) - self.depth :]))
+
+    def embeddings(self, perturbations: Perturbations, limit: int) -> NodeEmbeddings:
+        """Embeddings of nodes in perturbed graphs; a TooManyStatesError beyond `limit` of them."""
+        edges = _Edges.of(perturbations, self.field)
+        levels = self._levels(perturbations, edges)
+        _within(limit, levels[-1], 0)
+        tables, poolings = self._embed(perturbations, levels, edges)
+        return NodeEmbeddings(tables, [states.number for states in levels[-1]], poolings)
 
     @cached_property
     def _in_edges(self) -> list[Ids]:
@@ -256,6 +243,18 @@ class Lookup:
         )
 
 
+def _within(limit: int, nodes: list[NodeStates], looked_up: int) -> int:
+    """Number of states that no graph before the place `looked_up` has, if within the limit."""
+    first = np.concatenate([states.example for states in nodes])
+    first = np.sort(first[first >= looked_up])
+    if len(first) > limit:
+        raise TooManyStatesError(
+            f"the nodes have more than {limit} states, which cost more than the budget",
+            int(first[max(limit, 0)]),
+        )
+    return len(first)
+
+
 def _shared_rows(levels: list[list[NodeStates]], starts: list[int]) -> list[Ids]:
     """For each level but the first: its vertex that each vertex of this or a later one came from.
 
@@ -298,94 +297,3 @@ class _Edges:
             return cast(Numbers, self.single)[edge][graphs]
         source, target = self.field.source[edge], self.field.target[edge]
         return self.on[source][graphs] & self.on[target][graphs]
-
-
-@dataclass(frozen=True, eq=False)
-class _Pool:
-    """Pools the embeddings of the nodes of many graphs."""
-
-    embeddings: list[list[Tensor]]
-    """For each pooling and node: the embeddings of its states."""
-    numbers: list[Numbers]
-    """State of each node in each graph."""
-    poolings: list[Pooling]
-    order: list[int]
-
-    def batches(self) -> Iterator[list[Tensor]]:
-        """Pooled embeddings, [graphs, width] for each pooling, a batch of graphs after another."""
-        nodes, graphs = len(self.numbers), len(self.numbers[0])
-        width = sum(tables[0].shape[1] for tables in self.embeddings)
-        joined = self._joined()
-        all_reduced = all(pooling.reduction for pooling in self.poolings)
-        step = max(1, _POOLED // (width * (1 if all_reduced else nodes)))
-        for first in range(0, graphs, step):
-            part = slice(first, first + step)
-            yield [
-                self._pooled(number, pooling, joined, part)
-                for number, pooling in enumerate(self.poolings)
-            ]
-
-    def _pooled(
-        self,
-        number: int,
-        pooling: Pooling,
-        joined: list[tuple[Tensor, list[Tensor]]],
-        part: slice,
-    ) -> Tensor:
-        nodes = len(self.numbers)
-        if pooling.reduction is None:
-            tables = self.embeddings[number]
-            rows = torch.stack(
-                [
-                    table.index_select(0, as_tensor(numbers[part], table.device))
-                    for table, numbers in zip(tables, self.numbers, strict=True)
-                ],
-                1,
-            )
-            batch = torch.arange(len(rows), device=rows.device).repeat_interleave(nodes)
-            return pooling.call(rows.flatten(0, 1), batch)
-        (numbers, tables), *others = joined
-        total = tables[number].index_select(0, numbers[part])
-        for numbers, tables in others:
-            block = tables[number].index_select(0, numbers[part])
-            _reduce(pooling.reduction, total, block, out=total)
-        return total / nodes if pooling.reduction == "mean" else total
-
-    def _joined(self) -> list[tuple[Tensor, list[Tensor]]]:
-        """Nodes in blocks: numbers of a block's joint states, and the embeddings of these pooled.
-
-        Neighbours see much the same players, so that their joint states are few.
-        """
-        blocks: list[tuple[Tensor, list[Tensor]]] = []
-        most = max(_JOINT, len(self.numbers[0]) >> 4)
-        device = self.embeddings[0][0].device
-        numbers, distinct = self.numbers[self.order[0]], LARGEST_TABLE + 1
-        tables: list[Tensor] = []
-        for u in self.order:
-            new_tables = [tables[u] for tables in self.embeddings]
-            base = len(new_tables[0])
-            if distinct * base <= LARGEST_TABLE:
-                joint = number_keys(numbers * np.int32(base) + self.numbers[u], distinct * base)
-                if len(joint.example) <= most:
-                    before = as_tensor(numbers[joint.example], device).long()
-                    mine = as_tensor(self.numbers[u][joint.example], device).long()
-                    tables = [
-                        table if pooling.reduction is None
-                        else _reduce(pooling.reduction, table[before], part[mine])
-                        for pooling, table, part in zip(
-                            self.poolings, tables, new_tables, strict=True
-                        )
-                    ]  # fmt: skip
-                    numbers, distinct = joint.number, len(joint.example)
-                    continue
-            if tables:
-                blocks.append((as_tensor(numbers, device), tables))
-            numbers, distinct, tables = self.numbers[u], base, new_tables
-        return [*blocks, (as_tensor(numbers, device), tables)]
-
-
-def _reduce(
-    reduction: Reduction, first: Tensor, second: Tensor, out: Tensor | None = None
-) -> Tensor:
-    """Two parts of a pooling joined; means are sums until the end."""
-    return _JOIN[reduction](first, second, out=out)

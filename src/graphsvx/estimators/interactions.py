@@ -82,7 +82,8 @@ def _states(
 ) -> tuple[Bools, Bools, Floats] | None:
     """Members, boundary and values of states that cover all coalitions; None: they do not."""
     if masks.credit is not None:
-        return masks.rows, (masks.credit < 0).numpy(), values
+        counts = masks.credit.any(1).numpy()
+        return masks.rows[counts], (masks.credit < 0).numpy()[counts], values[counts]
     if not masks.exact:
         return None
     ends = np.zeros((2, masks.rows.shape[1]), dtype=bool)

@@ -17,6 +17,7 @@ from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lookup import Lookup, TooManyStatesError
 from graphsvx.engine.node_states import LocalStates, NodeStates, Subcubes, subcubes_of_states
+from graphsvx.engine.pooled_states import NodeEmbeddings
 from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
 from graphsvx.generators import Isolate
 from graphsvx.generators.base import GameSetup, Generator
@@ -76,9 +77,13 @@ class LookupGame:
         """Number of coalitions that have been looked up."""
         return int(self._evaluated.sum())
 
+    def start(self, budget: int) -> None:
+        """Allow so many model calls, with those that have been made."""
+        self._budget = budget
+
     def coalitions_for(self, budget: int) -> list[int]:
         """Numbers of coalitions to try, fewer and fewer, for a budget of model calls."""
-        self._budget = budget
+        self.start(budget)
         # Estimators hold coalitions as float64, some of them twice.
         memory = max(self.memory, LEAST_MEMORY)
         most = max(budget, memory // (32 * max(1, self.players)))
@@ -135,6 +140,13 @@ class LookupGame:
             if self._evaluated[full]:
                 self.full_output = self._raw[full, None]
         return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))[:, None]
+
+    def embeddings(self, rows: Bools) -> NodeEmbeddings:
+        """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""
+        limit = self._budget * self.setup.field.size
+        embedded = self.lookup.embeddings(self._perturbations(rows), limit)
+        self._states_evaluated += sum(len(table) for table in embedded.tables[0])
+        return embedded
 
     def take_local_states(self, states: Ids) -> tuple[LocalStates, ...]:
         """States of nodes after each of the last rounds in the coalitions looked up last.
