@@ -5,6 +5,7 @@
     pairs    SII of pairs of players against model calls, beside shapiq 1.8's estimators of it (the
              environment variable SHAPIQ_PYTHON names an interpreter that has it), and how often our
              95 % error bars hold
+    triples  SII of three players against model calls, and how often our 95 % error bars hold
     graphs   molecules of Mutagenicity by look-ups, default settings: relative error by the
              certificate, and processor time of one core
 
@@ -35,7 +36,7 @@ from benchmarks.worlds import real_games
 from graphsvx import GraphSVX, explain, zoo
 from graphsvx.estimators import BII, FSII, KSII, SII, STII, GaussianProcess
 from graphsvx.estimators.indices import Index
-from graphsvx.estimators.interactions import interactions
+from graphsvx.estimators.interactions import SetValues, exact_interactions, interactions
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired
 
@@ -138,8 +139,8 @@ def true_pairs(values: np.ndarray) -> np.ndarray:
     return pairs
 
 
-def our_pairs(values: np.ndarray, calls: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """SII of pairs and standard errors, [M, M] each."""
+def our_sets(values: np.ndarray, calls: int, seed: int, order: int) -> SetValues:
+    """SII of sets of `order` players, with standard errors."""
     players = len(values).bit_length() - 1
     table = torch.from_numpy(values)
     powers = 1 << np.arange(players)
@@ -148,15 +149,46 @@ def our_pairs(values: np.ndarray, calls: int, seed: int) -> tuple[np.ndarray, np
     scores = game.values(masks.states)
     ends = table[[0, -1]][:, None].double()
     fit = GaussianProcess()(masks, scores, ends[0], ends[1])
-    _, pairs = interactions(
-        masks, scores, ends[0], ends[1], index=SII(), order=2, credit=fit.values.numpy().T,
+    return interactions(
+        masks, scores, ends[0], ends[1], index=SII(), order=order, credit=fit.values.numpy().T,
         errors=fit.errors.numpy().T,
-    )  # fmt: skip
+    )[-1]  # fmt: skip
+
+
+def our_pairs(values: np.ndarray, calls: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """SII of pairs and standard errors, [M, M] each."""
+    pairs, players = our_sets(values, calls, seed, 2), len(values).bit_length() - 1
     estimated, errors = np.zeros((2, players, players))
     for (i, j), value, error in zip(pairs.members, pairs.values, pairs.errors, strict=True):
         estimated[i, j] = estimated[j, i] = value[0]
         errors[i, j] = errors[j, i] = error[0]
     return estimated, errors
+
+
+def measure_triples(
+    each: int = 6, sizes: range = range(11, 14), seeds: int = 2, skip: int = 3,
+    budgets: tuple[int, ...] = BUDGETS,
+) -> dict[str, Any]:  # fmt: skip
+    """Median relative error of all triples by calls, and coverage of our bars."""
+    tables = [np.asarray(game.values, dtype=np.float64) for game in real_games(each, sizes, skip)]
+    errors: dict[str, float] = {}
+    coverage: dict[str, float] = {}
+    for calls in budgets:
+        missed, inside = [], []
+        for table in tables:
+            listed = np.arange(len(table).bit_length() - 1)
+            rows = (np.arange(len(table))[:, None] >> listed & 1).astype(bool)
+            *_, truth = exact_interactions(
+                rows, ~rows, table[:, None], index=SII(), order=3, listed=listed
+            )
+            for seed in range(seeds):
+                triples = our_sets(table, calls, seed, 3)
+                missed.append(_relative_error(triples.values, truth.values))
+                difference = np.abs(triples.values - truth.values)
+                inside.append(difference <= 1.96 * triples.errors + 1e-9)
+        errors[str(calls)] = median(missed)
+        coverage[str(calls)] = float(np.concatenate(inside).mean())
+    return {"games": len(tables), "seeds": seeds, "errors": errors, "coverage": coverage}
 
 
 def measure_pairs(
@@ -251,7 +283,7 @@ def measure_graphs(
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench interactions", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a look that it works, no figures")
-    parser.add_argument("--only", choices=("exact", "pairs", "graphs"))
+    parser.add_argument("--only", choices=("exact", "pairs", "triples", "graphs"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -263,6 +295,10 @@ def main(arguments: list[str] | None = None) -> None:
         little = {"each": 1, "seeds": 1, "skip": 0, "budgets": (100,)}
         figures["pairs"] = measure_pairs(**(little if chosen.quick else {}))
         print(json.dumps(figures["pairs"], indent=1))
+    if chosen.only in (None, "triples"):
+        little = {"each": 1, "seeds": 1, "skip": 0, "budgets": (100,)}
+        figures["triples"] = measure_triples(**(little if chosen.quick else {}))
+        print(json.dumps(figures["triples"], indent=1))
     if chosen.only in (None, "graphs"):
         little = {"models": ("graphconv",), "count": 2}
         figures["graphs"] = measure_graphs(**(little if chosen.quick else {}))

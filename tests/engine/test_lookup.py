@@ -66,6 +66,27 @@ class Aggregated(nn.Module):
         return self.head(self.pool(self.layer(x, edge_index).tanh(), batch))
 
 
+class Weighted(nn.Module):
+    """Rounds that are joined, added to and fed to two layers, on weighted edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.beside = (
+            GraphConv(3, 5), GraphConv(5, 5, aggr="max"), GraphConv(5, 5)
+        )  # fmt: skip
+        self.third = GraphConv(10, 4)
+        self.head = nn.Linear(14, 2)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None = None
+    ) -> Tensor:
+        first = self.first(x, edge_index, edge_weight).tanh()
+        second = self.second(first, edge_index, edge_weight) + first
+        joined = torch.cat([second, self.beside(first, edge_index).tanh()], -1)
+        third = self.third(joined, edge_index, edge_weight=edge_weight)
+        return self.head(global_add_pool(torch.cat([third, joined], -1), batch))
+
+
 def seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -145,6 +166,34 @@ def test_edges_by_look_ups_equal_whole_graphs() -> None:
     assert torch.allclose(*values, atol=1e-12)
 
 
+def test_rounds_that_are_joined_by_look_ups_equal_whole_graphs() -> None:
+    data = random_graph(13, nodes=7, chance=0.3)
+    data.edge_weight = torch.linspace(0.5, 1.5, data.num_edges, dtype=torch.float64)
+    model = seeded(Weighted, 2)
+
+    def opaque(x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor) -> Tensor:
+        return model(x, edge_index, edge_weight, batch)
+
+    looked_up, plain = (explain(each, data, graph=True) for each in (model, opaque))
+    assert looked_up.certificate.fallback is None
+    assert torch.allclose(
+        looked_up.node_credit.values, plain.node_credit.values, rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_outputs_near_zero_are_looked_up(seed: int) -> None:
+    data = random_graph(seed, nodes=12)
+    data.x = data.x.float()
+    model = seeded(lambda: Pooled("graphconv", ("mean", "sum")), seed).float()
+    with torch.no_grad():
+        batch = torch.zeros(12, dtype=torch.long)
+        model.head[-1].bias -= model(data.x, data.edge_index, batch)[0] * (1 + 1e-4)
+    # What is left changes by rounding in a batch with another graph.
+    explanation = explain(model, data, graph=True, method=GraphSVX(samples=5000))
+    assert explanation.certificate.fallback is None
+
+
 def test_more_coalitions_than_calls() -> None:
     path = torch.arange(13)
     edges = torch.stack([path, path + 1])
@@ -182,9 +231,9 @@ def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeded(lambda: Pooled("graphconv", ("sum",)), 3)
     right = lookup.Lookup.__call__
 
-    def wrong(self: lookup.Lookup, perturbations, limit):
-        result = right(self, perturbations, limit)
-        there = perturbations.active.sum(1) == 4
+    def wrong(self: lookup.Lookup, perturbations, limit, known):
+        result = right(self, perturbations, limit, known)
+        there = perturbations.active[known:].sum(1) == 4
         result.outputs[torch.from_numpy(there)] += 0.01
         return result
 

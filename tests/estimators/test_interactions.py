@@ -121,41 +121,46 @@ def smooth_game(players: int, seed: int):
 ESTIMATED = [SII(), KSII(), STII(), FSII(), BII()]
 
 
-def estimated(players: int, seed: int, budget: int, index):
+def estimated(players: int, seed: int, budget: int, index, order: int):
     game = FunctionGame(smooth_game(players, seed), players)
     masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
     ends = game.values(game.states(empty_and_full(players)))
     values = game.values(masks.states)
     fit = GaussianProcess()(masks, values, *ends)
     return interactions(
-        masks, values, *ends, index=index, order=2, credit=fit.values.numpy().T,
+        masks, values, *ends, index=index, order=order, credit=fit.values.numpy().T,
         errors=fit.errors.numpy().T,
     )  # fmt: skip
 
 
-def exact(players: int, seed: int, index) -> list[np.ndarray]:
+def exact(players: int, seed: int, index, order: int) -> list[np.ndarray]:
     rows = all_rows(players)
     values = smooth_game(players, seed)(rows).numpy()[:, None]
-    sets = exact_interactions(rows, ~rows, values, index=index, order=2, listed=np.arange(players))
+    sets = exact_interactions(
+        rows, ~rows, values, index=index, order=order, listed=np.arange(players)
+    )
     return [part.values for part in sets]
 
 
+@pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("index", ESTIMATED)
-def test_estimates_are_close_and_their_bars_hold(index) -> None:
+def test_estimates_are_close_and_their_bars_hold(index, order: int) -> None:
     missed, covered = [], []
     for seed in range(8):
-        for part, truth in zip(
-            estimated(10, seed, 300, index), exact(10, seed, index), strict=True
-        ):
+        parts = estimated(10, seed, 300, index, order)
+        for part, truth in zip(parts, exact(10, seed, index, order), strict=True):
             missed.append(np.linalg.norm(part.values - truth) / np.linalg.norm(truth))
             covered.append((np.abs(part.values - truth) <= 1.96 * part.errors + 1e-9).mean())
-    assert np.median(missed[1::2]) < 0.3
-    assert np.median(missed[::2]) < 0.1
+    assert np.median(missed[1::order]) < 0.3
+    assert np.median(missed[order - 1 :: order]) < {2: 0.3, 3: 0.8}[order]
+    assert np.median(missed[::order]) < 0.1
     assert np.mean(covered) > 0.85
+    assert np.mean(covered[order - 1 :: order]) > 0.85
 
 
+@pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("index", ESTIMATED)
-def test_estimates_are_exact_once_all_pairs_are_known(index) -> None:
+def test_estimates_are_exact_once_all_pairs_are_known(index, order: int) -> None:
     players = 7
     game = random_game(players, 5)
     rows = np.array([row for row in all_rows(players) if row[0] and not row.all()])
@@ -164,11 +169,11 @@ def test_estimates_are_exact_once_all_pairs_are_known(index) -> None:
     ends = [np.array([game[frozenset(coalition)]]) for coalition in ((), range(players))]
     shapley = defined(game, players, "SII", 1)
     credit = np.array([[shapley[frozenset({player})]] for player in range(players)])
-    sets = [np.array([*combinations(range(players), size)]) for size in (1, 2)]
+    sets = [np.array([*combinations(range(players), size)]) for size in range(1, order + 1)]
     by_size = estimated_interactions(
         rows, values, *ends, index, sets, credit, np.zeros_like(credit)
     )
-    expected = defined(game, players, index.name, 2)
+    expected = defined(game, players, index.name, order)
     for part in by_size:
         truth = [[expected[frozenset(members)]] for members in part.members.tolist()]
         assert part.values == pytest.approx(np.array(truth), abs=1e-5)
@@ -180,7 +185,7 @@ def test_interactions_of_extreme_kernels_are_finite(index, theta: float) -> None
     players = 40
     rng = np.random.default_rng(0)
     signs = np.concatenate([np.ones((1, players)), rng.choice([-1.0, 1.0], (30, players))])
-    sets = [np.arange(players)[:, None], np.array([[0, 1], [3, 39]])]
+    sets = [np.arange(players)[:, None], np.array([[0, 1], [3, 39]]), np.array([[0, 5, 39]])]
     for parity in (1, -1):
         kernel = ParityKernel(parity, np.ones(2), np.full((2, players), theta))
         kernel.lengths[0] = np.linspace(0.01, 2, players)
@@ -189,7 +194,7 @@ def test_interactions_of_extreme_kernels_are_finite(index, theta: float) -> None
             kernel, signs, rng.normal(size=(31, 1)), (factor, True), np.ones(1), 15
         )
         for members in sets:
-            rule = index.quadrature(members.shape[1], 2)
+            rule = index.quadrature(members.shape[1], 3)
             assert all(np.isfinite(part).all() for part in process.interactions(members, rule))
 
 

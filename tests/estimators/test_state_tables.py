@@ -79,6 +79,9 @@ def test_a_second_round_tells_the_states_of_all_its_coalitions() -> None:
     torch.testing.assert_close(values[:40], first, rtol=0, atol=1e-12)
     local = game.take_local_states(states)
     assert [len(node.number) for node in local] == [128] * 14
+    at_once = graph_game(random_graph(3, nodes=7, chance=0.3))
+    torch.testing.assert_close(at_once.values(at_once.states(rows)), values, rtol=0, atol=1e-12)
+    assert game.calls == at_once.calls  # embeddings of the first round count once
     few = game.states(np.flip(rows, 1)[:3])
     game.values(few)
     assert game.take_local_states(np.concatenate([states, few])) == ()  # not looked up together

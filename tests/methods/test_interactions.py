@@ -12,7 +12,7 @@ from torch import nn
 
 import graphsvx
 from graphsvx import Explanation, GraphSVX, explain
-from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.errors import InputError
 from graphsvx.estimators import BII, FSII, KSII, SII, STII, Lasso
 from tests.engine.test_lookup import Pooled, seeded
 from tests.worlds import random_graph, random_model, score
@@ -105,17 +105,26 @@ def test_interactions_are_saved(world, tmp_path: Path) -> None:
     assert again.together(5, size=3) == explanation.together(5, size=3)
 
 
+@pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("index", [KSII(), SII(), STII(), FSII(), BII()])
-def test_estimated_interactions_have_error_bars(world, index) -> None:
+def test_estimated_interactions_have_error_bars(world, index, order: int) -> None:
     data = random_graph(8, nodes=16, chance=0.3)
-    explanation = explain(
-        world[0], data, node=1, method=GraphSVX(players="nodes", order=2, samples=60, index=index)
-    )
+    method = GraphSVX(players="nodes", order=order, samples=60, index=index)
+    explanation = explain(world[0], data, node=1, method=method)
     assert not explanation.certificate.exact
-    pairs = explanation.interactions.sizes == 2
-    assert bool((explanation.interactions.errors[:, pairs] > 0).all())
-    with pytest.raises(UnsupportedError, match="played exactly"):
-        explain(world[0], data, node=1, method=GraphSVX(samples=60, order=3))
+    largest = explanation.interactions.sizes == order
+    assert bool((explanation.interactions.errors[:, largest] > 0).all())
+
+
+def test_triples_of_many_players_are_those_of_the_heaviest(world) -> None:
+    data = random_graph(8, nodes=40, chance=0.15)
+    explanation = explain(
+        world[0], data, node=1, method=GraphSVX(players="nodes", order=3, samples=200, hops=3)
+    )
+    players, record = len(explanation.player_names), explanation.interactions
+    assert players > 24
+    assert record.left_out == players - 24
+    assert int((record.sizes == 3).sum()) == 24 * 23 * 22 // 6
 
 
 def test_what_does_not_go_together_is_said(world) -> None:

@@ -9,40 +9,28 @@ its nodes' embeddings, pooled and sent through the model's head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Ids, as_tensor, no_ids
+from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.node_states import (
-    LARGEST_TABLE,
-    NodeStates,
-    Numbers,
-    column,
-    number_keys,
-    number_states,
-)
-from graphsvx.engine.pooled import PooledModel, Pooling, Reduction
+from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.node_states import NodeStates, Numbers, column, number_states
+from graphsvx.engine.pooled import PooledModel, Pooling
+from graphsvx.engine.pooled_states import NodeEmbeddings, PooledStates
+from graphsvx.engine.state_rounds import StateRounds, by_level
 from graphsvx.errors import ModelError
 
-_JOIN: dict[str, Callable[..., Tensor]] = {
-    "sum": torch.add,
-    "mean": torch.add,
-    "max": torch.maximum,
-    "min": torch.minimum,
-}
-_JOINT = 1 << 12  # joint states of several nodes that are pooled once, at least
-_POOLED = 1 << 20  # numbers of a batch of pooled embeddings
 _BLOCK = 1 << 18  # graphs whose states are evaluated together
 
 
@@ -60,9 +48,9 @@ class LookedUp:
     """Outputs of perturbed graphs, and what they cost."""
 
     outputs: Tensor
-    """[graphs, outputs]."""
+    """[graphs that were not known, outputs]."""
     states: int
-    """States of the last round: embeddings that were computed."""
+    """States of the last round that no known graph has: embeddings that were not known."""
     rounds: tuple[list[NodeStates], ...]
     """States of each node after each round."""
 
@@ -85,22 +73,28 @@ class Lookup:
         numbers = (self.depth + 4) * self.field.size + 2 * len(self.field.edges)
         return int(np.clip(memory // max(1, 4 * numbers), 1, _BLOCK))
 
-    def __call__(self, perturbations: Perturbations, limit: int) -> LookedUp:
-        """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` states."""
+    def __call__(self, perturbations: Perturbations, limit: int, looked_up: int = 0) -> LookedUp:
+        """Outputs of perturbed graphs; a TooManyStatesError beyond `limit` new states.
+
+        The first `looked_up` graphs are not looked up again: they and their states do not count.
+        """
         edges = _Edges.of(perturbations, self.field)
         levels = self._levels(perturbations, edges)
-        count = sum(len(states.example) for states in levels[-1])
-        if count > limit:
-            first = np.sort(np.concatenate([states.example for states in levels[-1]]))
-            raise TooManyStatesError(
-                f"the nodes have more than {limit} states, which cost more than the budget",
-                int(first[max(limit, 0)]),
-            )
-        embeddings, poolings = self._embed(perturbations, levels, edges)
-        pool = _Pool(embeddings, [states.number for states in levels[-1]], poolings, self._order)
+        count = _within(limit, levels[-1], looked_up)
+        tables, poolings = self._embed(perturbations, levels, edges)
+        numbers = [states.number[looked_up:] for states in levels[-1]]
+        pool = PooledStates(NodeEmbeddings(tables, numbers, poolings), self._order)
         pooled_model = PooledModel(self.model, self.graph)
         outputs = torch.cat([pooled_model.head(pooled) for pooled in pool.batches()])
         return LookedUp(outputs, count, tuple(levels[len(levels) - self.depth :]))
+
+    def embeddings(self, perturbations: Perturbations, limit: int) -> NodeEmbeddings:
+        """Embeddings of nodes in perturbed graphs; a TooManyStatesError beyond `limit` of them."""
+        edges = _Edges.of(perturbations, self.field)
+        levels = self._levels(perturbations, edges)
+        _within(limit, levels[-1], 0)
+        tables, poolings = self._embed(perturbations, levels, edges)
+        return NodeEmbeddings(tables, [states.number for states in levels[-1]], poolings)
 
     @cached_property
     def _in_edges(self) -> list[Ids]:
@@ -185,45 +179,97 @@ class Lookup:
         self, perturbations: Perturbations, levels: list[list[NodeStates]], edges: _Edges
     ) -> tuple[list[list[Tensor]], list[Pooling]]:
         """Embeddings of the states of each node at the last level, for each pooling."""
+        states = self._state_graph(perturbations, levels, edges)
+        x: Tensor = SharedRows(plain(perturbations.feature_table), states.rows[0])
+        inputs = (states.edge_index, states.weight, states.attributes)
+        pooled_model = PooledModel(self.model, self.graph)
+        if self.reads_degrees:  # of senders, which have edges into them in all rounds
+            embeddings, poolings = pooled_model.embed(plain(x), *inputs)
+        else:
+            with by_level(self.model.submodules, states):
+                embeddings, poolings = pooled_model.embed(x, *inputs)
+        ends = np.cumsum([states.starts[-2], *(len(node.example) for node in levels[-1])])
+        return [
+            [plain(part[first:last]) for first, last in pairwise(ends.tolist())]
+            for part in embeddings
+        ], poolings
+
+    def _state_graph(
+        self, perturbations: Perturbations, levels: list[list[NodeStates]], edges: _Edges
+    ) -> StateRounds:
+        """All states as one graph, whose edges go from the states of a level to the next one."""
         field, graph, device = self.field, self.graph, self.graph.x.device
         feature_rows = perturbations.feature_rows()
-        starts: list[list[int]] = []
-        rows, sources, targets, positions = [], [], [], []
-        at = 0
+        counts = [len(states.example) for level in levels for states in level]
+        starts = np.cumsum([0, *counts])
+        rows: list[Ids] = []
+        sources: list[Ids] = []
+        targets: list[Ids] = []
+        positions: list[Ids] = []
+        edge_starts = []
         for number, level in enumerate(levels):
-            starts.append([])
+            edge_starts.append(sum(len(part) for part in positions))
             for u, states in enumerate(level):
-                starts[-1].append(at)
-                vertices = at + np.arange(len(states.example))
-                at += len(vertices)
+                at = number * field.size + u
+                vertices = np.arange(starts[at], starts[at + 1])
                 rows.append(feature_rows[states.example, u])
-                for e in self._loops[u]:
-                    present = edges.there(e, states.example) != 0
-                    sources.append(vertices[present])
-                    targets.append(vertices[present])
-                    positions.append(np.full(int(present.sum()), e))
-                for e in self._in_edges[u] if number else ():
-                    present = edges.there(e, states.example) != 0
+                into = np.array([*self._loops[u], *(self._in_edges[u] if number else ())], np.int64)
+                senders = np.empty((len(vertices), len(into)), dtype=np.int64)
+                present = np.empty(senders.shape, dtype=bool)
+                for place, e in enumerate(into):
                     w = field.source[e]
-                    before = levels[number - 1][w].number[states.example[present]]
-                    sources.append(starts[number - 1][w] + before.astype(np.int64))
-                    targets.append(vertices[present])
-                    positions.append(np.full(len(before), e))
-        none = no_ids()
-        index = np.stack([np.concatenate([none, *sources]), np.concatenate([none, *targets])])
-        edge_ids = as_tensor(field.edges[np.concatenate([none, *positions])], device)
-        embeddings, poolings = PooledModel(self.model, graph).embed(
-            plain(perturbations.feature_table).index_select(
-                0, as_tensor(np.concatenate(rows), device)
+                    present[:, place] = edges.there(e, states.example) != 0
+                    if w == u:
+                        senders[:, place] = vertices
+                    else:
+                        before = levels[number - 1][w].number[states.example]
+                        senders[:, place] = starts[at - field.size - u + w] + before
+                sources.append(senders[present])
+                targets.append(vertices.repeat(present.sum(1)))
+                positions.append(np.broadcast_to(into, senders.shape)[present])
+        index = np.stack([np.concatenate(part) for part in (sources, targets)])
+        edge_ids = as_tensor(field.edges[np.concatenate(positions)], device)
+        level_starts = starts[:: field.size].tolist()
+        return StateRounds(
+            edge_index=as_tensor(index, device),
+            weight=None if graph.edge_weight is None else graph.edge_weight[edge_ids],
+            attributes=None if graph.edge_attr is None else graph.edge_attr[edge_ids],
+            rows=tuple(
+                as_tensor(part, device)
+                for part in (np.concatenate(rows), *_shared_rows(levels, level_starts))
             ),
-            as_tensor(index, device),
-            None if graph.edge_weight is None else graph.edge_weight[edge_ids],
-            None if graph.edge_attr is None else graph.edge_attr[edge_ids],
+            starts=tuple(level_starts),
+            edge_starts=(*edge_starts, len(edge_ids)),
         )
-        ends = [*starts[-1], at]
-        return [
-            [part[ends[u] : ends[u + 1]] for u in range(field.size)] for part in embeddings
-        ], poolings
+
+
+def _within(limit: int, nodes: list[NodeStates], looked_up: int) -> int:
+    """Number of states that no graph before the place `looked_up` has, if within the limit."""
+    first = np.concatenate([states.example for states in nodes])
+    first = np.sort(first[first >= looked_up])
+    if len(first) > limit:
+        raise TooManyStatesError(
+            f"the nodes have more than {limit} states, which cost more than the budget",
+            int(first[max(limit, 0)]),
+        )
+    return len(first)
+
+
+def _shared_rows(levels: list[list[NodeStates]], starts: list[int]) -> list[Ids]:
+    """For each level but the first: its vertex that each vertex of this or a later one came from.
+
+    Counted within the level; `starts` of all levels, and the number of vertices.
+    """
+    rows = np.zeros((len(levels) - 1, starts[-1]), dtype=np.int64)
+    for number, level in enumerate(levels[1:], 1):
+        mine = slice(starts[number], starts[number + 1])
+        rows[number - 1, mine] = np.arange(mine.stop - mine.start)
+        first, before = starts[number - 1], []
+        for states, earlier in zip(level, levels[number - 1], strict=True):
+            before.append(first + earlier.number[states.example])
+            first += len(earlier.example)
+        rows[: number - 1, mine] = rows[: number - 1, np.concatenate(before)]
+    return list(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,94 +297,3 @@ class _Edges:
             return cast(Numbers, self.single)[edge][graphs]
         source, target = self.field.source[edge], self.field.target[edge]
         return self.on[source][graphs] & self.on[target][graphs]
-
-
-@dataclass(frozen=True, eq=False)
-class _Pool:
-    """Pools the embeddings of the nodes of many graphs."""
-
-    embeddings: list[list[Tensor]]
-    """For each pooling and node: the embeddings of its states."""
-    numbers: list[Numbers]
-    """State of each node in each graph."""
-    poolings: list[Pooling]
-    order: list[int]
-
-    def batches(self) -> Iterator[list[Tensor]]:
-        """Pooled embeddings, [graphs, width] for each pooling, a batch of graphs after another."""
-        nodes, graphs = len(self.numbers), len(self.numbers[0])
-        width = sum(tables[0].shape[1] for tables in self.embeddings)
-        joined = self._joined()
-        all_reduced = all(pooling.reduction for pooling in self.poolings)
-        step = max(1, _POOLED // (width * (1 if all_reduced else nodes)))
-        for first in range(0, graphs, step):
-            part = slice(first, first + step)
-            yield [
-                self._pooled(number, pooling, joined, part)
-                for number, pooling in enumerate(self.poolings)
-            ]
-
-    def _pooled(
-        self,
-        number: int,
-        pooling: Pooling,
-        joined: list[tuple[Tensor, list[Tensor]]],
-        part: slice,
-    ) -> Tensor:
-        nodes = len(self.numbers)
-        if pooling.reduction is None:
-            tables = self.embeddings[number]
-            rows = torch.stack(
-                [
-                    table.index_select(0, as_tensor(numbers[part], table.device))
-                    for table, numbers in zip(tables, self.numbers, strict=True)
-                ],
-                1,
-            )
-            batch = torch.arange(len(rows), device=rows.device).repeat_interleave(nodes)
-            return pooling.call(rows.flatten(0, 1), batch)
-        (numbers, tables), *others = joined
-        total = tables[number].index_select(0, numbers[part])
-        for numbers, tables in others:
-            block = tables[number].index_select(0, numbers[part])
-            _reduce(pooling.reduction, total, block, out=total)
-        return total / nodes if pooling.reduction == "mean" else total
-
-    def _joined(self) -> list[tuple[Tensor, list[Tensor]]]:
-        """Nodes in blocks: numbers of a block's joint states, and the embeddings of these pooled.
-
-        Neighbours see much the same players, so that their joint states are few.
-        """
-        blocks: list[tuple[Tensor, list[Tensor]]] = []
-        most = max(_JOINT, len(self.numbers[0]) >> 4)
-        device = self.embeddings[0][0].device
-        numbers, distinct = self.numbers[self.order[0]], LARGEST_TABLE + 1
-        tables: list[Tensor] = []
-        for u in self.order:
-            new_tables = [tables[u] for tables in self.embeddings]
-            base = len(new_tables[0])
-            if distinct * base <= LARGEST_TABLE:
-                joint = number_keys(numbers * np.int32(base) + self.numbers[u], distinct * base)
-                if len(joint.example) <= most:
-                    before = as_tensor(numbers[joint.example], device).long()
-                    mine = as_tensor(self.numbers[u][joint.example], device).long()
-                    tables = [
-                        table if pooling.reduction is None
-                        else _reduce(pooling.reduction, table[before], part[mine])
-                        for pooling, table, part in zip(
-                            self.poolings, tables, new_tables, strict=True
-                        )
-                    ]  # fmt: skip
-                    numbers, distinct = joint.number, len(joint.example)
-                    continue
-            if tables:
-                blocks.append((as_tensor(numbers, device), tables))
-            numbers, distinct, tables = self.numbers[u], base, new_tables
-        return [*blocks, (as_tensor(numbers, device), tables)]
-
-
-def _reduce(
-    reduction: Reduction, first: Tensor, second: Tensor, out: Tensor | None = None
-) -> Tensor:
-    """Two parts of a pooling joined; means are sums until the end."""
-    return _JOIN[reduction](first, second, out=out)

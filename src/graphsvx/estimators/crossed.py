@@ -7,13 +7,13 @@ noise in the values. What they leave of pairs that they have not seen is honest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.engine.node_states import LocalStates
 from graphsvx.estimators.state_tables import StateTables, fit_table
-from graphsvx.estimators.waves import WAVES, Waves, signs_of, train_waves
+from graphsvx.estimators.waves import WAVES, signs_of, train_waves
 from graphsvx.masks.base import Masks
 
 _FITTED = 1 << 15  # pairs of a half that its controls are fitted to
@@ -62,25 +62,30 @@ def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn_ids: Ids) -> Cro
         left[half] -= wave.at(on[halves[half][:fitted]])
         rest[1 - half] -= wave.at(on[halves[1 - half]])
         rest[2] -= wave.at(on[listed]) / 2
-    tables: tuple[list[Floats], list[Floats]] = ([], [])
+    # The pairs in the order of `rest`: their coalitions, then their complements.
+    ordered = np.concatenate([*halves, listed])
+    coalitions = 2 + 2 * ordered + np.arange(2)[:, None]
+    ends = np.cumsum([0, *(len(part) for part in rest)])
+    tables: list[Floats] = []
     for states in masks.local:
-        numbers = [_numbers(states, pairs) for pairs in (*halves, listed)]
+        numbers = states.number.take(coalitions).astype(np.intp)
+        parts = [(numbers[0, i:j], numbers[1, i:j]) for i, j in pairwise(ends)]
+        mean = np.zeros((states.count, missed.shape[1]))
         for half in range(2):
-            first, second = numbers[half]
+            first, second = parts[half]
             table = fit_table(first[:fitted], second[:fitted], left[half], states.count)
-            tables[half].append(table)
-            _subtract(table, *numbers[1 - half], rest[1 - half])
-            _subtract(table / 2, *numbers[2], rest[2])
+            _subtract(table, *parts[1 - half], rest[1 - half])
+            mean += table / 2
+        _subtract(mean, *parts[2], rest[2])
+        tables.append(mean)
     in_order = np.empty_like(missed)
-    in_order[np.concatenate([*halves, listed])] = np.concatenate(rest)
-    parts: list[Waves | StateTables] = [*waves]
+    in_order[ordered] = np.concatenate(rest)
+    at_full = np.sum([wave.at_full() for wave in waves], axis=0) / 2
+    credit = np.sum([wave.credit() for wave in waves], axis=0) / 2
     if masks.local:
-        parts += [StateTables(masks.local, table) for table in tables]
-    return CrossFit(
-        in_order,
-        np.sum([part.at_full() for part in parts], axis=0) / 2,
-        np.sum([part.credit() for part in parts], axis=0) / 2,
-    )
+        of_nodes = StateTables(masks.local, tables)
+        at_full, credit = at_full + of_nodes.at_full(), credit + of_nodes.credit()
+    return CrossFit(in_order, at_full, credit)
 
 
 def _even_halves(on: Bools, drawn_ids: Ids) -> list[Ids]:
@@ -88,12 +93,6 @@ def _even_halves(on: Bools, drawn_ids: Ids) -> list[Ids]:
     size = on[drawn_ids].sum(1)
     by_size = np.argsort(np.minimum(size, on.shape[1] - size), kind="stable")
     return [np.sort(drawn_ids[by_size[start::2]]) for start in range(2)]
-
-
-def _numbers(states: LocalStates, pairs: Ids) -> tuple[Ids, Ids]:
-    """States of a node in one coalition of each pair, and in its complement."""
-    first, second = states.number[2::2], states.number[3::2]
-    return first.take(pairs).astype(np.intp), second.take(pairs).astype(np.intp)
 
 
 def _subtract(table: Floats, first: Ids, second: Ids, rest: Floats) -> None:

@@ -18,6 +18,7 @@ from graphsvx.core.arrays import Floats, Ids
 from graphsvx.utils.constraints import Block, Checked
 
 _NODES = 12
+_SLOPE_NODES = 25
 
 
 class Index(Protocol):
@@ -68,6 +69,21 @@ def _at(*masses: tuple[float, float]) -> Quadrature:
     return Quadrature(nodes, weights)
 
 
+def _change_of_slope(factor: float) -> Quadrature:
+    """factor (f'(1) - f'(0)). Exact up to rounding for products as those of `_legendre`."""
+    places = np.arange(_SLOPE_NODES)
+    last = _SLOPE_NODES - 1
+    nodes = (1 - np.cos(np.pi * places / last)) / 2
+    # Barycentric weights of Chebyshev nodes, and the derivative of Lagrange polynomials by them.
+    weights = (-1.0) ** places * np.where(places % last == 0, 0.5, 1.0)
+    slopes = np.zeros((2, _SLOPE_NODES))
+    for row, end in enumerate((0, last)):
+        others = places != end
+        slopes[row, others] = weights[others] / weights[end] / (nodes[end] - nodes[others])
+        slopes[row, end] = -slopes[row].sum()
+    return Quadrature(nodes, factor * (slopes[1] - slopes[0]))
+
+
 @dataclass(frozen=True)
 class SII(Checked):
     """Shapley interaction index: g = 1. Sets of one player have their Shapley values."""
@@ -93,12 +109,16 @@ class KSII(SII):
     name: ClassVar[str] = "k-SII"
 
     def quadrature(self, size: int, order: int) -> Quadrature:
-        """Up to order 2: of players, less half of their pairs, d_i f(1) - d_i f(0)."""
-        rule = super().quadrature(size, order)
-        if size == order:
-            return rule
-        pairs = _at((0.0, 0.5), (1.0, -0.5))
-        return Quadrature(*(np.concatenate(parts) for parts in zip(rule, pairs, strict=True)))
+        """SII and what larger sets add, by the ends: sums over them are derivatives in q.
+
+        The sum of SII(S + T) over all T of t players is int (d/dq)^t d_S f dq / t!.
+        """
+        rules = [super().quadrature(size, order)]
+        if order > size:
+            rules.append(_at((0.0, 0.5), (1.0, -0.5)))
+        if order > size + 1:
+            rules.append(_change_of_slope(1 / 12))
+        return Quadrature(*(np.concatenate(parts) for parts in zip(*rules, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -101,20 +101,23 @@ def train_waves(signs: Singles, odd: Singles, even: Singles) -> list[Waves]:
     steps = min(_STEPS, _EPOCHS * batches)
     adam = _Adam.of(parameters)
     gradients = np.split(adam.gradient, [players, players + outputs], axis=1)
+    # Arrays are used again: new ones of this size come from the system, page by page.
+    angles, sines, cosines, product = np.empty((4, sets, min(_BATCH, pairs), WAVES), np.float32)
     for step in range(steps):
         # Draws are independent: in their order, they need no shuffling.
         first = step % batches * _BATCH
         part = slice(first, first + _BATCH)
         inputs = signs[:, part]
-        angles = inputs @ directions
-        sines, cosines = np.sin(angles), np.cos(angles)
+        np.matmul(inputs, directions, out=angles)
+        np.sin(angles, out=sines)
+        np.cos(angles, out=cosines)
         missed = sines @ amplitudes.transpose(0, 2, 1) - odd[:, part]
         missed_even = cosines @ of_cosines.transpose(0, 2, 1) - even[:, part]
         missed_even *= np.float32(_EVEN)
         np.matmul(missed.transpose(0, 2, 1), sines, out=gradients[1])
         np.matmul(missed_even.transpose(0, 2, 1), cosines, out=gradients[2])
-        cosines *= _spread_over_waves(missed, amplitudes)
-        sines *= _spread_over_waves(missed_even, of_cosines)
+        cosines *= _spread_over_waves(missed, amplitudes, product)
+        sines *= _spread_over_waves(missed_even, of_cosines, product)
         cosines -= sines
         np.matmul(inputs.transpose(0, 2, 1), cosines, out=gradients[0])
         adam.move(step, _RATE * (1 - step / steps), missed.shape[1])
@@ -130,10 +133,12 @@ def _root_mean_square(values: Singles) -> Singles:
     return root
 
 
-def _spread_over_waves(missed: Singles, amplitudes: Singles) -> Singles:
+def _spread_over_waves(missed: Singles, amplitudes: Singles, out: Singles) -> Singles:
     """Products of residuals and amplitudes, summed over outputs: [sets, pairs, waves]."""
     # A product of matrices is slow if there is nothing to sum.
-    return missed * amplitudes if missed.shape[2] == 1 else missed @ amplitudes
+    multiply = np.multiply if missed.shape[2] == 1 else np.matmul
+    product: Singles = multiply(missed, amplitudes, out=out)
+    return product
 
 
 @dataclass(frozen=True, eq=False)

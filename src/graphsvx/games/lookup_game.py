@@ -17,6 +17,7 @@ from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lookup import Lookup, TooManyStatesError
 from graphsvx.engine.node_states import LocalStates, NodeStates, Subcubes, subcubes_of_states
+from graphsvx.engine.pooled_states import NodeEmbeddings
 from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
 from graphsvx.generators import Isolate
 from graphsvx.generators.base import GameSetup, Generator
@@ -76,9 +77,13 @@ class LookupGame:
         """Number of coalitions that have been looked up."""
         return int(self._evaluated.sum())
 
+    def start(self, budget: int) -> None:
+        """Allow so many model calls, with those that have been made."""
+        self._budget = budget
+
     def coalitions_for(self, budget: int) -> list[int]:
         """Numbers of coalitions to try, fewer and fewer, for a budget of model calls."""
-        self._budget = budget
+        self.start(budget)
         # Estimators hold coalitions as float64, some of them twice.
         memory = max(self.memory, LEAST_MEMORY)
         most = max(budget, memory // (32 * max(1, self.players)))
@@ -117,12 +122,13 @@ class LookupGame:
         requested[states] = True
         new = np.flatnonzero(requested & ~self._evaluated)
         if len(new):
-            if 2 * len(new) >= len(states):
-                # Most are new: all together, so that their states can be told.
-                new = np.flatnonzero(requested)
+            looked_up = np.flatnonzero(requested & self._evaluated)
+            if len(new) < len(looked_up):
+                looked_up = looked_up[:0]  # a few, whose states are not told with those of others
             self._rows = [np.concatenate(self._rows)]
-            out, rounds = self._look_up(self._rows[0][new])
-            self._rounds = None if rounds is None else (new, rounds)
+            all_states = np.concatenate([looked_up, new])
+            out, rounds = self._look_up(self._rows[0][all_states], len(looked_up))
+            self._rounds = None if rounds is None else (all_states, rounds)
             if self._raw is None or len(self._raw) < len(requested):
                 grown = out.new_zeros(len(requested), out.shape[1])
                 if self._raw is not None:
@@ -134,6 +140,13 @@ class LookupGame:
             if self._evaluated[full]:
                 self.full_output = self._raw[full, None]
         return cast(Tensor, self._raw).index_select(0, torch.from_numpy(states))[:, None]
+
+    def embeddings(self, rows: Bools) -> NodeEmbeddings:
+        """Embeddings of the nodes in coalitions; a TooManyStatesError beyond the budget."""
+        limit = self._budget * self.setup.field.size
+        embedded = self.lookup.embeddings(self._perturbations(rows), limit)
+        self._states_evaluated += sum(len(table) for table in embedded.tables[0])
+        return embedded
 
     def take_local_states(self, states: Ids) -> tuple[LocalStates, ...]:
         """States of nodes after each of the last rounds in the coalitions looked up last.
@@ -177,42 +190,51 @@ class LookupGame:
         examples = active[np.concatenate([states.example for states in nodes])]
         subcubes = subcubes_of_states(node, examples, rounds, senders, shows_itself)
         subcubes = subcubes.of_players(owner)
-        same_order = np.array_equal(at, np.arange(len(at)))
+        order = subcubes.state.argsort(kind="stable")
+        state = subcubes.state[order]
+        members, boundary = (part[order] for part in (subcubes.members, subcubes.boundary))
         starts = np.cumsum([0, *counts])
+        ends = np.searchsorted(state, starts)
+        same_order = np.array_equal(at, np.arange(len(at)))
         local = []
         for u, states in enumerate(nodes):
-            mine = np.flatnonzero(node[subcubes.state] == u)
+            mine = slice(ends[u], ends[u + 1])
             local.append(
                 LocalStates(
                     states.number if same_order else states.number[at],
                     counts[u],
-                    Subcubes(
-                        subcubes.state[mine] - starts[u],
-                        subcubes.members[mine],
-                        subcubes.boundary[mine],
-                    ),
+                    Subcubes(state[mine] - starts[u], members[mine], boundary[mine]),
                 )
             )
         return local
 
-    def _look_up(self, rows: Bools) -> tuple[Tensor, tuple[list[NodeStates], ...] | None]:
-        """Outputs, and the states of nodes after each round if all were evaluated together."""
+    def _look_up(
+        self, rows: Bools, looked_up: int
+    ) -> tuple[Tensor, tuple[list[NodeStates], ...] | None]:
+        """Outputs of all rows but the first ones, which have been `looked_up`.
+
+        The states of nodes after each round as well, if all rows fit into one block.
+        """
+        block = self.lookup.block(max(self.memory, LEAST_MEMORY))
+        if len(rows) > block:
+            rows, looked_up = rows[looked_up:], 0
         size = max(1, self.setup.field.size)
         # A few coalitions are never more than the budget: replays, sets of players.
-        limit = self._budget * size if len(rows) > self._budget else len(rows) * size * 64
-        block = self.lookup.block(max(self.memory, LEAST_MEMORY))
+        limit = len(rows) * size * 64
+        if len(rows) > self._budget:
+            limit = self._budget * size - (self._states_evaluated if looked_up else 0)
         outputs = []
         for first in range(0, len(rows), block):
             perturbations = self._perturbations(rows[first : first + block])
             try:
-                looked_up = self.lookup(perturbations, limit)
+                result = self.lookup(perturbations, limit, looked_up)
             except TooManyStatesError as error:
                 self.evaluator.decline(str(error))
                 raise
-            self._states_evaluated += looked_up.states
-            limit -= looked_up.states
-            outputs.append(looked_up.outputs.cpu())
-        return torch.cat(outputs), looked_up.rounds if len(rows) <= block else None
+            self._states_evaluated += result.states
+            limit -= result.states
+            outputs.append(result.outputs.cpu())
+        return torch.cat(outputs), result.rounds if len(outputs) == 1 else None
 
     def played(self) -> Tensor:
         """Raw outputs of all states that have been looked up."""

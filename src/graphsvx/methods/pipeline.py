@@ -14,18 +14,21 @@ from graphsvx.errors import BudgetError
 from graphsvx.estimators.controls import ControlledWLS
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso, PlayedRows
-from graphsvx.estimators.least_squares import Estimator, Fit
+from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.lookup_game import LookupGame
-from graphsvx.masks import Mask, Masks
+from graphsvx.masks import Auto, Mask, Masks
 from graphsvx.masks.base import Outcomes
 from graphsvx.masks.paper import split_budget
+from graphsvx.methods.additive import additive_states
 from graphsvx.results.certificate import GameReport
 from graphsvx.utils.interruption import stop_if_unwanted
 
 _MANY_ROWS = 1 << 14
 _FITTING = 0.9  # of the coalitions whose states fitted: another draw has others
+
+_LINEAR = (GaussianProcess, WLS, WLR, ControlledWLS)  # exact where rows have their own credit
 
 PlayableGame = GraphGame | LookupGame
 
@@ -79,6 +82,10 @@ def play(
         masks = mask(game, budget, derive_rng(seed, game.side))
         if game.calls + game.count_new(masks.states) > most_calls:
             budget = max(2, most_calls - game.calls)
+    if isinstance(game, LookupGame) and isinstance(mask, Auto) and isinstance(estimator, _LINEAR):
+        additive = additive_states(game, budget, seed)
+        if additive is not None:
+            return PlayedGame(game, additive.masks, additive.values, budget)
     *larger, fewest = game.coalitions_for(budget)
     most = larger[0] if larger else fewest
     for coalitions in larger:

@@ -39,7 +39,7 @@ MOST_CALLS_OF_DIFFERENCES = 30_000
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
 _MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them,
-_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 45  # and from which on they need as many as there may be
+_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 64  # and from which on they need as many as there may be
 ONE_ROUND = 4500
 """Calls of all games together that are made at once."""
 _WORK = 2.5e8  # below a second of known layers,
@@ -308,7 +308,9 @@ class Rounds:
         return self.most - sum(game.game.calls for k, game in enumerate(games) if k != i)
 
     def _next_budget(self, games: list[PlayedGame], i: int, needed: float, most: int) -> int:
-        growth = min(max(_MARGIN * needed, _LEAST_GROWTH), _MOST_GROWTH)
+        # Look-ups are cheap, and the fit to them is not.
+        least = _WORTH if isinstance(games[i].game, LookupGame) else _LEAST_GROWTH
+        growth = min(max(_MARGIN * needed, least), _MOST_GROWTH)
         budget = (
             most if needed == float("inf") else min(int(max(games[i].budget, 4) * growth), most)
         )
