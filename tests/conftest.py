@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item.path))
 
 
+@cache
 def _place(path: Path) -> int:
     for place, name in enumerate(LONGEST_FIRST):
         if path.is_relative_to(ROOT / name):

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ONE_LINE = """
+import importlib.util
 import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN
@@ -26,6 +27,8 @@ model = GCN(in_channels=3, hidden_channels=4, num_layers=2, out_channels=2)
 explanation = graphsvx.explain(model, data, node=0)
 assert abs(explanation.base + explanation.total - explanation.prediction) < 1e-6
 print(graphsvx.__version__, explanation)
+extras = ("matplotlib", "pandas", "pyarrow", "shap")
+assert not [name for name in extras if importlib.util.find_spec(name)]
 """
 
 
@@ -60,7 +63,7 @@ def test_a_core_install_explains_and_its_dependencies_fit(packages: Path, tmp_pa
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     pip = [sys.executable, "-m", "pip", "--python", python]
     for command in (
-        [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        [*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(wheel)],
         [*pip, "check"],
     ):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -71,9 +74,6 @@ def test_a_core_install_explains_and_its_dependencies_fit(packages: Path, tmp_pa
     )
     assert done.returncode == 0, done.stderr
     assert "prediction" in done.stdout
-    for package in ("matplotlib", "pandas", "pyarrow", "shap"):
-        missing = [python, "-c", f"import {package}"]
-        assert subprocess.run(missing, capture_output=True, check=False).returncode != 0
 
 
 def _link_core_packages(site: Path) -> None:

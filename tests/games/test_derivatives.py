@@ -132,7 +132,7 @@ def test_large_games_start_from_derivatives_and_stay_efficient(kind: str) -> Non
 
 def test_derivatives_lower_the_error_and_errors_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     gains, held = [], []
-    for seed in range(5):
+    for seed in range(3):
         model, data = TwoLayers(SAGEConv, bent=True).eval(), far_players(seed)
         truth = explain(model, data, node=0, method=GraphSVX(players="nodes", samples=40_000))
         misses = []

@@ -67,6 +67,17 @@ def test_what_does_not_fit_is_refused_before_it_is_played(method) -> None:
         explain(model, data, node=0, method=method, memory=MIB)
 
 
+def test_a_model_of_logits_is_left_out_where_memory_does_not_allow_it() -> None:
+    model, data = hub(300)
+    method = GraphSVX(samples=1000, players="nodes")
+    within, beyond = (
+        explain(model, data, node=0, method=method, memory=memory) for memory in (MIB, 256 * MIB)
+    )
+    assert "logits" not in (within.certificate.games[-1].model or "")
+    assert "logits" in (beyond.certificate.games[-1].model or "")
+    assert within.certificate.calls == beyond.certificate.calls == 1000
+
+
 def test_a_tolerance_ends_where_memory_ends() -> None:
     model, data = hub(3000)
     method = GraphSVX(samples=100, players="nodes", tolerance=1e-9, max_samples=100_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import pickle
 import shutil
@@ -148,14 +149,21 @@ def test_two_machines_and_one_is_lost(tmp_path, ray, cluster, reference, monkeyp
     assert same_rows(run.table(), reference.table())
 
 
+@pytest.fixture(scope="module")
+def connected(ray, cluster):
+    """The cluster, connected for several runs, which share processes that have imported torch."""
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+    return cluster
+
+
 def test_a_run_started_with_processes_can_be_finished_on_ray(
-    tmp_path, ray, cluster, reference
+    tmp_path, connected, reference
 ) -> None:
     out = tmp_path / "run"
     shutil.copytree(reference.folder, out)
     for name in names(out)[2:]:
         (out / "parts" / name).unlink()
-    run = start(out, backend=runs.Ray(address=cluster.address))
+    run = start(out, backend=runs.Ray(address=connected.address))
     assert run.status().state == "finished"
     assert names(out) == names(reference.folder)
 
@@ -172,9 +180,9 @@ class Deadly:
         return self.inner(query, seed)
 
 
-def test_a_query_that_kills_its_worker(tmp_path, ray, cluster, reference, monkeypatch) -> None:
+def test_a_query_that_kills_its_worker(tmp_path, connected, reference, monkeypatch) -> None:
     monkeypatch.setattr(progress, "TRIES", 1)  # each costs the start of a process
-    run = start(tmp_path / "run", backend=runs.Ray(address=cluster.address), method=Deadly(),
+    run = start(tmp_path / "run", backend=runs.Ray(address=connected.address), method=Deadly(),
                 nodes=range(11, 13))  # fmt: skip
     assert list(run.failures()) == [11]
     assert serialize.same(run[12], reference[12])

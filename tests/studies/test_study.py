@@ -191,9 +191,14 @@ def test_ctrl_c_stops_all_processes_and_what_is_done_is_kept(tmp_path: Path):
             time.sleep(0.05)
         os.kill(caller, signal.SIGINT)
 
-    Thread(target=interrupts, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        study.run(context)
+    # A shell lets processes in the background ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        Thread(target=interrupts, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            study.run(context)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not multiprocessing.active_children()
     assert not list((tmp_path / "runs").glob("tree-cycles*/small-*.parquet"))
 

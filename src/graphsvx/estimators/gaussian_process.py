@@ -29,6 +29,7 @@ from graphsvx.estimators.logit_model import fit_logits, memory_of_logits
 from graphsvx.estimators.logit_shapley import simulated_shapley
 from graphsvx.estimators.process_average import Average, Corrected, Pairs, average_processes
 from graphsvx.estimators.walks import MOST_ENTRIES, Walks
+from graphsvx.games.base import fits_memory
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
@@ -58,14 +59,15 @@ class GaussianProcess(Checked):
     quarter of them, at least 512 and at most 2,048, or 8 for each player."""
 
     def memory(self, coalitions: int, players: int) -> int:
-        """Bytes that a fit takes: several matrices of pairs and players, or least squares'."""
+        """Bytes that a fit takes: several matrices of pairs and players, or least squares'.
+
+        Without a model of logits, which is left out where memory does not allow it.
+        """
         pairs = coalitions // 2
         interpolated = self._interpolated(pairs, players)
         if interpolated * players > _MOST_ENTRIES:
             return WLS().memory(coalitions, players)
-        process = 8 * (players * (14 * interpolated + 2 * pairs) + 3 * interpolated**2)
-        logits = _tells_logits(coalitions, players)
-        return process + (memory_of_logits(coalitions, players) if logits else 0)
+        return 8 * (players * (14 * interpolated + 2 * pairs) + 3 * interpolated**2)
 
     def _interpolated(self, pairs: int, players: int) -> int:
         """How many of the pairs g interpolates."""
@@ -85,7 +87,7 @@ class GaussianProcess(Checked):
     ) -> Fit | None:
         """Credit of a model of logits, and that of the game which is left without it.
 
-        None: too few coalitions to tell logits, or so many that they are not needed.
+        None: too few coalitions to tell logits, so many that they are not needed, or no memory.
         """
         prior, outcomes = masks.prior, masks.outcomes
         coalitions, players = masks.rows.shape
@@ -95,7 +97,9 @@ class GaussianProcess(Checked):
             return None
         if not 2 <= np.count_nonzero(prior.direct) <= _MOST_DIRECT:
             return None
-        if outcomes.probabilities.shape[1] > _MOST_LOGITS:
+        needed = self.memory(coalitions, players) + memory_of_logits(coalitions, players)
+        many = outcomes.probabilities.shape[1] > _MOST_LOGITS
+        if many or not fits_memory(outcomes.memory, needed):
             return None
         logits = fit_logits(masks, outcomes.probabilities, outcomes.columns)
         if logits is None:

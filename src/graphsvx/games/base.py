@@ -166,9 +166,14 @@ def fitting_coalitions(game: Game, bytes_each: int) -> int:
     return max(game.memory, LEAST_MEMORY) // max(1, game.players * bytes_each)
 
 
+def fits_memory(memory: int | None, needed: int) -> bool:
+    """Whether `memory` allows so many bytes; None: any number."""
+    return memory is None or needed <= max(memory, LEAST_MEMORY)
+
+
 def require_memory(memory: int | None, needed: int, coalitions: int, players: int) -> None:
     """Raise a BudgetError if coalitions need more bytes than `memory`."""
-    if memory is None or needed <= max(memory, LEAST_MEMORY):
+    if memory is None or fits_memory(memory, needed):
         return
     raise BudgetError(
         f"{coalitions:,} coalitions of {players:,} players take about {needed >> 20:,} MiB, "

@@ -25,6 +25,8 @@ class Outcomes:
     """[2 + rows, outputs]: of the empty, the full and the drawn coalitions."""
     columns: slice
     """The explained outputs."""
+    memory: int | None = None
+    """Bytes that a fit to them may take; None: unlimited."""
 
 
 @dataclass(frozen=True, eq=False)

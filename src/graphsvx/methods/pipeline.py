@@ -49,7 +49,8 @@ class PlayedGame:
         columns = slice(outputs[0], outputs[-1] + 1)  # one of them, or all
         values, masks = self.values[:, columns], self.masks.of_outputs(columns)
         if masks.probabilities:
-            masks = replace(masks, outcomes=Outcomes(self.values.numpy(), columns))
+            outcomes = Outcomes(self.values.numpy(), columns, self.game.memory)
+            masks = replace(masks, outcomes=outcomes)
         return PlayedRows(masks, values[2:], values[0], values[1])
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:

@@ -4,20 +4,31 @@
     class Paired(Checked):
         stretch: Annotated[int, Range(1)] = 4
 
-Supported are int, float (finite), bool, str, Literal, None, tuple, dict, classes, and unions of
-these; `Annotated` adds a range, the signature of a callable, or a conversion. numpy scalars and
-one-element tensors become Python numbers, lists become tuples.
+Supported are int, float (finite), bool, str, Literal, None, tuple, Sequence, dict, classes, and
+unions of these; `Annotated` adds a range, the signature of a callable, or a conversion. numpy
+scalars and one-element tensors become Python numbers, lists become tuples. `checks_arguments` does
+the same for the arguments of a function.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, wraps
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)  # fmt: skip
 
 import numpy as np
 import torch
@@ -25,6 +36,8 @@ from torch import Tensor
 
 from graphsvx.errors import InputError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 MOST = 10_000_000
 """Upper limit of counts (samples, epochs, nodes): larger values would not fit in memory."""
 
@@ -168,6 +181,27 @@ def checked(value: Any, hint: Any, name: str) -> Any:
         raise error(f"{name} must be {expected(hint)}, got {shown(value)}") from None
 
 
+def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """The function; its arguments are validated and converted, according to their annotations."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = signature.bind(*args, **kwargs)
+        hints = _argument_hints(function)
+        for name, value in bound.arguments.items():
+            if signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD:
+                bound.arguments[name] = checked(value, hints[name], name)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+@cache
+def _argument_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(function, include_extras=True)
+
+
 def as_int(value: Any, name: str) -> int:
     """A Python int from a Python, numpy or one-element tensor integer; raises for anything else."""
     return int(checked(value, int, name))
@@ -199,6 +233,8 @@ def _fitted(value: Any, hint: Any) -> Any:  # noqa: PLR0911  (one line a kind of
         return _literal(value, get_args(hint))
     if origin is tuple:
         return _tuple(value, get_args(hint))
+    if origin is Sequence:
+        return _tuple(value, (*get_args(hint), Ellipsis))
     if origin is dict:
         return _dict(value, get_args(hint))
     if hint in _PLAIN:
@@ -330,10 +366,11 @@ def _alternatives(hint: Any) -> list[str]:
         return [word for member in inside for word in _alternatives(member)]
     if origin is Literal:
         return [*map(repr, inside)]
-    if origin is tuple:
-        length = "" if inside[-1] is Ellipsis else f" of {len(inside)}"
+    if origin in (tuple, Sequence):
+        any_length = origin is Sequence or inside[-1] is Ellipsis
+        length = "" if any_length else f" of {len(inside)}"
         return [f"a list{length} with entries that are each {expected(inside[0])}"]
-    if origin is dict:
+    if origin in (dict, Mapping):
         return [f"a dictionary with values that are each {expected(inside[1])}"]
     return [_WORDS.get(hint) or str(getattr(hint, "__name__", hint))]
 

@@ -7,10 +7,10 @@ import math
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.folding import Fold, folds
 from graphsvx.results.ranking import Entry, Players, entries, leading, plain, scale_of, signed
+from graphsvx.utils.constraints import checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
@@ -18,12 +18,13 @@ CONFIDENCE = 1.96
 """Half width of error bars in standard errors (95 % interval of a normal distribution)."""
 
 
+@checks_arguments
 def bars(
     explanation: Explanation,
-    ax: Axes | None = None,
+    ax: canvas.GivenAxes = None,
     *,
     players: Players = "all",
-    top: int = 12,
+    top: canvas.Top = 12,
     title: bool = True,
 ) -> Axes:
     """Bars of the `top` players by absolute credit, largest first, with 95 % intervals.
@@ -31,7 +32,6 @@ def bars(
     Of more than 30 players the groups (rings or branches of nodes, features) come first, above a
     line. Players whose interval holds 0 are summed; if that is so for all, bars are pale.
     """
-    _check(top)
     ranked = entries(explanation, players)
     groups = folds(explanation, players)
     shown: list[Entry | Fold] = [*groups]
@@ -107,11 +107,6 @@ def _axis_label(explanation: Explanation, estimated: bool) -> str:
     return label + ", bars: 95 % interval" if estimated else label
 
 
-def _check(top: int) -> None:
-    if top < 1:
-        raise InputError(f"top must be at least 1, got {top}")
-
-
 def _no_players(ax: Axes) -> Axes:
     ax.set_xticks([])
     ax.set_yticks([])
@@ -124,12 +119,13 @@ def _no_players(ax: Axes) -> Axes:
     return ax
 
 
+@checks_arguments
 def waterfall(
     explanation: Explanation,
-    ax: Axes | None = None,
+    ax: canvas.GivenAxes = None,
     *,
     players: Players = "all",
-    top: int = 10,
+    top: canvas.Top = 10,
     title: bool = True,
 ) -> Axes:
     """Waterfall plot from the base value to the prediction, one step per player.
@@ -138,7 +134,6 @@ def waterfall(
     a kind that is not shown are summed, by group where there are many, so that the steps end at the
     prediction if credit adds up.
     """
-    _check(top)
     shown, _ = leading(entries(explanation, players), top)
     steps = [(entry.name, entry.credit) for entry in shown]
     hidden = _hidden(entries(explanation), shown)

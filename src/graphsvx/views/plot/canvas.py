@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from numpy.typing import NDArray
 
+from graphsvx.errors import InputError
+from graphsvx.utils.constraints import Converted, Range, shown
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
 
@@ -16,6 +20,27 @@ DIVERGING = LinearSegmentedColormap.from_list(
 )
 SMALL = 8.0
 TINY = 7.0
+
+
+def _given_axes(ax: Any, name: str) -> Axes | None:
+    if ax is None or isinstance(ax, Axes):
+        return ax
+    kind = f"; a kind of plot is chosen by kind={ax!r}" if isinstance(ax, str) else ""
+    raise InputError(f"{name} must be matplotlib axes or None, got {shown(ax)}{kind}")
+
+
+GivenAxes = Annotated[Axes | None, Converted(_given_axes)]
+"""Axes to draw on; None: new ones."""
+Top = Annotated[int, Range(1)]
+"""How many players are shown."""
+
+
+def numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """The values as an array of floats."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers, got {shown(values)}") from error
 
 
 def axes(ax: Axes | None, width: float = 5.2, height: float = 4.0) -> Axes:

@@ -8,12 +8,18 @@ from matplotlib.axes import Axes
 from graphsvx.results.cell_table import cell_table
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import scale_of, signed
+from graphsvx.utils.constraints import checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
 
+@checks_arguments
 def cell_heatmap(
-    explanation: Explanation, ax: Axes | None = None, *, features: int = 12, title: bool = True
+    explanation: Explanation,
+    ax: canvas.GivenAxes = None,
+    *,
+    features: canvas.Top = 12,
+    title: bool = True,
 ) -> Axes:
     """Matrix of the credit of features of nodes: rows are nodes, columns presence and features.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import Range, checked, checks_arguments
 from graphsvx.utils.files import as_path, atomic_write
+from graphsvx.views.plot import canvas
 from graphsvx.views.plot.bars import bars, waterfall
 from graphsvx.views.plot.cells import cell_heatmap
 from graphsvx.views.plot.graph import graph
@@ -30,8 +32,9 @@ KINDS: dict[str, Callable[..., Axes]] = {
 }
 
 
+@checks_arguments
 def explanation(
-    explanation: Explanation, ax: Axes | None = None, kind: str | None = None, **options: Any
+    explanation: Explanation, ax: canvas.GivenAxes = None, kind: str | None = None, **options: Any
 ) -> Axes:
     """Plot an explanation; by default its cells, its graph if nodes or edges play, or bars.
 
@@ -56,7 +59,8 @@ def has_graph(explanation: Explanation) -> bool:
     return players > 0 and explanation.field.ids.numel() > 1
 
 
-def figure(explanation: Explanation, *, rows: int = 10, **options: Any) -> Figure:
+@checks_arguments
+def figure(explanation: Explanation, *, rows: canvas.Top = 10, **options: Any) -> Figure:
     """A figure with the graph and the bars side by side, or the bars if there is no graph.
 
     `rows` is the number of bars; `options` go to `plot.graph`. The figure is not registered with
@@ -89,7 +93,7 @@ def save(
         InputError: the path does not end in .png, .svg or .pdf.
 
     """
-    path = as_path(path)
+    path, dpi = as_path(path), checked(dpi, Annotated[int, Range(1, 10_000)], "dpi")
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"pictures can be written as {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r} "

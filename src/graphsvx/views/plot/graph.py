@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +14,7 @@ from matplotlib.patheffects import withStroke
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import plain
+from graphsvx.utils.constraints import Range, Seed, checks_arguments
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout as placing
 from graphsvx.views import palette
@@ -26,22 +27,23 @@ from graphsvx.views.plot.placed_drawing import Bonds, PlacedDrawing
 Atoms = Mapping[int, str] | Sequence[str]
 
 
+@checks_arguments
 def graph(
     explanation: Explanation,
-    ax: Axes | None = None,
+    ax: canvas.GivenAxes = None,
     *,
     layout: placing.Layout | None = None,
-    seed: int = 0,
-    top: int | None = None,
-    max_nodes: int = 30,
+    seed: Seed = 0,
+    top: Annotated[int | None, Range(0)] = None,
+    max_nodes: Annotated[int, Range(1)] = 30,
     labels: bool = True,
     legend: bool = True,
     colorbar: bool = True,
     title: bool = True,
     atoms: Atoms | None = None,
     bonds: Bonds | None = None,
-    largest: float | None = None,
-    together: int = 5,
+    largest: Annotated[float | None, Range(0)] = None,
+    together: Annotated[int, Range(0)] = 5,
 ) -> Axes:
     """Draw the receptive field with the explained node marked and the important part in bold.
 

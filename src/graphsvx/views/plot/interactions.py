@@ -11,16 +11,19 @@ from matplotlib.patches import FancyArrowPatch
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.interactions import Interactions
-from graphsvx.utils.constraints import Range, checked
+from graphsvx.utils.constraints import Range, checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
 # Pairs with a smaller share of the strongest interaction are not drawn as curves.
 _WEAK = 0.08
+Pairs = Annotated[int, Range(2)]
+"""How many players are shown."""
 
 
+@checks_arguments
 def interaction_heatmap(
-    explanation: Explanation, ax: Axes | None = None, *, top: int = 12, title: bool = True
+    explanation: Explanation, ax: canvas.GivenAxes = None, *, top: Pairs = 12, title: bool = True
 ) -> Axes:
     """Matrix of the interactions of pairs among the `top` players with the strongest ones."""
     record, players, names = _strongest(explanation, top)
@@ -37,8 +40,9 @@ def interaction_heatmap(
     return ax
 
 
+@checks_arguments
 def network(
-    explanation: Explanation, ax: Axes | None = None, *, top: int = 12, title: bool = True
+    explanation: Explanation, ax: canvas.GivenAxes = None, *, top: Pairs = 12, title: bool = True
 ) -> Axes:
     """Players on a circle, coloured by their own value, and curves between those that interact."""
     record, players, names = _strongest(explanation, top)
@@ -101,7 +105,6 @@ def _below(record: Interactions) -> str:
 
 def _strongest(explanation: Explanation, top: int) -> tuple[Interactions, list[int], list[str]]:
     """The players of the strongest pairs, by position, and their names."""
-    top = checked(top, Annotated[int, Range(2)], "top")
     record = explanation.interactions
     if record is None or not bool((record.sizes == 2).any()):
         raise InputError(

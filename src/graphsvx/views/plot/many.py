@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,29 +17,34 @@ from graphsvx.results.explanation import Explanation
 from graphsvx.results.export_shap import feature_inputs
 from graphsvx.results.ranking import Players, entries, scale_of
 from graphsvx.results.summary import Summary
+from graphsvx.utils.constraints import Converted, checks_arguments, shown
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 
 LEVELS = LinearSegmentedColormap.from_list("levels", ["#3B4CC0", "#B9A7D6", "#E66101"])
 
 
-def _check(explanations: Any) -> None:
+def _listed(explanations: Any, name: str) -> Sequence[Explanation]:
     if isinstance(explanations, Summary):
         raise InputError(
             "expected a list of explanations, got a Summary of them; give the explanations "
             "themselves"
         )
+    many = isinstance(explanations, Sequence)
+    if not many or not all(isinstance(entry, Explanation) for entry in explanations):
+        raise InputError(f"{name} must be a list of explanations, got {shown(explanations)}")
     if not explanations:
         raise InputError("expected at least one explanation, got none")
+    return explanations
+
+
+Many = Annotated[Sequence[Explanation], Converted(_listed)]
 
 
 def _matrix(
     explanations: Sequence[Explanation], players: Players, top: int
 ) -> tuple[list[str], list[tuple[str, tuple[int, ...]]], NDArray[np.float64]]:
     """Names, keys and credit [players, explanations], by decreasing sum of absolute credit."""
-    _check(explanations)
-    if top < 1:
-        raise InputError(f"top must be at least 1, got {top}")
     names: dict[tuple[str, tuple[int, ...]], str] = {}
     columns: list[dict[tuple[str, tuple[int, ...]], float]] = []
     for explanation in explanations:
@@ -56,12 +61,13 @@ def _matrix(
     return [names[keys[i]] for i in order], [keys[i] for i in order], credit[order]
 
 
+@checks_arguments
 def beeswarm(
-    explanations: Sequence[Explanation],
-    ax: Axes | None = None,
+    explanations: Many,
+    ax: canvas.GivenAxes = None,
     *,
     players: Players = "features",
-    top: int = 12,
+    top: canvas.Top = 12,
     inputs: ArrayLike | None = None,
     data: Any = None,
     colorbar: bool = True,
@@ -77,16 +83,16 @@ def beeswarm(
     """
     if data is not None:
         inputs = feature_inputs(explanations, data)
-    names, keys, credit = _matrix(explanations, players, top)
-    ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(names)))
-    canvas.quiet(ax)
-    ax.axvline(0, color=palette.GREY, lw=0.9)
-    levels = None if inputs is None else np.asarray(inputs, dtype=float)
+    levels = None if inputs is None else canvas.numbers(inputs, "inputs")
     if levels is not None and (levels.ndim != 2 or len(levels) != len(explanations)):
         raise InputError(
             f"inputs must be [explanations, features] with {len(explanations)} rows, "
             f"got {list(levels.shape)}"
         )
+    names, keys, credit = _matrix(explanations, players, top)
+    ax = canvas.axes(ax, 5.6, 1.3 + 0.34 * max(2, len(names)))
+    canvas.quiet(ax)
+    ax.axvline(0, color=palette.GREY, lw=0.9)
     for i, ((kind, key), row) in enumerate(zip(keys, credit, strict=True)):
         present = np.isfinite(row)
         heights = i + _spread(row[present])
@@ -131,12 +137,13 @@ def _spread(
     return height * min(0.12, width / max(1, deepest / 2))
 
 
+@checks_arguments
 def heatmap(
-    explanations: Sequence[Explanation],
-    ax: Axes | None = None,
+    explanations: Many,
+    ax: canvas.GivenAxes = None,
     *,
     players: Players = "features",
-    top: int = 15,
+    top: canvas.Top = 15,
     labels: Sequence[str] | None = None,
     colorbar: bool = True,
 ) -> Axes:
@@ -187,10 +194,11 @@ def _column(explanation: Explanation, i: int) -> str:
     return str(explanation.centres[0]) if len(explanation.centres) == 1 else str(i)
 
 
+@checks_arguments
 def share(
-    explanations: Sequence[Explanation],
+    explanations: Many,
     motif: Collection[int] | Sequence[Collection[int]],
-    ax: Axes | None = None,
+    ax: canvas.GivenAxes = None,
     *,
     labels: Sequence[str] | None = None,
 ) -> Axes:
@@ -203,7 +211,6 @@ def share(
         InputError: there is no explanation, or not one label for each.
 
     """
-    _check(explanations)
     motifs = _motifs(explanations, motif)
     words = labels or [explanation.title for explanation in explanations]
     if len(words) != len(explanations):
@@ -267,7 +274,10 @@ def _motifs(
             f"motif must be node ids, or one collection of node ids for each of the "
             f"{len(explanations)} explanations; got {len(entries)} collections"
         )
-    return [set(node_ids) for node_ids in entries]
+    try:
+        return [set(node_ids) for node_ids in entries]
+    except TypeError as error:
+        raise InputError(f"motif must be node ids, got {shown(motif)}") from error
 
 
 def _parts(explanation: Explanation, motif: set[int]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from textwrap import fill
 from typing import Any
@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde
 
 from graphsvx.errors import InputError
-from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import Players, entries, scale_of
+from graphsvx.utils.constraints import Positive, checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
 from graphsvx.views.plot.bars import CONFIDENCE
+from graphsvx.views.plot.many import Many
 
 STYLES = ("-", "--", "-.", ":")
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
@@ -30,12 +31,13 @@ Band = tuple[float, float, float]
 """A value and the lower and upper end of its interval."""
 
 
+@checks_arguments
 def convergence(
-    explanations: Sequence[Explanation],
-    ax: Axes | None = None,
+    explanations: Many,
+    ax: canvas.GivenAxes = None,
     *,
     players: Players = "all",
-    top: int = 6,
+    top: canvas.Top = 6,
 ) -> Axes:
     """Credit against the number of model calls, with 95 % bands.
 
@@ -98,12 +100,13 @@ def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
         note.set_parse_math(False)
 
 
+@checks_arguments
 def noise_kde(
     counts: Mapping[str, ArrayLike],
-    ax: Axes | None = None,
+    ax: canvas.GivenAxes = None,
     *,
     players: str = "features",
-    bandwidth: float = 0.4,
+    bandwidth: Positive = 0.4,
 ) -> Axes:
     """Kernel density of the number of noisy `players` among each method's most important players.
 
@@ -118,7 +121,10 @@ def noise_kde(
         raise InputError("expected counts of at least one method, got none")
     ax = canvas.axes(ax, 5.2, 3.2)
     canvas.quiet(ax, "y")
-    numbers = {name: np.asarray(samples, dtype=float).ravel() for name, samples in counts.items()}
+    numbers = {
+        name: canvas.numbers(samples, f"counts of {name!r}").ravel()
+        for name, samples in counts.items()
+    }
     for name, samples in numbers.items():
         if not len(samples) or not np.isfinite(samples).all():
             raise InputError(f"counts of {name!r} must be finite numbers, at least one")
