@@ -106,6 +106,18 @@ def test_all_goes_on_without_a_study_whose_files_are_missing(
     )
 
 
+def test_all_goes_on_without_a_study_that_fails(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    grid = replace(GRID, models={"": lambda *_: 1 / 0})
+    monkeypatch.setattr(studies, "_ALL", (replace(SMALL, name="broken", grids=(grid,)), SMALL))
+    result = run("study", "--all", "--quick", "--workers", "1")
+    assert result.code == 2
+    assert "left out broken: Traceback" in result.err
+    assert "ZeroDivisionError" in result.err
+    assert (place / "out/studies/small.md").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

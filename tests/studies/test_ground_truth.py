@@ -28,12 +28,12 @@ def measured(level: float) -> Measurements:
 
 def test_the_claims_are_the_paper_s_figures_and_to_be_first():
     claims = {claim.cells()[0]: claim for claim in ground_truth.page(measured(0.92)).claims}
-    assert [claim.holds for claim in claims.values()].count(None) == 10  # of the other sets
+    assert [claim.holds for claim in claims.values()].count(None) == 11  # of the other sets
     reached = claims["GraphSVX's accuracy (`paper`) (Tree-Grid)"]
     first = claims["GraphSVX is ahead of all other explainers (`strict`) (Tree-Grid)"]
     assert (reached.paper, reached.holds) == ("0.93", True)
     assert first.holds is True
-    assert first.ours.startswith("+0.20 (p < 0.001)")
+    assert first.ours.startswith("0.20 ahead of ")
     short = ground_truth.page(measured(0.85)).claims[3]
     assert short.holds is False
 
@@ -77,9 +77,31 @@ def test_mutag_is_shown_seed_by_seed_with_edges_first():
     results = Measurements("ground-truth")
     for row, value in measured(0.4).values.items():
         results.add(row._replace(dataset="mutag"), value)
-    table = ground_truth.page(results).sections["Accuracy"][-1]
+    page = ground_truth.page(results)
+    edges = next(claim for claim in page.claims if "edges as players" in claim.statement)
+    assert (edges.on, edges.paper, edges.ours, edges.holds) == ("MUTAG", "0.77", "0.23", False)
+    table = page.sections["Accuracy"][-1]
     assert [row[0] for row in table.rows][:2] == ["GraphSVX, edges play", "GraphSVX, our estimator"]
     assert [len(row) for row in table.rows] == [7] * 6
+
+
+def test_who_finds_less_than_chance_is_told_where_it_was_measured():
+    results = measured(0.5)
+    text = "\n".join(ground_truth.below_chance(results))
+    assert text == ""
+    for row, value in list(results.values.items()):
+        if row.method == "GNNExplainer" and row.measure == "strict":
+            results.values[row] = value - 0.1
+    results.add(Row("tree-grid", "", 0, OURS, 1, "motif: score alone"), 0.75)
+    (text,) = ground_truth.below_chance(Measurements("ground-truth", results.values))
+    assert text.startswith("Below chance (0.33) on Tree-Grid: GNNExplainer (0.23). ")
+    assert "models give the explained class 0.75" in text
+
+
+def test_each_graphsvx_is_compared_with_each_rival():
+    sections = ground_truth.page(measured(0.92)).sections["Accuracy"]
+    titles = [table.title for table in sections if "minus another" in table.title]
+    assert titles == [f"{name}, minus another, `strict`" for name in ground_truth.GRAPHSVX]
 
 
 def test_the_change_by_cut_edges_is_taken_seed_by_seed():
