@@ -101,6 +101,18 @@ def test_reasons_are_those_that_were_measured():
     assert "the score rises" in behind
 
 
+def test_masks_cannot_be_tested_for_a_mean_of_0_over_models():
+    def alarms(*by_model: float) -> Any:
+        return graph_sets.false_alarms(Measurements("false-positives", {
+            Row("benzene", graph_sets.SHUFFLED, seed, "X", 7, f"atom {atom}"): value + 1e-3 * atom
+            for seed, value in enumerate(by_model) for atom in range(3)
+        }), "X", graph_sets.SHUFFLED)  # fmt: skip
+
+    assert alarms(0.5, 0.4, 0.6, 0.5, 0.5).seeds == 0
+    assert alarms(0.5, 0.4, -0.6, 0.5, -0.5).by_seed == (0.0,)
+    assert alarms(-0.5, -0.4, -0.5, -0.5, -0.5).by_seed == (1.0,)
+
+
 def test_explainers_that_put_the_mark_first_on_the_control_are_named():
     def notes(on_control: float) -> str:
         return graph_sets.shortcut_page(Measurements("shortcut", {

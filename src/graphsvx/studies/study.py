@@ -370,8 +370,8 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         "# Results: what of the paper holds, and by how much",
         f"**Of {len(verdicts)} claims of the paper, counted by data set, {tested} were tested and "
         f"{verdicts.count(True)} hold.**",
-        f"± and square brackets: 95 % interval over seeds.{BOLD} Ahead, behind: of the best other "
-        "explainer, or the one that is furthest ahead, by Wilcoxon's test on the same questions.",
+        f"± and square brackets: 95 % interval over seeds.{BOLD} Ahead, behind: of the strongest "
+        "of the others; p by Wilcoxon's test on the same questions, corrected by Holm.",
         markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
         "## Beyond the paper" if beyond else "",
         markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
