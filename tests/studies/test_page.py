@@ -170,8 +170,8 @@ def test_the_summary_has_every_claim_of_the_paper_and_every_study(tmp_path: Path
     assert "Beside" not in paper
     assert "| [mine](mine.md) | Beside | x | holds |" in beyond
     assert "Of 2 claims of the paper, counted by data set, 1 were tested and 1 hold." in text
-    assert "- [mine](mine.md): about. **2 of 2 claims hold.**" in text
-    assert "- other: about; not measured yet, `graphsvx study other`" in text
+    assert "- [mine](mine.md) (2 of 2 claims hold): about\n" in text
+    assert "- other (not measured yet: `graphsvx study other`): about\n" in text
     assert "minutes of processor time" not in text
     results = measured()
     results.facts["processor seconds"] = 300

@@ -360,8 +360,8 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         for in_paper in (True, False) if measured else (True,):
             cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
             rows[in_paper] += [[link, *row] for row in cells]
-        missing = "" if measured else f"; not measured yet, `graphsvx study {study.name}`"
-        pages.append(f"- {link}: {study.about}{missing}. {counted(claims)}")
+        state = counted(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
+        pages.append(f"- {link} ({state}): {study.about}")
     pages += [f"- [{title}]({file})" for file, title in OTHER_PAGES.items()
               if (folder / file).exists()]  # fmt: skip
     tested = len(verdicts) - verdicts.count(None)
@@ -370,8 +370,10 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         "# Results: what of the paper holds, and by how much",
         f"**Of {len(verdicts)} claims of the paper, counted by data set, {tested} were tested and "
         f"{verdicts.count(True)} hold.**",
-        f"± and square brackets: 95 % interval over seeds.{BOLD} Ahead, behind: of the strongest "
-        "of the others; p by Wilcoxon's test on the same questions, corrected by Holm.",
+        "A figure holds if our mean reaches it, or is as close as the claim says; a difference if "
+        "its whole 95 % interval over seeds (± or square brackets) is above 0; a first place if "
+        "p < 0.05 against each of the others (Wilcoxon's test on the same questions, corrected by "
+        f"Holm): the strongest of them is shown.{BOLD}",
         markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
         "## Beyond the paper" if beyond else "",
         markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
