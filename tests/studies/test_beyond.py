@@ -69,6 +69,19 @@ def test_candidates_differ_from_each_other():
             assert all(a != b for a, b in combinations(candidates, 2)), (dataset, name)
 
 
+def test_a_candidate_that_is_better_than_the_selected_one_is_told():
+    number = graph_sets._SELECTED["Greedy"][0]
+    values = {f"Greedy {i}": 0.5 for i in range(3)}
+    rows = {Row("benzene", graph_sets.VALIDATED, 100, name, 1, "AUROC"): value
+            for name, value in values.items()}  # fmt: skip
+    table = graph_sets.better_candidates(Measurements("molecules", rows)).markdown()
+    assert "| Greedy | selected | - | - |" in table
+    other = f"Greedy {(number + 1) % 3}"
+    rows[Row("benzene", graph_sets.VALIDATED, 100, other, 1, "AUROC")] = 0.7
+    table = graph_sets.better_candidates(Measurements("molecules", rows)).markdown()
+    assert f"| Greedy | {other}, by 0.200 | - | - |" in table
+
+
 def test_a_cut_that_tells_the_class_is_noticed():
     data = datasets.load("ba-2motifs", 0)
     graphs = range(0, 1000, 10)  # both classes
