@@ -91,6 +91,25 @@ def test_a_cut_that_tells_the_class_is_noticed():
     assert accuracy_of_cut(data, dict.fromkeys(graphs, ()), seed=0, splits=3) < 0.7
 
 
+def test_faithfulness_asks_every_explainer_on_ten_seeds():
+    assert faithfulness.GRID.seeds == tuple(range(10))
+    everybody = {"GraphSVX", "GNNExplainer", "PGExplainer", "PGM-Explainer", "Saliency",
+                 "Integrated gradients", "Random"}  # fmt: skip
+    for dataset in faithfulness.SETS:
+        assert set(faithfulness.GRID.methods(dataset)) == everybody
+
+
+def test_everybody_who_was_measured_is_compared():
+    results = Measurements("faithfulness", {
+        Row("benzene", "", seed, method, question, "characterization"): value + 0.001 * question
+        for seed in range(5) for question in range(4)
+        for method, value in (("GraphSVX", 0.5), ("New", 0.7))
+    })  # fmt: skip
+    ((claim,),) = faithfulness.ahead_of_others(results, ["characterization"])[0].values()
+    assert claim.holds is False
+    assert claim.ours.startswith("0.20 behind New")
+
+
 def test_reasons_are_those_that_were_measured():
     def results(ours: float, plus: float) -> Measurements:
         values = {"characterization": ours, "robust characterization": ours,
