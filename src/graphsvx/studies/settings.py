@@ -51,8 +51,8 @@ _RIVALS: dict[str, Sequence[Any]] = {
 """Usual settings first, then those of the explainers' own papers and others."""
 _SELECTED: dict[str, tuple[tuple[int, int], ...]] = {
     OURS: ((1, 0), (1, 0), (1, 0), (0, 1), (2, 0), (3, 0)),
-    DEFAULT: ((0, 0), (2, 1), (0, 1), (0, 0), (1, 0), (4, 0)),
-    EDGES: ((1, 2), (0, 1), (1, 2), (0, 0), (3, 2), (1, 2)),
+    DEFAULT: ((0, 0), (0, 1), (0, 1), (0, 0), (1, 0), (4, 0)),
+    EDGES: ((0, 0), (0, 1), (1, 2), (0, 0), (3, 2), (1, 2)),
     "GNNExplainer": ((3, 1), (0, 1), (3, 0), (1, 1), (0, 0), (3, 1)),
     "PGM-Explainer": ((2, 0), (4, 1), (4, 0), (2, 0), (4, 0), (0, 0)),
     "PGExplainer": ((3, 0), (3, 1), (0, 1), (1, 1), (2, 1), (1, 0))}  # fmt: skip
