@@ -15,9 +15,8 @@ from functools import partial
 
 import torch
 
-from graphsvx import metrics, zoo
+from graphsvx import metrics
 from graphsvx.datasets.base import draw
-from graphsvx.datasets.changed import part_of
 from graphsvx.methods import GraphSVX, PGExplainer
 from graphsvx.metrics.agreement import rank_agreement
 from graphsvx.metrics.comparison import SIGNIFICANT, PairedTest, is_positive
@@ -27,7 +26,6 @@ from graphsvx.metrics.retraining import accuracy_of_cut, accuracy_without, robus
 from graphsvx.metrics.scored import graphs_right
 from graphsvx.metrics.select import top_keys
 from graphsvx.studies import motifs
-from graphsvx.studies.context import StudyContext, model_of
 from graphsvx.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots
 from graphsvx.studies.setting import USUAL, USUAL_WITHOUT_FEATURES, Setting
@@ -43,7 +41,7 @@ ROBUST, PART, DRAWS, TUNED_FOR, CUT = 0.2, 0.5, 10, 20, 0.5
 """Robust fidelity: share of nodes in the explanation, part that is cut, draws, epochs of further
 training, and the largest share of edges cut in these."""
 SOFT = "robust characterization"
-QUESTIONS, GRAPHS = 10, 400
+QUESTIONS = 10
 REMOVED, RETRAINED = (0.1, 0.3), "accuracy after retraining without the top "
 TOLD = "class told by the number of edges cut, top "
 FEW, AGAIN, SPLITS = 100, 100, 3
@@ -55,14 +53,6 @@ def methods(dataset: str, samples: int = 1000) -> dict[str, Setting]:
     others = USUAL if dataset in MOLECULES else USUAL_WITHOUT_FEATURES
     learnt = {"PGExplainer": Setting(PGExplainer(), edge_rule="mean")}
     return {OURS: Setting(GraphSVX(samples=samples)), **learnt, **others}
-
-
-def model(context: StudyContext, dataset: str, seed: int) -> Trained:
-    """Models chosen by validation accuracy; BA-2motifs on a part of its graphs."""
-    if dataset == "ba-2motifs":
-        settings = replace(zoo.settings_for(dataset), cut_edges=False, epochs=60)
-        return model_of(partial(part_of, count=GRAPHS), settings, "part")(context, dataset, seed)
-    return context.trained_model(dataset, seed, cut_edges=False)
 
 
 def questions(trained: Trained) -> Questions:
@@ -111,12 +101,11 @@ def retrained(case: Case) -> Iterator[Value]:
 
 GRID = Grid(
     SETS, methods, questions, measures=(motifs.fidelity_curves(SHARES), robust),
-    models={"": model}, seeds=TEN_SEEDS, quick=("tree-cycles",))  # fmt: skip
+    seeds=TEN_SEEDS, quick=("tree-cycles",))  # fmt: skip
 RETRAIN = Grid(
     ("ba-2motifs", "benzene"), lambda data: {  # fewer samples: all graphs have to be explained
         name: setting for name, setting in methods(data, 300).items() if name != SLOWEST},
-    graphs_of_all_classes, case_measures=(retrained,), models={"": model}, quick=("ba-2motifs",),
-)  # fmt: skip
+    graphs_of_all_classes, case_measures=(retrained,), quick=("ba-2motifs",))  # fmt: skip
 
 
 def tests_of(results: Measurements, measure: str) -> dict[str, dict[str, PairedTest]]:
@@ -210,8 +199,8 @@ def page(results: Measurements) -> Page:
         f"for {TUNED_FOR} more steps with up to {CUT:.0%} of the edges cut. Retraining: {FEW} "
         f"graphs, {AGAIN} epochs, {SPLITS} splits; the less accurate the new model, the better, "
         "but it can also learn from the cut itself. Explainers have their usual settings; where "
-        "all nodes have the same features, those that look at features replace them by 0. "
-        f"BA-2motifs has {GRAPHS} of its graphs.")  # fmt: skip
+        "all nodes have the same features, those that look at features replace them by "
+        "0.")  # fmt: skip
 
 
 STUDY = Study(
