@@ -65,7 +65,7 @@ def test_a_quick_study_never_touches_the_results(place: Path, run: Run):
     assert results.facts["command"] == "graphsvx study small --quick"
     summary = (place / "out/studies/README.md").read_text()
     assert "| [small](small.md) | Nodes are explained | all | yes | holds |" in summary
-    assert "stopped: is stopped; not measured yet" in summary
+    assert "stopped (not measured yet: `graphsvx study stopped`): is stopped" in summary
 
 
 def test_pages_are_made_from_measurements_alone(
@@ -101,9 +101,20 @@ def test_all_goes_on_without_a_study_whose_files_are_missing(
     result = run("study", "--all", "--quick", "--workers", "1")
     assert result.code == 2
     assert "left out missing: there is no file cora.x" in result.err
-    assert (
-        "- missing: a small one; not measured yet" in (place / "out/studies/README.md").read_text()
-    )
+    summary = (place / "out/studies/README.md").read_text()
+    assert "- missing (not measured yet: `graphsvx study missing`): a small one" in summary
+
+
+def test_all_goes_on_without_a_study_that_fails(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    grid = replace(GRID, models={"": lambda *_: 1 / 0})
+    monkeypatch.setattr(studies, "_ALL", (replace(SMALL, name="broken", grids=(grid,)), SMALL))
+    result = run("study", "--all", "--quick", "--workers", "1")
+    assert result.code == 2
+    assert "left out broken: Traceback" in result.err
+    assert "ZeroDivisionError" in result.err
+    assert (place / "out/studies/small.md").exists()
 
 
 @pytest.mark.parametrize(

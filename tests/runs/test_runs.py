@@ -311,3 +311,8 @@ def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:
             model, data, [1, 2], out=tmp_path / "run", method=method, sufficient=0.9,
             backend=ThisProcess(), progress=False, feature_names=["a", "b", "c"],
         )  # fmt: skip
+
+
+def test_a_chunk_without_answers_is_an_empty_table() -> None:
+    """A run may be stopped before the first answer of a chunk."""
+    assert arrow_schema.to_table([], []).num_rows == 0

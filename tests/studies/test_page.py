@@ -83,7 +83,9 @@ def test_to_be_first_is_to_be_ahead_of_every_other_method():
     assert Claim.first("s", "first", {"a": clear}).holds is True
     claim = Claim.first("s", "first", {"a": clear, "b": tie})
     assert claim.holds is False
-    assert claim.ours == "+0.01 (p = 0.600) to b"
+    assert claim.ours == "0.01 ahead of b (p = 0.600)"
+    behind = Claim.first("s", "first", {"a": clear, "b": replace(tie, difference=-0.2, p=1e-4)})
+    assert behind.ours == "0.20 behind b (p < 0.001)"
     assert Claim.first("s", "first", {"a": few}).holds is None
     assert Claim.first("s", "first", {"a": PairedTest(0, 1, 0, 0)}).holds is None
 
@@ -123,6 +125,7 @@ def small_page(results: Measurements) -> Page:
         [Claim.of("Ours is high", 0.8, ours, reaches), Claim("Beside", "", "x", holds=True)],
         dots("dots", "seen", {"accuracy": pivot(results, "t", "accuracy", paper=PAPER)}),
         {"Details": ("Some *words*.", pivot(results, "t", "accuracy"))},
+        "What is asked.",
         "What was measured.",
     )
 
@@ -136,7 +139,8 @@ def test_a_page_is_a_function_of_the_table_alone(tmp_path: Path):
     for name in ("mine.md", "mine-dots.png"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     text = (tmp_path / "one" / "mine.md").read_text()
-    assert text.index("Ours is high") < text.index("![seen]") < text.index("<details>")
+    order = ("What is asked.", "Ours is high", "![seen]", "What was measured.", "<details>")
+    assert sorted(order, key=text.index) == list(order)
     assert text.count("<details>") == text.count("</details>") == 2
     assert "<summary>Details</summary>" in text
     assert text.count("\n#") == 0  # headings inside a folded part would cut it in two
@@ -165,8 +169,14 @@ def test_the_summary_has_every_claim_of_the_paper_and_every_study(tmp_path: Path
     paper, _, beyond = text.partition("## Beyond the paper")
     assert "Beside" not in paper
     assert "| [mine](mine.md) | Beside | x | holds |" in beyond
-    assert "The paper makes 2 claims here, counted by data set: 1 were tested, 1 hold." in text
-    assert "- other: about; not measured yet, `graphsvx study other`" in text
+    assert "Of 2 claims of the paper, counted by data set, 1 were tested and 1 hold." in text
+    assert "- [mine](mine.md) (2 of 2 claims hold): about\n" in text
+    assert "- other (not measured yet: `graphsvx study other`): about\n" in text
+    assert "minutes of processor time" not in text
+    results = measured()
+    results.facts["processor seconds"] = 300
+    results.write(tmp_path / "mine.parquet")
+    assert "in 5 minutes of processor time." in write_summary(tmp_path, studies).read_text()
     assert "| other | Ours is high | 0.80 | - | not tested |" in text
 
 
@@ -180,13 +190,14 @@ def test_the_summary_has_a_row_for_a_statement_on_several_data_sets():
         (
             "Ours is first",
             "0.9",
-            "BA-Shapes: 0.95 ± 0.05<br>Tree-Grid: 0.95 ± 0.05<br>MUTAG: 0.95 ± 0.05",
+            "**BA-Shapes: 0.95 ± 0.05**<br>Tree-Grid: 0.95 ± 0.05<br>MUTAG: 0.95 ± 0.05",
             "holds on 1 of 2",
         ),
         ("Alone (Cora)", "x", "0.5 [0.40, 0.60]", "holds"),
     ]
     alike = summary_rows([replace(claim, holds=False) for claim in claims[:2]])
     assert alike[0][3] == "does not hold"
+    assert "**" not in summary_rows([replace(claim, holds=True) for claim in claims[:2]])[0][2]
     apart = summary_rows([claims[0], replace(claims[1], paper="0.8")])
     assert apart[0][1] == "0.9<br>0.8"
 

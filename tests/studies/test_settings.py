@@ -62,7 +62,8 @@ def test_a_selected_setting_that_is_not_the_best_is_told():
     page = settings.page(measured("GNNExplainer", 0.1))
     verdicts = {claim.on: claim for claim in page.claims}
     assert verdicts["GNNExplainer"].holds is False
-    assert verdicts["GNNExplainer"].ours == "on 0 of 1 sets, furthest 0.050"
+    assert verdicts["GNNExplainer"].ours == "0 of 1 sets, furthest 0.050"
+    assert verdicts["PGExplainer"].ours == "1 of 1 sets"
     assert verdicts["PGExplainer"].holds is True
     table = page.sections["Details"][0].markdown()
     assert "edge_size=0.05" in table

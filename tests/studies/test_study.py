@@ -10,6 +10,7 @@ import signal
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -73,6 +74,10 @@ GRID = Grid(
 SMALL = Study("small", "a small one", (GRID,), page)
 
 
+def untimed(results: Measurements) -> dict[str, Any]:
+    return {fact: value for fact, value in results.facts.items() if fact != framework.SECONDS}
+
+
 def test_a_grid_is_measured_on_everything_that_it_declares(context: StudyContext):
     results = replace(SMALL, grids=(replace(GRID, seeds=(0,)),)).measure(context)
     predictions = {
@@ -126,7 +131,7 @@ def test_a_study_that_was_killed_goes_on_and_gives_the_same_table(
     assert measured == [1]
     assert not resumed.facts["failures"]
     assert list(resumed.values.items()) == list(uninterrupted.values.items())
-    assert resumed.facts == uninterrupted.facts
+    assert untimed(resumed) == untimed(uninterrupted)
     assert not resumed.facts["missing"]
 
 
@@ -147,12 +152,14 @@ def test_several_processes_measure_the_same_as_one(tmp_path: Path):
         alone = study.measure(contexts[0])
         together = study.measure(contexts[1], done[study.name])
         assert list(together.values.items()) == list(alone.values.items())
-        assert together.facts == alone.facts
+        assert untimed(together) == untimed(alone)
+        assert together.facts[framework.SECONDS] > 0
 
 
 @pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")
-def test_cells_without_files_or_whose_process_died_are_left_to_the_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [DataError("no files"), ZeroDivisionError("a bug")])
+def test_cells_that_failed_or_whose_process_died_are_left_to_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ):
     context = StudyContext(tmp_path / "out", tmp_path / "runs", True, 2)
     grid = replace(GRID, quick=("ba-shapes", "tree-cycles"))
@@ -160,7 +167,7 @@ def test_cells_without_files_or_whose_process_died_are_left_to_the_study(
 
     def fails(study: Study, context: StudyContext, cell: Any) -> Any:
         if os.getpid() != caller and cell[1].dataset == "tree-cycles":
-            raise DataError("no files")
+            raise error
         if os.getpid() != caller:
             os.kill(os.getpid(), signal.SIGKILL)
         return measure_cell(study, context, cell)
@@ -170,6 +177,27 @@ def test_cells_without_files_or_whose_process_died_are_left_to_the_study(
     assert measure_in_processes({study: context}) == {"small": {}}
     study.run(context)
     assert study.read(context.out).names("dataset") == ["ba-shapes", "tree-cycles"]
+
+
+@pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")
+def test_cells_that_ask_most_explainers_are_measured_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        Study, "measure_cell", lambda study, *_: Measurements(study.name, facts={"settings": {}})
+    )
+    taken: list[str] = []
+    monkeypatch.setattr(framework, "message", lambda text: taken.append(text.split(",")[0]))
+    asked = {"ba-shapes": 1, "tree-cycles": 20, "tree-grid": 5}
+    grid = replace(
+        GRID, quick=tuple(asked), seeds=(0,),
+        methods=lambda data: {str(i): METHODS["Random"] for i in range(asked[data])})  # fmt: skip
+    context = StudyContext(tmp_path / "out", tmp_path / "runs", True, 2)
+    monkeypatch.setattr(framework, "imap_unordered", lambda work, take, _: iter(
+        [(key, work(key)) for key in iter(take, None)]))  # fmt: skip
+    monkeypatch.setattr(framework, "closing", nullcontext)
+    measure_in_processes({replace(SMALL, grids=(grid,)): context})
+    assert taken == ["tree-cycles", "tree-grid", "ba-shapes"]
 
 
 @pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")

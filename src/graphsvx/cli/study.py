@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -85,7 +86,7 @@ def study(
     runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
     again = shlex.join(["graphsvx", *sys.argv[1:]])
     written: list[Path] = []
-    left_out: dict[str, DataError] = {}
+    left_out: dict[str, str] = {}
     with stopped_by_signals():
         try:
             contexts = {
@@ -105,11 +106,13 @@ def study(
                         declared.write_page(folder) if pages
                         else declared.run(context, measured.get(declared.name, {}))
                     )  # fmt: skip
-                except DataError as error:
+                except Exception as error:
                     if not everything:
                         raise
-                    # Raw files or measurements are missing: continue with the other studies.
-                    left_out[declared.name] = error
+                    # Missing files, or an error in one study: hours of other work go on.
+                    left_out[declared.name] = str(error)
+                    if not isinstance(error, DataError):
+                        left_out[declared.name] = traceback.format_exc()
         except KeyboardInterrupt:
             message(f"stopped; what is done is kept in {runs_folder}. To go on:")
             message(again)

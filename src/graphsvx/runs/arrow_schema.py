@@ -175,7 +175,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     present = [value for value in values if value is not None]
     dtype = np.int64 if kind == _IDS else np.float64
     flat = np.concatenate(present).astype(dtype, copy=False) if present else np.zeros(0, dtype)
-    missing = pa.array([value is None for value in values])
+    missing = pa.array([value is None for value in values], pa.bool_())
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=missing)
 
 

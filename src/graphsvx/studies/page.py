@@ -19,6 +19,7 @@ CLAIM_COLUMNS = ("claim", "paper", "ours", "")
 VERDICTS = {True: "holds", False: "does not hold", None: "not tested"}
 SCREEN, LINE = 14, "<br>"
 """More claims than fit on a screen have one row for each statement; between lines of a cell."""
+BOLD = " Bold, where a claim holds on some data sets only: it holds there."
 PaperFigures = Mapping[str, Mapping[str, float]]
 """The paper's figures by the labels of row and column."""
 TITLES = {
@@ -48,6 +49,7 @@ class Claim:
     interval: 95 % interval of our figure over seeds, None if there is none.
     holds: None if it was not tested, or on too few seeds to say.
     on: the data set; the summary of all studies has one row for a statement on several.
+    digits: decimals of the interval.
     """
 
     statement: str
@@ -56,6 +58,7 @@ class Claim:
     interval: tuple[float, float] | None = None
     holds: bool | None = None
     on: str = ""
+    digits: int = 2
 
     @classmethod
     def of(
@@ -65,12 +68,12 @@ class Claim:
         """From an estimate; `rule` compares it with the paper's figure, if it has an interval."""
         figure, shown = (nan, paper) if isinstance(paper, str) else (paper, f"{paper:.{digits}f}")
         if ours.seeds < MIN_SEEDS:
-            return cls(statement, shown, ours.text(digits), on=on)
+            return cls(statement, shown, ours.text(digits), on=on, digits=digits)
         holds, (low, high) = bool(rule(ours, figure)), ours.interval or (0.0, 0.0)
         rounded = round(ours.mean, digits) + 0.0  # no minus before zeros
         # A power of ten only where the interval is as small.
         mean = f"{rounded:.{digits}f}" if high - low > 10.0**-digits else number(ours.mean, digits)
-        return cls(statement, shown, mean, ours.interval, holds, on)
+        return cls(statement, shown, mean, ours.interval, holds, on, digits)
 
     @classmethod
     def each(
@@ -85,19 +88,21 @@ class Claim:
     def first(
         cls, statement: str, paper: str, tests: Mapping[str, PairedTest], on: str = ""
     ) -> Claim:
-        """That a method is significantly ahead of each of the others."""
+        """That a method is significantly ahead of each of the others; the worst case is shown."""
         tests = {name: test for name, test in tests.items() if test.pairs}
         if not tests:
             return cls(statement, paper, "-", on=on)
         closest = min(tests, key=lambda name: tests[name].difference)
         tested = all(test.seeds >= MIN_SEEDS for test in tests.values())
         ahead = all(test.ahead for test in tests.values())
-        ours = f"{tests[closest].text()} to {closest}"
+        difference, p = tests[closest].text().lstrip("+-").split(" ", 1)
+        side = "ahead of" if tests[closest].difference >= 0 else "behind"
+        ours = f"{difference} {side} {closest} {p}"
         return cls(statement, paper, ours, holds=ahead if tested else None, on=on)
 
     def cells(self) -> tuple[str, str, str, str]:
         """For a row of a table: statement, paper, ours with its interval, holds."""
-        ends = ", ".join(number(end, 2) for end in self.interval or ())
+        ends = ", ".join(number(end, self.digits) for end in self.interval or ())
         ours = f"{self.ours} [{ends}]" if ends else self.ours
         statement = f"{self.statement} ({self.on})" if self.on else self.statement
         return statement, self.paper or "-", ours, VERDICTS[self.holds]
@@ -113,15 +118,15 @@ def summary_rows(claims: Iterable[Claim]) -> list[tuple[str, str, str, str]]:
 
 
 def _merged(group: Sequence[Claim]) -> tuple[str, str, str, str]:
-    """Several data sets in a row: a line for each of them, and on how many the claim holds."""
-    lines = []
+    """Several data sets in a row: a line for each, bold if the claim holds, and on how many."""
+    papers, verdicts = [c.paper or "-" for c in group], [c.holds for c in group]
+    tested, lines = len(verdicts) - verdicts.count(None), list[str]()
+    same = not tested or len(set(verdicts)) == 1
     for claim in group:
         low, high = claim.interval or (0.0, 0.0)
-        error = f" ± {number((high - low) / 2, 2)}" if high > low else ""
-        lines.append(f"{claim.on}: {claim.ours}{error}")
-    papers, verdicts = [c.paper or "-" for c in group], [c.holds for c in group]
-    tested = len(verdicts) - verdicts.count(None)
-    same = not tested or len(set(verdicts)) == 1
+        error = f" ± {number((high - low) / 2, claim.digits)}" if high > low else ""
+        line = f"{claim.on}: {claim.ours}{error}"
+        lines.append(f"**{line}**" if claim.holds and not same else line)
     return (
         group[0].statement, papers[0] if len(set(papers)) == 1 else LINE.join(papers),
         LINE.join(lines) if any(claim.ours != "-" for claim in group) else "-",
@@ -252,7 +257,8 @@ class Page:
     claims: at most a screen of them, the first thing that is read.
     figure: the one picture below them.
     sections: tables with everything else, by title; folded.
-    about: what was measured, in a few sentences before the claims.
+    about: the question, in a sentence or two before the claims.
+    notes: what was measured and how, below the figure.
     """
 
     title: str
@@ -260,6 +266,7 @@ class Page:
     figure: Figure | None = None
     sections: Mapping[str, Sequence[str | Table]] = field(default_factory=dict)
     about: str = ""
+    notes: str = ""
 
     def markdown(self, results: Measurements) -> str:
         """The text of the page; the facts of `results` say how it was measured."""
@@ -271,11 +278,13 @@ class Page:
         claims = [row if has_paper else (row[0], *row[2:]) for row in (CLAIM_COLUMNS, *rows)]
         parts = [
             f"# {self.title}", self.about, QUICK if facts.get("quick") else "",
-            f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
-            "for each measurement. In square brackets: 95 % interval over seeds.",
-            _counted(self.claims), markdown_table(claims[0], claims[1:]),
+            f"**{counted(self.claims).capitalize()}.**", markdown_table(claims[0], claims[1:]),
             *([f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
               if figure else []),
+            self.notes,
+            f"Made by `{facts.get('command')}` from [{study}.parquet]({study}.parquet), one row "
+            "for each measurement. ± and square brackets: 95 % interval over seeds."
+            + BOLD * many,
             *(f"**{k} is missing:** {reason}" for k, reason in facts.get("missing", {}).items()),
             "**Failures.** These could not be made and do not count:" if failures else "",
             *failures]  # fmt: skip
@@ -301,12 +310,12 @@ class Page:
         return written
 
 
-def _counted(claims: Sequence[Claim]) -> str:
+def counted(claims: Sequence[Claim]) -> str:
     """How many claims hold, for readers who read no further."""
     tested = [claim.holds for claim in claims if claim.holds is not None]
     others = len(claims) - len(tested)
-    words = f"{sum(tested)} of {len(tested)} claims hold" if tested else "No claim was tested"
-    return f"**{words}{f'; {others} were not tested' if tested and others else ''}.**"
+    words = f"{sum(tested)} of {len(tested)} claims hold" if tested else "no claim was tested"
+    return f"{words}{f'; {others} were not tested' if tested and others else ''}"
 
 
 def _made(results: Measurements) -> list[str]:

@@ -156,8 +156,9 @@ def page(results: Measurements) -> Page:
                     "measure": list(TOPS), "columns": "measure", "note": "*Two seeds*: another "
                     "start and split of the same kind of model, the most that two can agree."}}),
         },
-        "Motif nodes that the model classifies right, or test nodes of Cora; probability of the "
-        "predicted class. *Ends counted*: the empty and the full row count with the weight that "
+        "The explained score is the probability of the predicted class: of motif nodes that the "
+        "model classifies right, or of test nodes of Cora.",
+        "*Ends counted*: the empty and the full row count with the weight that "
         "the authors' code gives them; g meets them exactly. GNNExplainer and Random have no "
         "explainable part: their shares are of the sum of their masks.")  # fmt: skip
 

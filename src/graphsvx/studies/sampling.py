@@ -110,11 +110,12 @@ def masks_page(results: Measurements) -> Page:
         dots("accuracy", "Accuracy (`paper`; diamonds: the paper's figures) and relative squared "
              "error.", {"accuracy (paper)": tables[0], "error": tables[3]}, log=("error",)),
         {"Details": tables},
-        "Every mask generator gets the paper's number of samples in the same game, that of "
-        "`GraphSVX()` without the indirect effect. The paper's masks end in weighted least "
-        "squares, ours (`Auto()`) in its own regression. `Random`, `Smart` and `All` play features "
-        f"and nodes in one joint game; their error is that to `{ALL}`, of others to `{MOST}`: both "
-        f"exact where {REFERENCE} times the samples are enough.")  # fmt: skip
+        "Every mask generator gets the paper's number of samples in the same game.",
+        "The game is that of `GraphSVX()` without the indirect effect. The paper's masks end in "
+        "weighted least squares, ours (`Auto()`) in its own regression. `Random`, `Smart` and "
+        f"`All` play features and nodes in one joint game; their error is that to `{ALL}`, of "
+        f"others to `{MOST}`: both exact where {REFERENCE} times the samples are "
+        "enough.")  # fmt: skip
 
 
 ABOUT = "All, Random, Smart, SmartSeparate, SmarterSeparate and ours at equal budgets"
@@ -199,7 +200,8 @@ def budget_page(results: Measurements) -> Page:
                    ("error", "samples"))),
         {"Details": pivots(results, ("paper", "strict", "AUROC", "error", "own error"))},
         "The paper says that more samples help until a point, after which accuracy falls towards "
-        "that of all coalitions. Its estimator (SmarterSeparate, weighted least squares) and ours "
+        "that of all coalitions.",
+        "The paper's estimator (SmarterSeparate, weighted least squares) and ours "
         "explain the same nodes in the same game, without the indirect effect unless it is named. "
         f"Errors are those to `{ALL}`, exact where {REFERENCE} times the samples are "
         "enough.")  # fmt: skip
@@ -261,7 +263,7 @@ def time_page(results: Measurements) -> Page:
                               statistic=np.median, data=title) for title in NODE_TITLES}
         for name in results.names("method", measure="seconds") if name != GNN}  # fmt: skip
     claims = [claim for hops in BY_HOPS for claim in Claim.each(
-        f"GNNExplainer takes so many times as long, {hops} hops",
+        f"GNNExplainer's time over GraphSVX's, {hops} hops",
         {s: SECONDS[GNN][s] / figure for s, figure in SECONDS[f"{PAPERS}, {hops} hops"].items()},
         ratios.get(f"{PAPERS}, {hops} hops", {}), lambda e, p: e.mean >= p, digits=1)]  # fmt: skip
     pair = (f"{PAPERS}, 2 hops", "paper"), (f"{PAPERS}, 3 hops", "paper")
@@ -278,11 +280,12 @@ def time_page(results: Measurements) -> Page:
         dots("seconds", "Processor seconds for a node. Diamonds: the paper's, elsewhere.",
              {"seconds": tables[1]}, log=("seconds",)),
         {"Details": tables},
-        "Absolute times are those of this machine; only ratios count. All explain the same node "
-        f"and take turns in one process with one thread; processor time is counted. `{OURS}`: "
-        f"`GraphSVX()` with the paper's samples and hops. `{PAPERS}`: SmarterSeparate, indirect "
-        f"effect, weighted least squares, on our engine. `{GNN}`: 100 epochs, on the receptive "
-        "field alone. One model call a coalition is in [speed.md](speed.md).")  # fmt: skip
+        "Only ratios count: absolute times are those of this machine.",
+        "All explain the same node and take turns in one process with one thread; processor time "
+        f"is counted. `{OURS}`: `GraphSVX()` with the paper's samples and hops. `{PAPERS}`: "
+        "SmarterSeparate, indirect effect, weighted least squares, on our engine. "
+        f"`{GNN}`: 100 epochs, on the receptive field alone. One model call a coalition is in "
+        "[speed.md](speed.md).")  # fmt: skip
 
 
 ABOUT_TIME = "seconds for a node with 3 and 2 hops, as ratios to GNNExplainer"

@@ -16,13 +16,12 @@ from typing import Any
 
 from graphsvx.datasets.base import DataSet
 from graphsvx.datasets.titles import data_title
-from graphsvx.errors import DataError
 from graphsvx.metrics.measurements import Measurements, Row, Value
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import identity
 from graphsvx.runs.backends import cores
 from graphsvx.studies.context import MakeModel, StudyContext, why_missing
-from graphsvx.studies.page import CLAIM_COLUMNS, Page, summary_rows
+from graphsvx.studies.page import BOLD, CLAIM_COLUMNS, Page, counted, summary_rows
 from graphsvx.studies.setting import Setting
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_call
@@ -32,8 +31,10 @@ from graphsvx.utils.processes import WorkerDied, can_fork, imap_unordered
 from graphsvx.utils.threads import single_thread
 from graphsvx.zoo import Trained
 
-SEEDS = (0, 1, 2, 3, 4)
+SEEDS, TEN_SEEDS = tuple(range(5)), tuple(range(10))
 QUICK_QUESTIONS = 2
+SECONDS = "processor seconds"
+"""A fact: the time that measuring took, training of models included where it was needed."""
 NO_FILES = "its raw files were not there when this was measured"
 OTHER_PAGES = {
     "models.md": "Accuracy of the trained models, made by `graphsvx train --all`",
@@ -216,6 +217,7 @@ class Study:
         What was measured before a stop is read, not measured again. As long as cells are left,
         the facts of the table name them as missing.
         """
+        seconds = 0.0
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
@@ -237,6 +239,8 @@ class Study:
             for name, by_title in cell.facts["settings"].items():
                 results.facts["settings"].setdefault(name, {}).update(by_title)
             results.facts["failures"] |= cell.facts["failures"]
+            seconds += cell.facts.get(SECONDS, 0.0)
+            results.facts[SECONDS] = round(seconds, 1)
             advice = f"not measured yet; `{context.command}` goes on there"
             left = _seeds_left(row for _, row in cells[number:])
             results.facts["missing"] = no_files | dict.fromkeys(left, advice)
@@ -247,7 +251,7 @@ class Study:
     @single_thread()  # so that models do not depend on the number of cores
     def measure_cell(self, context: StudyContext, cell: Cell) -> Measurements:
         """One data set, model and seed of a grid, kept in a file of its own once it is whole."""
-        place, row = cell
+        (place, row), start = cell, sum(os.times()[:4])
         grid = self.used_grids(context)[place]
         trained = grid.models[row.model](context, row.dataset, row.seed)
         methods = grid.methods(row.dataset)
@@ -264,6 +268,7 @@ class Study:
         measured = grid.measured(context, row.dataset, trained, row.seed)
         for method, question, measure, value in measured:
             results.add(row._replace(method=method, question=question, measure=measure), value)
+        results.facts[SECONDS] = sum(os.times()[:4]) - start  # also of processes that it made
         if not context.failures:  # what failed is tried again the next time
             results.write(path)
         return results
@@ -275,8 +280,8 @@ def measure_in_processes(
     """Cells of studies, measured in several processes if there are to be: by study and cell.
 
     Cells that share a data set and seed are measured by one process: it has the data and models,
-    and no two processes train the same one. What could not be measured is left out, and
-    `Study.measure` tries it.
+    and no two processes train the same one. What could not be measured is left out, whatever the
+    reason, so that hours of other work go on; `Study.measure` tries it again and tells.
     """
     groups: dict[tuple[str, int | None], list[tuple[Study, StudyContext, Cell]]] = {}
     parallel = {study: c for study, c in contexts.items() if c.workers != 1 and can_fork()}
@@ -290,7 +295,8 @@ def measure_in_processes(
     if workers == 1 or len(groups) == 1:
         return {}
     done: dict[str, dict[Cell, Measurements]] = {study.name: {} for study in contexts}
-    keys = deque(sorted(groups, key=lambda key: -len(groups[key])))  # long ones first
+    keys = deque(sorted(groups, key=lambda key: -_effort(groups[key])))  # long ones first
+    identity.of_code()  # read before the processes are made: all of them work for one code
 
     def work(key: tuple[str, int | None]) -> list[tuple[str, Cell, Measurements]]:
         results = []
@@ -298,8 +304,8 @@ def measure_in_processes(
             try:
                 with redirect_stderr(StringIO()):  # progress of several processes would be mixed up
                     results.append((study.name, cell, study.measure_cell(context, cell)))
-            except DataError:
-                continue
+            except Exception as error:
+                message(f"{study.name}, {key[0]}: {type(error).__name__}: {error}")
         return results
 
     answers = imap_unordered(work, lambda: keys.popleft() if keys else None, workers)
@@ -310,6 +316,12 @@ def measure_in_processes(
                 done[name][cell] = results
             message(f"{key[0]}, {seed}: measured ({number} of {len(groups)})")
     return done
+
+
+def _effort(cells: Iterable[tuple[Study, StudyContext, Cell]]) -> int:
+    """What cells take, roughly: the number of explainers that are asked, and one for a model."""
+    return sum(1 + len(study.used_grids(context)[place].methods(row.dataset))
+               for study, context, (place, row) in cells)  # fmt: skip
 
 
 def _named(function: Any) -> Any:
@@ -336,7 +348,7 @@ def _seeds_left(rows: Iterable[Row]) -> list[str]:
 
 def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
     """Write `README.md`: one table of all claims of the paper, from the measurements there."""
-    verdicts, pages = list[bool | None](), list[str]()
+    verdicts, pages, seconds = list[bool | None](), list[str](), 0
     rows: dict[bool, list[list[str]]] = {True: [], False: []}
     for study in studies:
         measured = (folder / f"{study.name}.parquet").exists()
@@ -344,25 +356,30 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         link = f"[{study.name}]({study.name}.md)" if measured else study.name
         claims = study.page(results).claims
         verdicts += [claim.holds for claim in claims if claim.paper]
+        seconds += results.facts.get(SECONDS, 0)
         for in_paper in (True, False) if measured else (True,):
             cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
             rows[in_paper] += [[link, *row] for row in cells]
-        missing = "" if measured else f"; not measured yet, `graphsvx study {study.name}`"
-        pages.append(f"- {link}: {study.about}{missing}")
+        state = counted(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
+        pages.append(f"- {link} ({state}): {study.about}")
     pages += [f"- [{title}]({file})" for file, title in OTHER_PAGES.items()
               if (folder / file).exists()]  # fmt: skip
     tested = len(verdicts) - verdicts.count(None)
     beyond = [[*row[:2], *row[3:]] for row in rows[False]]
     text = [
         "# Results: what of the paper holds, and by how much",
-        "Made by `graphsvx study --all` from the measurements beside each page. ± and square "
-        "brackets: 95 % interval over seeds. Settings were chosen on validation seeds.",
-        f"The paper makes {len(verdicts)} claims here, counted by data set: {tested} were tested, "
-        f"{verdicts.count(True)} hold.",
+        f"**Of {len(verdicts)} claims of the paper, counted by data set, {tested} were tested and "
+        f"{verdicts.count(True)} hold.**",
+        "A figure holds if our mean reaches it, or is as close as the claim says; a difference if "
+        "its whole 95 % interval over seeds (± or square brackets) is above 0; a first place if "
+        "p < 0.05 against each of the others (Wilcoxon's test on the same questions, corrected by "
+        f"Holm): the strongest of them is shown.{BOLD}",
         markdown_table(("study", *CLAIM_COLUMNS), rows[True]),
         "## Beyond the paper" if beyond else "",
         markdown_table(("study", "claim", *CLAIM_COLUMNS[2:]), beyond) if beyond else "",
-        "## Pages", "\n".join(pages)]  # fmt: skip
+        "## Pages", "\n".join(pages),
+        "Made by `graphsvx study --all` from the table of measurements beside each page"
+        + (f", in {seconds / 60:.0f} minutes of processor time." if seconds else ".")]  # fmt: skip
     path = folder / "README.md"
     with atomic_write(path) as part:
         part.write_text("\n\n".join(filter(None, text)) + "\n")
