@@ -30,7 +30,7 @@ from graphsvx.masks.exact import connected_masks, connected_sets
 
 _CHECKED = 64  # random coalitions that must have the sum over their nodes
 _PROBES = 16  # random pooled embeddings on which the head must be affine
-_STATE_BYTES = 40  # of a state and player: members, boundary, and credit in float64
+_STATE_BYTES = 96  # of a state and player: sets, credit in float64, look-ups of embeddings
 
 
 @dataclass(frozen=True, eq=False)
