@@ -66,8 +66,9 @@ def default_calls(game: PlayableGame) -> int:
 
 def default_difference_calls(game: GraphGame) -> int:
     """Most calls of a game by default where differences are measured."""
-    depth = game.evaluator.depth or 2  # the first round is a product of matrices
-    work = _work(game) * max(1, depth - 1)
+    if game.evaluator.slopes is None:  # layers whose first round is not a product of matrices
+        return default_calls(game)
+    work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
 
