@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.estimators.corrected import corrected, expected_errors, players_to_measure
+from graphsvx.estimators.corrected import Slopes, corrected, expected_errors, players_to_measure
 from graphsvx.estimators.differences import Differences, Values, measure
 from graphsvx.estimators.least_squares import Fit
+from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import all_rows
 
 PLAYERS = 9
@@ -111,7 +112,8 @@ def poor_fit(truth: Floats, off: float, error: float, seed: int = 0) -> Fit:
     none = torch.zeros(truth.shape[1], dtype=torch.float64)
     return Fit(
         values, torch.full_like(values, error), none, none,
-        variance_of_sums=lambda sums: np.full((truth.shape[1], 1), error**2) * (sums**2).sum(0),
+        variance_of_sums=lambda sums: np.full((truth.shape[1], 1), error**2)
+        * ((sums - sums.mean(0)) ** 2).sum(0),
     )  # fmt: skip
 
 
@@ -132,6 +134,21 @@ def test_a_fit_is_corrected_whatever_it_says_of_its_errors(stated: float) -> Non
     assert everyone == pytest.approx(0, abs=1e-20)  # the sum is known
     single = joined.variance_of_sums(np.eye(PLAYERS))
     assert (single <= joined.errors.numpy() ** 2 * 1.5 + 1e-12)[:, players].all()
+
+
+def test_slopes_tell_players_apart_and_the_fit_tells_their_sum() -> None:
+    _, truth = random_game(5)
+    fit = poor_fit(truth, 0.1, 0.1)
+    far = np.arange(PLAYERS) >= 4
+    slopes = np.where(far[:, None], truth + 0.05, 0.0)  # all too large
+    errors = np.where(far[:, None], 0.01, 0.0)
+    joined = corrected(fit, Slopes(ExpectedCredit(slopes, errors, far, 16, slice(0, 2), 0)))
+    assert joined.values[:, ~far].numpy() == pytest.approx(fit.values[:, ~far].numpy())
+    assert joined.values.sum(1).numpy() == pytest.approx(fit.values.sum(1).numpy())
+    apart = (joined.values.numpy() - truth.T)[:, far]
+    assert apart.std(1) == pytest.approx(0, abs=0.01)
+    of_far = far.astype(float)[:, None]
+    assert joined.variance_of_sums(of_far) == pytest.approx(fit.variance_of_sums(of_far))
 
 
 def test_a_precise_fit_stays_as_it_is() -> None:

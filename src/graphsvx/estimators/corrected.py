@@ -7,7 +7,7 @@ than their errors allow, the errors of the model are taken for larger.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +32,11 @@ class Measured(Protocol):
         """The m players, in ascending order."""
         ...
 
+    @property
+    def fit_tells_sum(self) -> bool:
+        """Whether a fit to coalitions tells the sum of their credit better."""
+        ...
+
     def estimate(self) -> tuple[Floats, Floats]:
         """Their credit and its variances, [m, outputs] each."""
         ...
@@ -47,9 +52,13 @@ class Measured(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Credit by derivatives, as something measured."""
+    """Credit by derivatives, as something measured.
+
+    All slopes at a coalition are of the same score, so that their errors add up.
+    """
 
     expected: ExpectedCredit
+    fit_tells_sum: ClassVar[bool] = True
 
     @property
     def players(self) -> Ids:
@@ -118,8 +127,10 @@ class _Joined:
         credit, variance = fitted.copy(), fit_variance.copy()
         credit[:, players] += weight[:, players] * (values - fitted[:, players])
         variance[:, players] = weight[:, players] * variances
-        open_to_doubt = np.maximum(variance, (1 - weight) * doubt[:, None] * fit_variance)
-        share = open_to_doubt / np.maximum(open_to_doubt.sum(1, keepdims=True), _LEAST)
+        may_change = np.maximum(variance, (1 - weight) * doubt[:, None] * fit_variance)
+        if measured.fit_tells_sum:
+            may_change[:, np.delete(np.arange(len(may_change.T)), players)] = 0.0
+        share = may_change / np.maximum(may_change.sum(1, keepdims=True), _LEAST)
         gap = fitted.sum(1, keepdims=True) - credit.sum(1, keepdims=True)
         return _Joined(credit + share * gap, variance, weight, share, doubt)
 
@@ -131,12 +142,14 @@ def corrected(fit: Fit, measured: Measured) -> Fit:
     def variance_of_sums(weights: Floats) -> Floats:
         rows = []
         for output, share in enumerate(joined.share):
-            apart = weights - share @ weights
+            # The sum of those who share a gap is that of the fit; what is apart from it is joined.
+            in_common = np.where(share[:, None] > 0, share @ weights, 0.0)
+            apart = weights - in_common
             weight = joined.of_measured[output][:, None]
             by_measured = measured.variance_of_sums((weight * apart)[players])[output]
             by_fit = np.zeros_like(by_measured)
             if of_fit is not None:
-                by_fit = joined.doubt[output] * of_fit((1 - weight) * apart)[output]
+                by_fit = joined.doubt[output] * of_fit((1 - weight) * apart + in_common)[output]
             rows.append(by_fit + by_measured)
         return np.stack(rows)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import stdtrit
@@ -48,6 +49,7 @@ class Differences:
     """Differences [coalitions, m, outputs]; NaN: not measured there."""
     calls: int = 0
     stages: int = 0
+    fit_tells_sum: ClassVar[bool] = False
 
     @staticmethod
     def none(players: Ids, count: int, outputs: int, calls: int) -> Differences:
