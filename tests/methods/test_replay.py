@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphsvx.masks.base import all_rows
 from graphsvx.methods import replay
 from graphsvx.methods.replay import _coalitions_to_replay
 
@@ -31,13 +32,35 @@ def replayed(played: SimpleNamespace, count: int) -> list[tuple[bool, ...]]:
 
 def test_costly_plain_calls_are_few_but_at_the_ends_and_over_all_sizes(played) -> None:
     coalitions = replayed(played, replay.FEW)
-    assert 6 <= len(coalitions) <= 7
+    assert 5 <= len(coalitions) <= 7
     assert coalitions[0] == (False,) * PLAYERS
     for position in (played.values[2:, 0].argmin(), played.values[2:, 0].argmax()):
         assert tuple(played.masks.rows[int(position)].tolist()) in coalitions
-    sizes = [sum(coalition) for coalition in coalitions[1:]]
+    sizes = [sum(coalition) for coalition in coalitions]
     of_game = played.masks.rows.sum(1)
     assert (min(sizes), max(sizes)) == (of_game.min(), of_game.max())
+
+
+def exact_game(players: int, listed: int) -> SimpleNamespace:
+    """An exact game of few players, of which only some coalitions are listed."""
+    rows = all_rows(players)[1:-1][:listed]
+    values = torch.arange(len(rows) + 2.0)[:, None]
+    masks = SimpleNamespace(rows=rows, exact=True)
+    return SimpleNamespace(game=SimpleNamespace(players=players), masks=masks, values=values)
+
+
+@pytest.mark.parametrize(("players", "listed"), [(5, 30), (6, 62), (6, 20), (3, 2)])
+def test_all_coalitions_of_few_players_are_replayed(players: int, listed: int) -> None:
+    coalitions = replayed(exact_game(players, listed), 64)
+    assert set(coalitions) == {tuple(row) for row in all_rows(players).tolist()}
+    assert len(coalitions) == 2**players
+
+
+def test_no_listed_coalition_gives_way_to_one_that_comes_twice() -> None:
+    played = exact_game(7, 40)
+    coalitions = replayed(played, 200)
+    assert {tuple(row) for row in played.masks.rows.tolist()} <= set(coalitions)
+    assert len(coalitions) == len(set(coalitions)) > 60
 
 
 def test_cheap_plain_calls_hold_both_ends_and_the_extremes_of_all_outputs(played) -> None:

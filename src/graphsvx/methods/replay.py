@@ -20,6 +20,7 @@ from graphsvx.engine.plain import evaluate_one_by_one
 from graphsvx.engine.trust import reference_graph_for
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
+from graphsvx.masks.base import all_rows
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame
 
 FEW = 4
@@ -86,12 +87,16 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
     ends = ends[:1] if costly else ends
     if count <= 2:
         return rows[[extremes[0], rng.integers(len(rows))]]
+    always = np.concatenate([ends, rows[extremes]])
     if played.masks.exact:
         # Exact values follow from all coalitions, also those that share a state with another one.
-        rows = np.concatenate([rows, _random_coalitions(game, count, rng)])
+        # Each once: of few players, none may be left out because others come twice.
+        few = game.players < count.bit_length()
+        others = all_rows(game.players) if few else _random_coalitions(game, count, rng)
+        rows = np.unique(np.concatenate([rows, others]), axis=0)
     by_size = rows.sum(1).argsort(kind="stable")
-    over_sizes = by_size[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
-    return np.concatenate([ends, rows[np.unique(np.concatenate([over_sizes, extremes]))]])
+    over_sizes = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)
+    return np.unique(np.concatenate([always, rows[by_size[over_sizes]]]), axis=0)
 
 
 def _extremes(played: PlayedGame, outputs: int) -> Ids:
