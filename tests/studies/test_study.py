@@ -153,7 +153,7 @@ def test_several_processes_measure_the_same_as_one(tmp_path: Path):
         together = study.measure(contexts[1], done[study.name])
         assert list(together.values.items()) == list(alone.values.items())
         assert untimed(together) == untimed(alone)
-        assert together.facts[framework.SECONDS] > 0
+        assert together.facts[framework.SECONDS] >= 0
 
 
 @pytest.mark.skipif(not can_fork(), reason="cells are measured in forked processes")

@@ -51,8 +51,8 @@ FEW, AGAIN, SPLITS = 100, 100, 3
 def methods(dataset: str, samples: int = 1000) -> dict[str, Setting]:
     """GraphSVX, and others with their usual settings."""
     others = USUAL if dataset in MOLECULES else USUAL_WITHOUT_FEATURES
-    learnt = {"PGExplainer": Setting(PGExplainer(), edge_rule="mean")}
-    return {OURS: Setting(GraphSVX(samples=samples)), **learnt, **others}
+    pg_explainer = {"PGExplainer": Setting(PGExplainer(), edge_rule="mean")}
+    return {OURS: Setting(GraphSVX(samples=samples)), **pg_explainer, **others}
 
 
 def questions(trained: Trained) -> Questions:

@@ -138,9 +138,9 @@ def better_candidates(results: Measurements) -> Table:
     """The best candidate on validation molecules, where it is not the one that is used."""
     rows = [[name] for name in _SELECTED]
     for dataset, measure in COMPARED_BY.items():
-        found = results.by("method", measure, dataset=dataset, model=VALIDATED)
+        estimates = results.by("method", measure, dataset=dataset, model=VALIDATED)
         for row in rows:
-            name, worth = row[0], {k: e.mean for k, e in found.items() if k[:-2] == row[0]}
+            name, worth = row[0], {k: e.mean for k, e in estimates.items() if k[:-2] == row[0]}
             used = f"{name} {_SELECTED[name][SETS.index(dataset)]}"
             best = max(worth, key=worth.__getitem__, default="-")
             gap = worth[best] - worth[used] if used in worth else 0.0
@@ -262,8 +262,8 @@ def false_alarms(results: Measurements, method: str, case: str) -> Estimate:
         for by_question in results.series[key].values():
             for question, value in by_question.items():
                 values.setdefault(question, {}).setdefault(key.measure, []).append(value)
-    every = [value for atoms in values.values() for sample in atoms.values() for value in sample]
-    if any(every) and min(every) >= 0:  # masks, magnitudes: their mean is above 0 by construction
+    numbers = [value for atoms in values.values() for sample in atoms.values() for value in sample]
+    if any(numbers) and min(numbers) >= 0:  # masks, magnitudes: their mean is above 0
         return Estimate(())
     return Estimate(tuple(share_significant(list(atoms.values())) for atoms in values.values()))
 

@@ -55,10 +55,10 @@ OTHER_MODELS = (
 def below_chance(results: Measurements) -> Iterator[str]:
     """Where an explainer finds less than chance does, beside what the model says without edges."""
     for title in results.names("data", measure="strict", model=""):
-        found = results.by("method", "strict", data=title, model="")
+        accuracy = results.by("method", "strict", data=title, model="")
         alone = results.estimate(f"{motifs.MOTIF}score alone", data=title, model="")
-        chance = found.get(RANDOM, Estimate(())).mean
-        names = [f"{name} ({e.mean:.2f})" for name, e in found.items() if e.mean < chance - 0.01]
+        chance = accuracy.get(RANDOM, Estimate(())).mean
+        names = [f"{name} ({e.mean:.2f})" for name, e in accuracy.items() if e.mean < chance - 0.01]
         if names:
             yield (f"Below chance ({chance:.2f}) on {title}: {', '.join(names)}. With every edge "
                    f"cut, models give the explained class {alone.mean:.2f}: where that is high, no "
