@@ -141,7 +141,7 @@ def test_slopes_tell_players_apart_and_the_fit_tells_their_sum() -> None:
     fit = poor_fit(truth, 0.1, 0.1)
     far = np.arange(PLAYERS) >= 4
     slopes = np.where(far[:, None], truth + 0.05, 0.0)  # all too large
-    errors = np.where(far[:, None], 0.01, 0.0)
+    errors = np.where(far[:, None], 0.01, np.zeros_like(truth))
     joined = corrected(fit, Slopes(ExpectedCredit(slopes, errors, far, 16, slice(0, 2), 0)))
     assert joined.values[:, ~far].numpy() == pytest.approx(fit.values[:, ~far].numpy())
     assert joined.values.sum(1).numpy() == pytest.approx(fit.values.sum(1).numpy())
