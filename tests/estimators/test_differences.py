@@ -138,7 +138,7 @@ def test_a_fit_is_corrected_whatever_it_says_of_its_errors(stated: float) -> Non
 
 def test_slopes_tell_players_apart_and_the_fit_tells_their_sum() -> None:
     _, truth = random_game(5)
-    fit = poor_fit(truth, 0.1, 0.1)
+    fit = poor_fit(truth, 0.1, 0.3)
     far = np.arange(PLAYERS) >= 4
     slopes = np.where(far[:, None], truth + 0.05, 0.0)  # all too large
     errors = np.where(far[:, None], 0.01, np.zeros_like(truth))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
+
 from graphsvx.core.arrays import Bools, Floats
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.corrected import (
@@ -53,6 +55,7 @@ _WORTH = 1.5  # by default, a round with fewer calls than this times those made 
 _WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
 _CALLS_A_PLAYER = 2  # with fewer, a first round is never enough
 _SHARE_OF_TIME = 0.8
+_NEAR = 0.7  # times a tolerance: errors above it may turn out to be too large
 
 
 def default_calls(game: PlayableGame) -> int:
@@ -120,6 +123,10 @@ class Goal(Protocol):
         """
         ...
 
+    def unsure(self, fit: Fit) -> Bools:
+        """Players of a game whose errors are, or may be, too large, [M]."""
+        ...
+
 
 @dataclass(frozen=True)
 class ErrorBelow:
@@ -132,6 +139,11 @@ class ErrorBelow:
         worst = [float((fit.errors / self.tolerance).square().max()) if fit.errors.numel() else 0.0
                  for fit in fits]  # fmt: skip
         return [ratio if ratio == ratio else float("inf") for ratio in worst]  # noqa: PLR0124  (NaN)
+
+    def unsure(self, fit: Fit) -> Bools:
+        """Those with an error near the tolerance too."""
+        unsure: Bools = (fit.errors > _NEAR * self.tolerance).any(0).numpy()
+        return unsure
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,10 @@ class RelativeErrorBelow:
         inexact = sum(square > 0 for square in squares)
         return [square * inexact / allowed for square in squares]
 
+    def unsure(self, fit: Fit) -> Bools:
+        """Nobody in particular."""
+        return np.zeros(fit.errors.shape[1], dtype=bool)
+
 
 @dataclass(frozen=True)
 class AllCalls:
@@ -160,6 +176,10 @@ class AllCalls:
     def needed(self, fits: Sequence[Fit]) -> list[float]:
         """Any number where a game is not exact."""
         return [float("inf") if bool(fit.errors.any()) else 0.0 for fit in fits]
+
+    def unsure(self, fit: Fit) -> Bools:
+        """Nobody in particular."""
+        return np.zeros(fit.errors.shape[1], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -259,7 +279,9 @@ class Rounds:
         if slopes is not None and slopes.players.any():
             fit = corrected(fit, Slopes(slopes))
         left = most - game.calls
-        players = players_to_measure(fit, max(left, 1))
+        players = np.union1d(
+            players_to_measure(fit, max(left, 1)), np.flatnonzero(self.goal.unsure(fit))
+        )
         none = Differences.none(players, game.players, len(self.outputs), left)
         if left < 2 * none.first_calls:
             return None
@@ -274,6 +296,7 @@ class Rounds:
     ) -> _Played | None:
         """Game i with more differences; None: no calls are left."""
         game = games[i].game
+        games[i] = replace(games[i], budget=game.calls)  # the first differences as well
         most = self._allowed_for_differences(games, i)
         budget = self._next_budget(games, i, needed, most)
         calls = measured.differences.calls + budget - game.calls
