@@ -178,3 +178,36 @@ def test_models_of_unknown_structure_are_explained_right(name: str, seed: int) -
     assert e.prediction == pytest.approx(prediction(model, data, seed, e.target)[0], abs=1e-9)
     truth = node_truth(model, data, seed, e.target, e.node_ids.tolist())
     assert e.nodes == pytest.approx(truth, abs=1e-8), e.certificate.line()
+
+
+class SignOfMean(nn.Module):
+    """All nodes together decide the sign, which only few coalitions change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = SAGEConv(3, 4), SAGEConv(4, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.first(x, edge_index).tanh()
+        return self.second(hidden * hidden.mean().sign(), edge_index)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_all_nodes_decide_together_is_played_on_the_whole_graph(seed: int) -> None:
+    """Replays of some coalitions need not meet those few."""
+    torch.manual_seed(seed)
+    model, data = SignOfMean().double().eval(), random_graph(seed, nodes=9, chance=0.5)
+    e = explain(model, data, node=1, method=GraphSVX(samples=4000))
+    assert e.certificate.fallback is not None
+    truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
+    assert e.nodes == pytest.approx(truth, abs=1e-8), e.certificate.line()
+
+
+def test_a_check_of_all_values_takes_no_shortcut_away() -> None:
+    def checked(m: Any, x: Tensor, e: Tensor) -> Tensor:
+        if x.isnan().any():
+            raise ValueError("features are missing")
+        return m.plain(x, e)
+
+    model, data = Net(checked).double().eval(), random_graph(1, nodes=9, chance=0.3)
+    assert explain(model, data, node=1).certificate.fallback is None

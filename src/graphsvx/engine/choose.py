@@ -102,6 +102,9 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         invalidate(query.model)
         profile = profile_for(query.model, query.graph)
     replays = required_replays(query, profile)
+    if profile.structure is not None and profile.structure.combines_nodes:
+        yield plain_evaluator(query)
+        return
     if needs_small_batches(query, profile):
         query = replace(query, memory=min(query.memory, _SMALL_BATCH))
     if query.kind == "graph":

@@ -41,6 +41,15 @@ _DIM_ARGUMENT: dict[str, tuple[int, int | None]] = {
     "flatten": (1, 0),
 }  # fmt: skip
 
+COMBINES_ROWS = frozenset({
+    "sum", "mean", "max", "min", "amax", "amin", "prod", "std", "var", "argmax", "argmin", "norm",
+    "softmax", "log_softmax", "logsumexp", "cumsum", "vector_norm", "linalg_vector_norm", "median",
+    "nanmedian", "quantile", "sort", "argsort", "topk", "kthvalue", "mode", "std_mean", "var_mean",
+    "aminmax",
+})  # fmt: skip
+"""Operations that combine all rows if they are not along columns. `any` and `all`, which ask
+whether inputs are valid, are not among them."""
+
 Traced = Callable[[Any], bool]
 """Whether a tensor comes from the graph."""
 

@@ -26,7 +26,7 @@ from torch_geometric.nn.pool import glob
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
 from graphsvx.engine.rounding import allclose
-from graphsvx.engine.rowwise import is_row_wise, leaves, tensors
+from graphsvx.engine.rowwise import COMBINES_ROWS, is_row_wise, leaves, tensors
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
@@ -38,6 +38,8 @@ class Structure:
     known: bool
     reason: str = ""
     """Why it is not known."""
+    combines_nodes: bool = False
+    """Whether something was computed from all nodes together, so that no shortcut can hold."""
 
 
 # Aggregations over the messages of one node (or the nodes of one graph) alone. Others pad to the
@@ -62,6 +64,10 @@ def aggregates_locally(module: Any) -> bool:
 
 class _UnknownError(Exception):
     """An operation on a traced tensor is not known to be row-wise."""
+
+
+class _CombinedError(_UnknownError):
+    """Something is computed from all nodes together."""
 
 
 class _Count(int):
@@ -138,7 +144,9 @@ class _Trace(TorchFunctionMode):
         plain = name if name.endswith("__") else name.rstrip("_")
         row_wise = len(kinds) == 1 and not kinds & {"edge_index", "batch", "edge_label_index"}
         if not row_wise or not is_row_wise(plain, args, kwargs, self.comes_from_graph):
-            raise _UnknownError(f"{name} on {' and '.join(sorted(kinds))} may mix rows")
+            combined = kinds == {"nodes"} and plain in COMBINES_ROWS
+            kind_of_error = _CombinedError if combined else _UnknownError
+            raise kind_of_error(f"{name} on {' and '.join(sorted(kinds))} may mix rows")
         return self.tag(func(*args, **kwargs), next(iter(kinds)))
 
     def _about(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -196,7 +204,8 @@ def read_structure(
     except Exception as error:
         # What a model raises may have been caused by the trace, or by the model itself: calls on
         # the user's graph show which.
-        return Structure(False, _reason(error))
+        cause = _cause(error)
+        return Structure(False, _reason(error, cause), isinstance(cause, _CombinedError))
     expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != expected:
         return Structure(False, f"its output is not known to have a row for each of the {expected}")
@@ -234,13 +243,16 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     return allclose(wider[: len(out)], out[:, None] if out.dim() == 1 else out, like)
 
 
-def _reason(error: BaseException) -> str:
+def _cause(error: BaseException) -> _UnknownError | None:
+    """What the trace raised, if it did."""
     cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, _UnknownError):
-            return str(cause)
+    while cause is not None and not isinstance(cause, _UnknownError):
         cause = cause.__cause__ or cause.__context__
-    return f"{type(error).__name__}: {error}"
+    return cause
+
+
+def _reason(error: BaseException, cause: _UnknownError | None) -> str:
+    return f"{type(error).__name__}: {error}" if cause is None else str(cause)
 
 
 @contextmanager
