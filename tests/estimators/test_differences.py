@@ -90,6 +90,15 @@ def test_calls_keep_to_the_limit_and_the_same_seed_gives_the_same_bits() -> None
     assert more.calls > 1300
 
 
+@pytest.mark.parametrize("players", [2, 3, 7, PLAYERS])
+def test_every_player_is_measured_in_every_stratum(players: int) -> None:
+    values, _ = random_game(0)
+    found = measured(values, list(range(players)), 60 * players, 1)
+    _, _, numbers = found.moments()
+    assert numbers.min() >= 2
+    assert found.weights.sum() == pytest.approx(1)
+
+
 def test_calls_go_where_differences_vary() -> None:
     """Here the first active player decides all, so that nothing varies at higher levels."""
     noise = np.random.default_rng(0).normal(size=1 << PLAYERS)

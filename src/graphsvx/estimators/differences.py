@@ -91,19 +91,15 @@ class Differences:
         strata, m, outputs = len(self.starts) - 1, *self.values.shape[1:]
         means, variances = np.zeros((2, strata, m, outputs))
         numbers = np.zeros((strata, m))
-        for k in range(strata):
+        for k in range(strata):  # each has draws, and a draw toggles every player
             differences = self.values[self.stratum == k]
-            seen = ~np.isnan(differences[:, :, 0])
-            numbers[k] = seen.sum(0)
-            filled = np.where(seen[:, :, None], differences, 0.0)
-            per_player = np.maximum(numbers[k], 1)[:, None]
-            overall = filled.sum((0, 1)) / max(seen.sum(), 1)
-            means[k] = np.where(numbers[k][:, None] > 0, filled.sum(0) / per_player, overall)
-            squares = ((filled - np.where(seen[:, :, None], means[k], 0.0)) ** 2).sum(0)
-            freedom = np.maximum(numbers[k] - 1, 0)
+            numbers[k] = (~np.isnan(differences[:, :, 0])).sum(0)
+            means[k] = np.nanmean(differences, 0)
+            squares = np.nansum((differences - means[k]) ** 2, 0)
+            freedom = numbers[k] - 1
             pooled = squares.sum(0) / max(freedom.sum(), 1)
             variances[k] = (_POOLED * pooled + squares) / (_POOLED + freedom)[:, None]
-        return means, variances, np.maximum(numbers, 1)
+        return means, variances, numbers
 
     def estimate(self) -> tuple[Floats, Floats]:
         """Shapley values of the measured players and their variances, [m, outputs] each."""
@@ -116,7 +112,7 @@ class Differences:
     def spread(self) -> Floats:
         """Root of the summed variances that a draw of each stratum leaves, [strata]."""
         _, variances, numbers = self.moments()
-        draws = np.maximum(np.bincount(self.stratum, minlength=len(self.starts) - 1) / 2, 1)
+        draws = np.bincount(self.stratum) / 2
         scale = np.maximum(np.nanmean(self.values**2, (0, 1)), _LEAST)  # outputs count alike
         squares = (variances / scale / numbers[:, :, None]).sum((1, 2)) * draws
         mean = float(self.weights @ squares)
@@ -126,7 +122,7 @@ class Differences:
     def variance_after(self, calls: int) -> float:
         """Expected variance, relative to that of now, once so many calls were made in all."""
         spread, weights, costs = self.spread(), self.weights, self.draw_calls
-        draws = np.maximum(np.bincount(self.stratum, minlength=len(weights)) / 2, 1)
+        draws = np.bincount(self.stratum) / 2
         now = float((weights**2 * spread**2 / draws).sum())
         best = float((weights * spread * np.sqrt(costs)).sum()) ** 2 / max(calls, 1)
         return min(1.0, best / max(now, _LEAST))
@@ -153,7 +149,7 @@ class Differences:
         differences = self.values[self.stratum == stratum]
         left = np.nan_to_num(differences - np.nanmean(differences, 0))
         alone, together = (left**2).sum((0, 1)), (left.sum(1) ** 2).sum(0)
-        players = max(float((~np.isnan(differences[:, :, 0])).sum(1).mean()), 2.0)
+        players = max(float((~np.isnan(differences[:, :, 0])).sum(1).mean()), 2.0)  # toggled
         share: Floats = (together / np.maximum(alone, _LEAST) - 1) / (players - 1)
         return share.clip(0, 1)
 
@@ -175,7 +171,7 @@ def _next_draws(measured: Differences, calls: int) -> Ids:
     costs = measured.draw_calls
     if not measured.stages:
         return np.full(len(costs), _FIRST_DRAWS)
-    draws_before = np.bincount(measured.stratum, minlength=len(costs)) / 2
+    draws_before = np.bincount(measured.stratum) / 2
     calls_after = min(float(calls), _GROWTH * measured.calls)
     best = measured.weights * measured.spread() / np.sqrt(costs)
     missing = np.maximum(best * calls_after / (best @ costs) - draws_before, 0)
