@@ -198,6 +198,25 @@ def test_interactions_of_extreme_kernels_are_finite(index, theta: float) -> None
             assert all(np.isfinite(part).all() for part in process.interactions(members, rule))
 
 
+@pytest.mark.parametrize("index", [KSII(), SII(), STII(), FSII(), BII()])
+@pytest.mark.parametrize("order", [2, 3])
+def test_sets_of_the_listed_players_do_not_depend_on_who_is_listed(index, order: int) -> None:
+    rng = np.random.default_rng(order)
+    rows = all_rows(6)
+    values = rng.normal(size=(len(rows), 2))
+    everyone = exact_interactions(
+        rows, ~rows, values, index=index, order=order, listed=np.arange(6)
+    )
+    listed = np.array([0, 2, 3, 5])
+    few = exact_interactions(rows, ~rows, values, index=index, order=order, listed=listed)
+    assert few[0].values == pytest.approx(everyone[0].values)
+    for part, of_all in zip(few[1:], everyone[1:], strict=True):
+        place = {tuple(members): i for i, members in enumerate(of_all.members.tolist())}
+        same = [place[tuple(members)] for members in part.members.tolist()]
+        assert len(same) == comb(4, part.members.shape[1])
+        assert part.values == pytest.approx(of_all.values[same])
+
+
 def test_k_sii_sums_to_the_prediction() -> None:
     rows = all_rows(7)
     values = smooth_game(7, 3)(rows).numpy()[:, None]

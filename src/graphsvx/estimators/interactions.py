@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.special import bernoulli
+from scipy.special import bernoulli, comb
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.errors import BudgetError, UnsupportedError
+from graphsvx.errors import UnsupportedError
 from graphsvx.estimators.indices import KSII, SII, Index, Quadrature
 from graphsvx.estimators.parity_kernel import Parity
 from graphsvx.estimators.parity_process import ParityProcess, symmetrised
@@ -97,46 +97,22 @@ def exact_interactions(
     all players.
     """
     sums = _StateSums(members, boundary, values, index, order)
-    singles = sums.singles()
-    if order > 2 and len(listed) < len(singles):
-        raise BudgetError(
-            f"interactions of three players are listed for at most {MOST_PLAYERS[3]} players, got "
-            f"{len(singles)}; use order=2, or fewer players (hops=, groups=)"
-        )
-    by_size = [(np.arange(len(singles))[:, None], singles)]
-    pairs = sums.pairs(listed) if order > 1 else None
-    if pairs is not None:
+    # k-SII(S) = sum over T of B_|T| SII(S + T), B the Bernoulli numbers; T over all players.
+    factors = bernoulli(order) if isinstance(index, KSII) else [1.0]
+    singles = sum(f * sums.singles(others) for others, f in enumerate(factors[:order]))
+    by_size = [(np.arange(members.shape[1])[:, None], singles)]
+    if order > 1:
         sets = _sets(listed, 2)
+        pairs = sum(f * sums.pairs(listed, others) for others, f in enumerate(factors[: order - 1]))
         by_size.append((sets, pairs[tuple(np.searchsorted(listed, sets).T)]))
     if order > 2:
         sets = _sets(listed, 3)
         by_size.append((sets, sums.triples(sets)))
-    if isinstance(index, KSII):
-        by_size = _aggregated(by_size, sums.row_sums() if order == 2 else None)
     return [SetValues(sets, values, np.zeros_like(values)) for sets, values in by_size]
 
 
 def _sets(listed: Ids, size: int) -> Ids:
     return np.array(list(combinations(listed.tolist(), size)), dtype=np.int64).reshape(-1, size)
-
-
-def _aggregated(
-    by_size: list[tuple[Ids, Floats]], row_sums: Floats | None
-) -> list[tuple[Ids, Floats]]:
-    """k-SII(S) = sum over T of B_|T| SII(S + T), B the Bernoulli numbers."""
-    factors = bernoulli(len(by_size))
-    if row_sums is not None:  # pairs of players that are not listed count too
-        (sets, singles), pairs = by_size
-        return [(sets, singles + factors[1] * row_sums), pairs]
-    totals = [values.copy() for _, values in by_size]
-    place = [{tuple(members): i for i, members in enumerate(sets.tolist())} for sets, _ in by_size]
-    for size, (sets, values) in enumerate(by_size):
-        for members, value in zip(sets.tolist(), values, strict=True):
-            for smaller in range(1, size + 1):
-                for part in combinations(members, smaller):
-                    row = place[smaller - 1][part]
-                    totals[smaller - 1][row] += factors[size + 1 - smaller] * value
-    return [(sets, total) for (sets, _), total in zip(by_size, totals, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,25 +131,28 @@ class _StateSums:
         weights = self.index(inside + outside, self.order, np.maximum(r, 0), np.maximum(b, 0))
         return np.where((r >= 0) & (b >= 0), (-1.0) ** outside * weights, 0.0)
 
-    def singles(self) -> Floats:
-        """[M, outputs]."""
+    def weights_of_larger(self, inside: int, outside: int, others: int) -> Floats:
+        """The same, summed over all sets with so many other players of R and B, [states]."""
+        r, b = self.members.sum(1) - inside, self.boundary.sum(1) - outside
+        total: Floats = sum(
+            comb(r, more_inside) * comb(b, others - more_inside)
+            * self.weights(inside + more_inside, outside + others - more_inside)
+            for more_inside in range(others + 1)
+        )  # fmt: skip
+        return total
+
+    def singles(self, others: int) -> Floats:
+        """Sums over all sets of a player and so many others, [M, outputs]."""
         inside, outside = (
-            self.weights(*shape)[:, None] * self.values for shape in ((1, 0), (0, 1))
+            self.weights_of_larger(*shape, others)[:, None] * self.values
+            for shape in ((1, 0), (0, 1))
         )
         return self.members.T @ inside + self.boundary.T @ outside
 
-    def row_sums(self) -> Floats:
-        """Sum over j of the pairs (i, j), [M, outputs]."""
-        r, b = self.members.sum(1), self.boundary.sum(1)
-        two, mixed, none = (self.weights(*shape) for shape in ((2, 0), (1, 1), (0, 2)))
-        inside = ((r - 1) * two + b * mixed)[:, None] * self.values
-        outside = (r * mixed + (b - 1) * none)[:, None] * self.values
-        return self.members.T @ inside + self.boundary.T @ outside
-
-    def pairs(self, listed: Ids) -> Floats:
-        """[listed, listed, outputs], symmetric."""
+    def pairs(self, listed: Ids, others: int) -> Floats:
+        """Sums over all sets of a pair and so many others, [listed, listed, outputs]."""
         on, off = (part[:, listed].astype(np.float64) for part in (self.members, self.boundary))
-        shapes = [self.weights(*shape) for shape in ((2, 0), (1, 1), (0, 2))]
+        shapes = [self.weights_of_larger(*shape, others) for shape in ((2, 0), (1, 1), (0, 2))]
         return np.stack([_products(on, off, *(w * y for w in shapes)) for y in self.values.T], -1)
 
     def triples(self, sets: Ids) -> Floats:
