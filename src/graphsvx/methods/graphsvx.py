@@ -90,7 +90,6 @@ _PAPER: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
-_FIRST_BY_CLOCK = 200  # calls before the first look at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,12 +259,6 @@ class GraphSVX(Checked):
         by_default = self.budget.samples is None and not isinstance(self.estimator, Lasso)
         return RelativeErrorBelow() if by_default or self.budget.seconds is not None else None
 
-    def _first_calls(self) -> int:
-        budget = self.budget
-        if budget.seconds is not None:
-            return min(_FIRST_BY_CLOCK, budget.samples or _FIRST_BY_CLOCK)
-        return budget.samples or FIRST_CALLS
-
     def _explain_edge_features(self, query: Query, kind: EdgeFeatures, seed: int) -> Explanation:
         if self.budget.tolerance is not None or self.generator is not None:
             raise InputError(
@@ -273,7 +266,7 @@ class GraphSVX(Checked):
                 "and generator= out"
             )
         settings = EdgeFeatureSettings(
-            kind.reference, self._first_calls(), self.mask, self.estimator, self
+            kind.reference, self.budget.first_calls, self.mask, self.estimator, self
         )
         return explain_edge_features(query, settings, seed)
 
@@ -292,7 +285,7 @@ class GraphSVX(Checked):
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
         setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
-        calls, goal = self._first_calls(), self._goal()
+        calls, goal = self.budget.first_calls, self._goal()
         if isinstance(goal, AllCalls):
             calls = first_of_many(games, calls)
         elif isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None:

@@ -23,7 +23,10 @@ from graphsvx.methods.player_kinds import (
     Relations,
     SubgraphFeatures,
 )
+from graphsvx.methods.rounds import FIRST_CALLS
 from graphsvx.utils.constraints import MOST, Checked, Range, checked, shown
+
+_FIRST_BY_CLOCK = 200  # calls before the first look at the clock
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,13 @@ class Budget(Checked):
     seconds: Annotated[float | None, Range(0, inside=True)] = None
     """A limit by the clock; no new round of calls starts that would exceed it. The same seed may
     then give other bits, and the certificate says so."""
+
+    @property
+    def first_calls(self) -> int:
+        """Of the first round, of all games together."""
+        if self.seconds is not None:
+            return min(_FIRST_BY_CLOCK, self.samples or _FIRST_BY_CLOCK)
+        return self.samples or FIRST_CALLS
 
     @property
     def most_calls(self) -> int | None:
