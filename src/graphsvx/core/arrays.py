@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", bound=np.generic)
 
 
 def no_ids() -> Ids:
@@ -33,6 +34,14 @@ def setdiff_sorted(nodes: Ids, seen: Ids) -> Ids:
     if len(seen):
         new &= seen.take(seen.searchsorted(ordered), mode="clip") != ordered
     return ordered[new]
+
+
+def taken(table: NDArray[Number], places: NDArray[np.int32] | Ids) -> NDArray[Number]:
+    """`table[places]` of a vector; numpy would copy places of 32 bits to 64 first."""
+    found: NDArray[Number] = (
+        torch.from_numpy(table).index_select(0, torch.from_numpy(places)).numpy()
+    )
+    return found
 
 
 def as_tensor(array: NDArray[Any], device: torch.device) -> Tensor:

@@ -143,16 +143,14 @@ class Lookup:
         if self.reads_degrees:
             levels.append([self._with_degree(feature_states[u], u, edges) for u in range(size)])
         for _ in range(self.depth):
-            following = [
-                (states.number + np.int32(1), len(states.example) + 1) for states in levels[-1]
-            ]
+            before = levels[-1]
             levels.append(
                 [
                     number_states(
                         [
                             column(feature_states[u]),
                             *(
-                                (following[w][0] & edges.there(e), following[w][1])
+                                (edges.sent(e, before[w].number), len(before[w].example) + 1)
                                 for e, w in zip(into, self.field.source[into], strict=True)
                             ),
                         ],
@@ -297,3 +295,9 @@ class _Edges:
             return cast(Numbers, self.single)[edge][graphs]
         source, target = self.field.source[edge], self.field.target[edge]
         return self.on[source][graphs] & self.on[target][graphs]
+
+    def sent(self, edge: int, states: Numbers) -> Numbers:
+        """What the target gets of the sender's states, counted from 1; 0: there is no edge."""
+        received = states + np.int32(1)
+        received &= self.there(edge)
+        return received

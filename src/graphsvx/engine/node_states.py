@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, taken
 
 Numbers = NDArray[np.int32]
 
 LARGEST_TABLE = 1 << 22
 """Keys that are numbered by a table; more are sorted."""
 _CACHED = 1 << 16  # keys whose table fits into the caches of a core
-_FIRST_KEYS = 1 << 12  # that are numbered by themselves, if there are no more distinct ones
+_FIRST_KEYS = 1 << 12  # that are numbered before the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +90,24 @@ def number_states(parts: list[tuple[Numbers, int]], count: int) -> NodeStates:
             met, inverse = np.unique(pairs, return_inverse=True)
             keys, distinct = inverse.reshape(-1).astype(np.int32), len(met)
         else:
-            keys = keys * np.int32(bound) + values
+            keys *= np.int32(bound)
+            keys += values
             distinct *= bound
     return number_keys(keys, distinct)
 
 
 def number_keys(keys: Numbers, bound: int) -> NodeStates:
     """The distinct keys, numbered in the order in which they come."""
+    if bound == 1:
+        return NodeStates(np.zeros_like(keys), np.arange(min(1, len(keys))))
     table = np.full(bound, -1, dtype=np.int32)
-    # Few distinct keys are nearly all met among the first ones.
-    leading = _FIRST_KEYS if bound <= _FIRST_KEYS else len(keys)
-    example = _first_places(keys[:leading], table, 0)
-    number = table.take(keys)
-    if leading < len(keys) and number.min() < 0:
+    # Distinct keys are nearly all met among the first ones.
+    example = _first_places(keys[:_FIRST_KEYS], table, 0)
+    number = taken(table, keys)
+    if number.min(initial=0) < 0:
         rest = np.flatnonzero(number < 0)
         new = _first_places(keys[rest], table, len(example))
-        number[rest] = table.take(keys[rest])
+        number[rest] = taken(table, keys[rest])
         example = np.concatenate([example, rest[new]])
     return NodeStates(number, example)
 
