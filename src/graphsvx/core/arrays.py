@@ -44,6 +44,12 @@ def taken(table: NDArray[Number], places: NDArray[np.int32] | Ids) -> NDArray[Nu
     return found
 
 
+def row_sizes(rows: Bools) -> Ids:
+    """`rows.sum(1)` in half the time."""
+    sizes: Ids = np.einsum("ij->i", rows, dtype=np.int64)
+    return sizes
+
+
 def as_tensor(array: NDArray[Any], device: torch.device) -> Tensor:
     """A numpy array as a contiguous tensor on `device`."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from graphsvx.core.arrays import Bools, Floats, Ids, taken
+from graphsvx.core.arrays import Bools, Floats, Ids, row_sizes, taken
 
 Numbers = NDArray[np.int32]
 
@@ -34,6 +34,8 @@ class Subcubes:
 
         Nodes that nobody owns are always on.
         """
+        if np.array_equal(owner, np.eye(len(owner), dtype=bool)):
+            return self  # nodes are players
         owners = owner.astype(np.float32)
         members, boundary = (
             part.astype(np.float32) @ owners > 0 for part in (self.members, self.boundary)
@@ -44,7 +46,7 @@ class Subcubes:
 
     def credit(self, values: Floats) -> Floats:
         """Shapley values [M, outputs] of a function of the state, [states, outputs]."""
-        r, b = self.members.sum(1), self.boundary.sum(1)
+        r, b = row_sizes(self.members), row_sizes(self.boundary)
         logs = gammaln(np.arange(1.0, self.members.shape[1] + 2))  # of factorials
         shared = np.exp(logs[r] + logs[b] - logs[r + b])[:, None] * values[self.state]
         inside: Floats = self.members.T @ (shared / np.maximum(r, 1)[:, None])
@@ -132,20 +134,31 @@ def subcubes_of_states(
     Unless a node `shows_itself` by a loop or its features, it has the same state without
     neighbours as switched off.
     """
-    state, edges = np.arange(len(node)), senders.astype(np.float32)
-    is_on = active[state, node]
-    alone = np.zeros_like(active)
-    alone[state, node] = True
-    members, boundary = alone & active, alone & ~active
-    for _ in range(rounds):
-        neighbours = members.astype(np.float32) @ edges > 0
-        boundary |= neighbours & ~active
-        members |= neighbours & active
-    twofold = np.flatnonzero(~shows_itself[node] & (members.sum(1) <= 1))
-    other_members = alone[twofold] & ~is_on[twofold, None]
-    other_boundary = np.where(is_on[twofold, None], alone[twofold], senders[node[twofold]])
+    state = np.arange(len(node))
+    members, boundary = _within_reach(node, active, rounds, senders)
+    twofold = np.flatnonzero(~shows_itself[node] & (row_sizes(members) <= 1))
+    nodes = node[twofold]
+    is_on = active[twofold, nodes][:, None]
+    alone = np.eye(len(senders), dtype=bool)[nodes]
+    other_members = alone & ~is_on
+    other_boundary = np.where(is_on, alone, senders[nodes])
     return Subcubes(
         np.concatenate([state, twofold]),
         np.concatenate([members, other_members]),
         np.concatenate([boundary, other_boundary]),
     )
+
+
+def _within_reach(node: Ids, active: Bools, rounds: int, senders: Bools) -> tuple[Bools, Bools]:
+    """Active nodes from which messages reach a node in some rounds, and others next to them."""
+    # By node: each has few neighbours, and the columns of all states are long.
+    on = np.ascontiguousarray(active.T)
+    start = np.zeros_like(on)
+    start[node, np.arange(len(node))] = True
+    targets = [np.flatnonzero(column) for column in senders.T]
+    members, boundary = start & on, start & ~on
+    for _ in range(rounds):
+        neighbours = np.stack([members[into].any(0) for into in targets])
+        boundary |= neighbours & ~on
+        members |= neighbours & on
+    return np.ascontiguousarray(members.T), np.ascontiguousarray(boundary.T)
