@@ -50,6 +50,11 @@ def row_sizes(rows: Bools) -> Ids:
     return sizes
 
 
+def by_size(sizes: Ids, most: int) -> Ids:
+    """`sizes.argsort(kind="stable")` of sizes up to `most`, by radix: numbers of few bits."""
+    return sizes.astype(np.min_scalar_type(most)).argsort(kind="stable")
+
+
 def as_tensor(array: NDArray[Any], device: torch.device) -> Tensor:
     """A numpy array as a contiguous tensor on `device`."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.arrays import Bools, Floats, row_sizes
 from graphsvx.estimators.crossed import CrossFit, cross_fit, describe
 from graphsvx.estimators.least_squares import WLS, Fit, centred_inverse, surrogate
 from graphsvx.estimators.state_tables import drawn_pairs, without_sizes
@@ -81,17 +81,18 @@ def corrected(masks: Masks, odd: Floats, gain: Floats) -> tuple[Floats, Floats]:
         raise ValueError("these rows were not drawn as pairs")
     on, weights, is_drawn = masks.rows[::2], masks.weights[::2], drawn_pairs(masks)
     players = on.shape[1]
-    share = on.mean(1, keepdims=True)
+    drawn, others = on[is_drawn], on[~is_drawn]
+    share = row_sizes(on)[:, None] / players
     target = odd - (share - 0.5) * gain
     # Rows of one size have the Gram matrix scale (I - 11' / M).
     scale = float(weights @ (share * (1 - share))[:, 0]) * players / (players - 1)
-    rows = _centred(on[is_drawn])
+    rows = _centred(drawn)
     weighted = rows * weights[is_drawn, None].astype(np.float32)
     inverse = centred_inverse((weighted.T @ rows).astype(np.float64))
     part = inverse @ (weighted.T @ target[is_drawn].astype(np.float32))
     missed = target[is_drawn] - rows @ part.astype(np.float32)
-    missed = without_sizes(missed.astype(np.float32), on[is_drawn])
-    listed = _centred(on[~is_drawn])
+    missed = without_sizes(missed.astype(np.float32), drawn)
+    listed = _centred(others)
     left_over = weights[~is_drawn, None] * (target[~is_drawn] - listed @ part)
     part += (listed.T @ left_over + weighted.T @ missed) / scale
     part -= part.mean(0)  # 0 but for rounding
@@ -106,7 +107,7 @@ def corrected(masks: Masks, odd: Floats, gain: Floats) -> tuple[Floats, Floats]:
 def _centred(members: Bools) -> Singles:
     """z - |z| / M, of which single precision is plenty where residuals are multiplied by it."""
     rows = members.astype(np.float32)
-    rows -= rows.mean(1, keepdims=True)
+    rows -= (row_sizes(members)[:, None] / members.shape[1]).astype(np.float32)
     return rows
 
 

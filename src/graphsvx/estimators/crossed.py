@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, by_size, row_sizes
 from graphsvx.estimators.state_tables import StateTables, fit_table
 from graphsvx.estimators.waves import WAVES, signs_of, train_waves
 from graphsvx.masks.base import Masks
@@ -90,9 +90,10 @@ def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn_ids: Ids) -> Cro
 
 def _even_halves(on: Bools, drawn_ids: Ids) -> list[Ids]:
     """The drawn pairs in two halves with the same number of pairs of each size."""
-    size = on[drawn_ids].sum(1)
-    by_size = np.argsort(np.minimum(size, on.shape[1] - size), kind="stable")
-    return [np.sort(drawn_ids[by_size[start::2]]) for start in range(2)]
+    players = on.shape[1]
+    size = row_sizes(on)[drawn_ids]
+    order = by_size(np.minimum(size, players - size), players)
+    return [np.sort(drawn_ids[order[start::2]]) for start in range(2)]
 
 
 def _subtract(table: Floats, first: Ids, second: Ids, rest: Floats) -> None:

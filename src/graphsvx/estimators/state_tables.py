@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Floats, Ids, row_sizes
 from graphsvx.engine.node_states import LocalStates
 from graphsvx.masks.base import Masks
 
@@ -75,7 +75,7 @@ def without_sizes(terms: NDArray[Number], members: Bools) -> NDArray[Number]:
     An odd function of the size alone gives nobody more credit than others.
     """
     players = members.shape[1]
-    size = members.sum(1)
+    size = row_sizes(members)
     stratum = np.minimum(size, players - size)
     # +1 for a coalition, -1 for a complement of one; halves are both.
     side = np.sign(players - 2 * size).astype(np.float32)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Bools, Ids, by_size, row_sizes
 from graphsvx.engine.checks import equals_plain_calls
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.plain import evaluate_one_by_one
@@ -94,9 +94,9 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
         few = game.players < count.bit_length()
         others = all_rows(game.players) if few else _random_coalitions(game, count, rng)
         rows = np.unique(np.concatenate([rows, others]), axis=0)
-    by_size = rows.sum(1).argsort(kind="stable")
+    order = by_size(row_sizes(rows), game.players)
     over_sizes = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)
-    return np.unique(np.concatenate([always, rows[by_size[over_sizes]]]), axis=0)
+    return np.unique(np.concatenate([always, rows[order[over_sizes]]]), axis=0)
 
 
 def _extremes(played: PlayedGame, outputs: int) -> Ids:
