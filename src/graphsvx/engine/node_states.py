@@ -25,7 +25,7 @@ class Subcubes:
     state: Ids
     """The state that each belongs to; a state may have two."""
     members: Bools
-    """[subcubes, players]: contained."""
+    """[subcubes, players]: contained. Column by column in memory where there are many."""
     boundary: Bools
     """[subcubes, players]: avoided."""
 
@@ -43,6 +43,13 @@ class Subcubes:
         always_on = ~owner.any(1)
         possible = ~(self.boundary[:, always_on].any(1) | (members & boundary).any(1))
         return Subcubes(self.state[possible], members[possible], boundary[possible])
+
+    def take(self, places: Ids) -> Subcubes:
+        """Some of them."""
+        members, boundary = (
+            part.T.take(places, axis=1).T for part in (self.members, self.boundary)
+        )
+        return Subcubes(self.state[places], members, boundary)
 
     def credit(self, values: Floats) -> Floats:
         """Shapley values [M, outputs] of a function of the state, [states, outputs]."""
@@ -144,8 +151,8 @@ def subcubes_of_states(
     other_boundary = np.where(is_on, alone, senders[nodes])
     return Subcubes(
         np.concatenate([state, twofold]),
-        np.concatenate([members, other_members]),
-        np.concatenate([boundary, other_boundary]),
+        np.concatenate([members.T, other_members.T], axis=1).T,
+        np.concatenate([boundary.T, other_boundary.T], axis=1).T,
     )
 
 
@@ -161,4 +168,4 @@ def _within_reach(node: Ids, active: Bools, rounds: int, senders: Bools) -> tupl
         neighbours = np.stack([members[into].any(0) for into in targets])
         boundary |= neighbours & ~on
         members |= neighbours & on
-    return np.ascontiguousarray(members.T), np.ascontiguousarray(boundary.T)
+    return members.T, boundary.T

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids
+from graphsvx.core.arrays import Bools, Ids, taken
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
@@ -190,20 +190,22 @@ class LookupGame:
         examples = active[np.concatenate([states.example for states in nodes])]
         subcubes = subcubes_of_states(node, examples, rounds, senders, shows_itself)
         subcubes = subcubes.of_players(owner)
-        order = subcubes.state.argsort(kind="stable")
-        state = subcubes.state[order]
-        members, boundary = (part[order] for part in (subcubes.members, subcubes.boundary))
+        subcubes = subcubes.take(subcubes.state.argsort(kind="stable"))
         starts = np.cumsum([0, *counts])
-        ends = np.searchsorted(state, starts)
+        ends = np.searchsorted(subcubes.state, starts)
         same_order = np.array_equal(at, np.arange(len(at)))
         local = []
         for u, states in enumerate(nodes):
             mine = slice(ends[u], ends[u + 1])
             local.append(
                 LocalStates(
-                    states.number if same_order else states.number[at],
+                    states.number if same_order else taken(states.number, at),
                     counts[u],
-                    Subcubes(state[mine] - starts[u], members[mine], boundary[mine]),
+                    Subcubes(
+                        subcubes.state[mine] - starts[u],
+                        subcubes.members[mine],
+                        subcubes.boundary[mine],
+                    ),
                 )
             )
         return local
