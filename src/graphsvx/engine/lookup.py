@@ -214,17 +214,18 @@ class Lookup:
                 into = np.array([*self._loops[u], *(self._in_edges[u] if number else ())], np.int64)
                 senders = np.empty((len(vertices), len(into)), dtype=np.int64)
                 present = np.empty(senders.shape, dtype=bool)
-                for place, e in enumerate(into):
+                for i, e in enumerate(into):
                     w = field.source[e]
-                    present[:, place] = edges.there(e, states.example) != 0
+                    present[:, i] = edges.there(e, states.example) != 0
                     if w == u:
-                        senders[:, place] = vertices
+                        senders[:, i] = vertices
                     else:
                         before = levels[number - 1][w].number[states.example]
-                        senders[:, place] = starts[at - field.size - u + w] + before
-                sources.append(senders[present])
-                targets.append(vertices.repeat(present.sum(1)))
-                positions.append(np.broadcast_to(into, senders.shape)[present])
+                        senders[:, i] = starts[at - field.size - u + w] + before
+                state, place = present.nonzero()
+                sources.append(senders[state, place])
+                targets.append(vertices[state])
+                positions.append(into[place])
         index = np.stack([np.concatenate(part) for part in (sources, targets)])
         edge_ids = as_tensor(field.edges[np.concatenate(positions)], device)
         level_starts = starts[:: field.size].tolist()
