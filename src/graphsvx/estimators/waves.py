@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from graphsvx.core.arrays import Bools, Floats
@@ -135,10 +136,11 @@ def _root_mean_square(values: Singles) -> Singles:
 
 def _spread_over_waves(missed: Singles, amplitudes: Singles, out: Singles) -> Singles:
     """Products of residuals and amplitudes, summed over outputs: [sets, pairs, waves]."""
-    # A product of matrices is slow if there is nothing to sum.
-    multiply = np.multiply if missed.shape[2] == 1 else np.matmul
-    product: Singles = multiply(missed, amplitudes, out=out)
-    return product
+    if missed.shape[2] > 1:
+        return np.matmul(missed, amplitudes, out=out)
+    # A product of matrices is slow if there is nothing to sum, and so are short rows in numpy.
+    torch.mul(*(torch.from_numpy(part) for part in (missed, amplitudes)), out=torch.from_numpy(out))
+    return out
 
 
 @dataclass(frozen=True, eq=False)
