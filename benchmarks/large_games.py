@@ -58,6 +58,9 @@ _FLAT = 1e-2
 _BLOCK = 2000  # pairs that are evaluated at once
 _LEAST_SURE = 64  # players that the second half of the calls for differences is about
 _PARTS = 4  # of a truth, whose differences are its error
+# From so many players on, least squares is far less precise than differences are, and truths take
+# more calls, so that they are more precise than what is judged by them.
+_MANY_PLAYERS, _TIMES_THE_CALLS = 601, 5
 
 
 def amazon_photo() -> Data:
@@ -149,10 +152,13 @@ def _games_of(
         probes = rng.random((64, game.players)) < rng.random((64, 1))
         values = values_of(game, target, probes)
         if values.std() >= _FLAT:
+            many = side == "nodes" and players[0] >= _MANY_PLAYERS
+            estimators = {"differences": differences} if many else TRUTHS
+            spent = _TIMES_THE_CALLS * calls if many else calls
             truth, errors = min(
-                (stored(f"{name}, {calls} calls, seed {seed}", values,
-                        partial(estimate, game, target, calls, rng))
-                 for name, estimate in TRUTHS.items()),
+                (stored(f"{name}, {spent} calls, seed {seed}", values,
+                        partial(estimate, game, target, spent, rng))
+                 for name, estimate in estimators.items()),
                 key=lambda values_and_errors: float((values_and_errors[1] ** 2).sum()),
             )  # fmt: skip
             yield LargeGame(f"{name} {kind}", node, (model, graph), game, target, truth, errors)

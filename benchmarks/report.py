@@ -256,16 +256,14 @@ def _large_games_section(result: dict[str, Any]) -> str:
         f"{', '.join(dict.fromkeys(g['source'] for c in classes for g in c['games']))}; on nodes "
         f"that the estimator was not developed on. Truth: least squares on {result['calls']:,} "
         f"calls, or means of the differences that players make, by as many, whichever is more "
-        f"precise; its own error (median by class: {_truth_errors(classes)}) is taken off. "
+        f"precise; from 601 players on these differences by {5 * result['calls']:,} calls; its own "
+        f"error (median by class: {_truth_errors(classes)}) is taken off. "
         f"Median relative squared error by calls; top ten (a player counts if the truth cannot "
         f"tell it from the tenth) and coverage of the 95 % bars are "
         f"means at 1,000 calls. Estimators of shap and shapiq 1.8 on some of the games (in "
         f"brackets the default on the same ones); those that failed or took over two "
         f"minutes are left out. SmarterSeparate has no bars. The default takes derivatives at some "
-        f"coalitions, each of which counts as 3 calls. Figures of peers, of the default in "
-        f"brackets and of games of edges were measured before it did, and before its model of "
-        f"logits; those of its bars by family below before the latter. Times: other work on the "
-        f"machine.\n\n",
+        f"coalitions, each of which counts as 3 calls. Times: other work on the machine.\n\n",
         large_games_table(classes),
         "\n![Error against calls, by players](error-large.png)\n\n",
         "The default of `explain`, which chooses its number of calls:\n\n",

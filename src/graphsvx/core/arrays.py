@@ -38,10 +38,10 @@ def setdiff_sorted(nodes: Ids, seen: Ids) -> Ids:
 
 def taken(table: NDArray[Number], places: NDArray[np.int32] | Ids) -> NDArray[Number]:
     """`table[places]` of a vector; numpy would copy places of 32 bits to 64 first."""
-    found: NDArray[Number] = (
+    picked: NDArray[Number] = (
         torch.from_numpy(table).index_select(0, torch.from_numpy(places)).numpy()
     )
-    return found
+    return picked
 
 
 def row_sizes(rows: Bools) -> Ids:

@@ -81,17 +81,17 @@ def corrected(masks: Masks, odd: Floats, gain: Floats) -> tuple[Floats, Floats]:
         raise ValueError("these rows were not drawn as pairs")
     on, weights, is_drawn = masks.rows[::2], masks.weights[::2], drawn_pairs(masks)
     players = on.shape[1]
-    drawn, others = on[is_drawn], on[~is_drawn]
+    sampled, others = on[is_drawn], on[~is_drawn]
     share = row_sizes(on)[:, None] / players
     target = odd - (share - 0.5) * gain
     # Rows of one size have the Gram matrix scale (I - 11' / M).
     scale = float(weights @ (share * (1 - share))[:, 0]) * players / (players - 1)
-    rows = _centred(drawn)
+    rows = _centred(sampled)
     weighted = rows * weights[is_drawn, None].astype(np.float32)
     inverse = centred_inverse((weighted.T @ rows).astype(np.float64))
     part = inverse @ (weighted.T @ target[is_drawn].astype(np.float32))
     missed = target[is_drawn] - rows @ part.astype(np.float32)
-    missed = without_sizes(missed.astype(np.float32), drawn)
+    missed = without_sizes(missed.astype(np.float32), sampled)
     listed = _centred(others)
     left_over = weights[~is_drawn, None] * (target[~is_drawn] - listed @ part)
     part += (listed.T @ left_over + weighted.T @ missed) / scale

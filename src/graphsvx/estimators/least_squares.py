@@ -165,11 +165,11 @@ def surrogate(masks: Masks, values: Tensor, base: Tensor, phi: Tensor, errors: T
     y, credit = values.numpy(), phi.numpy().T
     missed = y - base.numpy()
     players = list(_blocks(masks.rows))
-    for some in _row_blocks(masks.rows):
+    for block in _row_blocks(masks.rows):
         # Whole rows become numbers far faster than a few columns of them.
-        on = masks.rows[some].astype(np.float64)
+        on = masks.rows[block].astype(np.float64)
         for part in players:
-            missed[some] -= on[:, part] @ credit[part]
+            missed[block] -= on[:, part] @ credit[part]
     lost = weights @ missed**2
     spread = weights @ (y - weights @ y / total) ** 2
     flat = spread <= 1e-18 * total
