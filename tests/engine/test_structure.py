@@ -62,6 +62,8 @@ KNOWN: dict[str, Callable[[], nn.Module]] = {
     "SAGE": lambda: GraphSAGE(3, 4, 2, 3),
     "views": lambda: Net(lambda m, x, e: m.plain(x.view(x.size(0), -1), e).view(-1, 1, 3).sum(1)),
     "own head": lambda: Net(lambda m, x, e: torch.cat([m.plain(x, e), x], -1)[:, :3] * x.shape[1]),
+    "larger of two": lambda: Net(lambda m, x, e: torch.max(m.plain(x, e), -m.plain(x, e))),
+    "sorted columns": lambda: Net(lambda m, x, e: m.plain(x, e).sort(dim=1).values),
     "network inside": lambda: Net(lambda m, x, e: m.third(x, e), third=GINConv(_mlp())),
 }
 
@@ -76,6 +78,7 @@ UNKNOWN: dict[str, Forward] = {
     "a node by its position": lambda m, x, e: m.plain(x, e) + x[0],
     "hand-written messages": lambda m, x, e: m.plain(x.index_add(0, e[1], x[e[0]]), e),
     "other edges": lambda m, x, e: m.plain(x, e.flip(0)),
+    "sorted nodes": lambda m, x, e: m.plain(x.sort(dim=0).values, e),
     "values read": lambda m, x, e: m.plain(x, e) * float(x.max()),
     "numpy": lambda m, x, e: m.plain(x, e) + torch.from_numpy(np.sort(x.numpy(), axis=0)),
     "graph norm": lambda m, x, e: m.plain(GraphNorm(3).double()(x), e),

@@ -38,7 +38,9 @@ _DIM_ARGUMENT: dict[str, tuple[int, int | None]] = {
     "vector_norm": (2, None), "linalg_vector_norm": (2, None), "normalize": (2, 1),
     "unsqueeze": (1, None), "squeeze": (1, None), "glu": (1, -1), "chunk": (2, 0),
     "split": (2, 0), "narrow": (1, None), "select": (1, None), "unbind": (1, 0),
-    "flatten": (1, 0),
+    "flatten": (1, 0), "median": (1, None), "nanmedian": (1, None), "quantile": (2, None),
+    "sort": (1, -1), "argsort": (1, -1), "topk": (2, -1), "kthvalue": (2, -1), "mode": (1, -1),
+    "std_mean": (1, None), "var_mean": (1, None), "aminmax": (1, None),
 }  # fmt: skip
 
 COMBINES_ROWS = frozenset({
@@ -73,7 +75,7 @@ def tensors(*values: Any) -> list[Tensor]:
 def is_row_wise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], traced: Traced) -> bool:
     """Whether row i of the result depends on row i of each traced argument alone."""
     arguments = tensors(args, kwargs)
-    if name in _ELEMENTWISE:
+    if name in _ELEMENTWISE or (name in ("max", "min") and len(arguments) == 2):
         return _aligned(arguments, traced)
     rule = _RULES.get(name) or (_along_columns if name in _DIM_ARGUMENT else None)
     return rule is not None and rule(_Call(name, args, kwargs, arguments, traced))

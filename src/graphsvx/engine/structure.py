@@ -144,7 +144,8 @@ class _Trace(TorchFunctionMode):
         plain = name if name.endswith("__") else name.rstrip("_")
         row_wise = len(kinds) == 1 and not kinds & {"edge_index", "batch", "edge_label_index"}
         if not row_wise or not is_row_wise(plain, args, kwargs, self.comes_from_graph):
-            combined = kinds == {"nodes"} and plain in COMBINES_ROWS
+            alone = len(tensors(args, kwargs)) == 1
+            combined = alone and kinds == {"nodes"} and plain in COMBINES_ROWS
             kind_of_error = _CombinedError if combined else _UnknownError
             raise kind_of_error(f"{name} on {' and '.join(sorted(kinds))} may mix rows")
         return self.tag(func(*args, **kwargs), next(iter(kinds)))

@@ -15,11 +15,10 @@ import torch
 from graphsvx.core.arrays import Floats, Ids
 from graphsvx.estimators.differences import Differences
 from graphsvx.estimators.least_squares import Fit
-from graphsvx.games.derivatives import ExpectedCredit
+from graphsvx.games.derivatives import DOUBT_OF_SLOPES, ExpectedCredit
 
 _LEAST = 1e-300
 _DOUBT_OF_CREDIT = 0.1  # a model of the game may be wrong by a tenth where it does not say so
-_DOUBT_OF_SLOPES = 1.5  # slopes have heavy tails, so that their spread is often understated
 _SIGNIFICANT = 2.0  # standard errors that estimates are apart by chance
 _SCATTER = 4.0  # variance of a difference in units of squared credit, before any was measured
 
@@ -68,7 +67,7 @@ class Slopes:
     def estimate(self) -> tuple[Floats, Floats]:
         """Credit and variances, [m, outputs] each."""
         expected, players = self.expected, self.players
-        return expected.values[players], (_DOUBT_OF_SLOPES * expected.errors[players]) ** 2
+        return expected.values[players], (DOUBT_OF_SLOPES * expected.errors[players]) ** 2
 
     def variance_of_sums(self, sums: Floats) -> Floats:
         """Variances of weighted sums, [outputs, sums], for weights [m, sums]."""

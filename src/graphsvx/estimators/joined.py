@@ -8,10 +8,9 @@ import numpy as np
 
 from graphsvx.core.arrays import Floats
 from graphsvx.estimators.least_squares import Fit
-from graphsvx.games.derivatives import ExpectedCredit
+from graphsvx.games.derivatives import DOUBT_OF_SLOPES, ExpectedCredit
 
 _LEAST = 1e-300
-_DOUBT = 1.5  # slopes have heavy tails, so that their spread is often understated
 _SHARPEST = 1e-6  # of the variance by values: no expectation is taken for more precise
 
 
@@ -35,7 +34,9 @@ class Joined:
     def of(expected: ExpectedCredit, rest: Fit) -> Joined:
         """`rest`: the fit to the game without the expected credit."""
         change, by_values = rest.values.numpy(), rest.errors.numpy() ** 2
-        by_derivatives = np.maximum((_DOUBT * expected.errors.T) ** 2, _SHARPEST * by_values)
+        by_derivatives = np.maximum(
+            (DOUBT_OF_SLOPES * expected.errors.T) ** 2, _SHARPEST * by_values
+        )
         weight = by_derivatives / np.maximum(by_derivatives + by_values, _LEAST)
         has_variance = expected.players & np.isfinite(by_values)  # else values decide
         weight = np.where(has_variance, weight, 1.0)

@@ -23,6 +23,8 @@ from scipy.special import stdtrit
 
 from graphsvx.core.arrays import Bools, Floats
 
+DOUBT_OF_SLOPES = 1.5
+"""Factor of standard errors: slopes have heavy tails, so that their spread is often understated."""
 _GOLDEN = 0.6180339887498949
 _CURVATURE = 1 / 6  # what slopes at both ends miss of a mean slope, in units of their difference
 _PAIRS_AT_ONCE = 32

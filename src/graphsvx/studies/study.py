@@ -304,7 +304,7 @@ def measure_in_processes(
             try:
                 with redirect_stderr(StringIO()):  # progress of several processes would be mixed up
                     results.append((study.name, cell, study.measure_cell(context, cell)))
-            except Exception as error:
+            except Exception as error:  # of one cell: hours of other cells go on without it
                 message(f"{study.name}, {key[0]}: {type(error).__name__}: {error}")
         return results
 
