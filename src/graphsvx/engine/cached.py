@@ -18,6 +18,7 @@ from graphsvx.engine.candidates import (
     batch_evaluation,
     batch_slopes,
     shortcut_candidates,
+    states_around_centres,
 )
 from graphsvx.engine.checks import (
     batch_equals_single_calls,
@@ -79,7 +80,8 @@ def cached_evaluator(query: Query) -> Evaluator | None:
             query.model, query.graph, field, reference_graph, full, False
         )[0]
     profile.layers = profile.layers or ModelLayers.of(query.model.submodules)
-    evaluate = batch_evaluation(query, shortcuts, profile.layers)
+    states = states_around_centres(query, shortcuts)
+    evaluate = batch_evaluation(query, shortcuts, profile.layers, states)
     return Evaluator(
         field,
         depth,
@@ -90,6 +92,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         expected_output=expected,
         outputs=profile.full_output,
         replays=required_replays(query, profile),
+        states=states,
     )
 
 

@@ -14,6 +14,7 @@ from graphsvx.core.model import Model
 from graphsvx.core.perturbation import HopCounts, Perturbations
 from graphsvx.core.query import Query
 from graphsvx.engine.batches import BatchEvaluator, Shortcuts
+from graphsvx.engine.centre_lookup import FEWEST_GRAPHS, CentreLookup
 from graphsvx.engine.checks import (
     batch_equals_single_calls,
     copies_equal_single_calls,
@@ -21,7 +22,7 @@ from graphsvx.engine.checks import (
     probe_perturbations,
     require_deterministic,
 )
-from graphsvx.engine.evaluator import Evaluate, Evaluator, Slopes
+from graphsvx.engine.evaluator import Evaluate, Evaluator, Slopes, StatesOfField
 from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lookup import Lookup
 from graphsvx.engine.plain import (
@@ -30,7 +31,8 @@ from graphsvx.engine.plain import (
     full_reference,
     undirected_reference,
 )
-from graphsvx.engine.profile import ModelProfile
+from graphsvx.engine.profile import ModelProfile, profile_for
+from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.engine.trust import (
     distrust_structure,
     reads_degrees,
@@ -68,12 +70,15 @@ def field_evaluators(
         rng = np.random.default_rng(seed)
         reference_graph = reference_graph_for(query, field, rng)
         if batch_equals_single_calls(query, field, shortcuts, reference_graph, rng):
-            fast = batch_evaluation(query, shortcuts, ModelLayers.of(query.model.submodules))
+            layers = ModelLayers.of(query.model.submodules)
+            states = states_around_centres(query, shortcuts)
+            fast = batch_evaluation(query, shortcuts, layers, states)
             deep = None if shortcuts.reach is None else depth
-            slopes = batch_slopes(query, shortcuts, ModelLayers.of(query.model.submodules))
+            slopes = batch_slopes(query, shortcuts, layers)
             yield Evaluator(
-                field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays, slopes=slopes
-            )
+                field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays, slopes=slopes,
+                states=states,
+            )  # fmt: skip
         elif not attempt:
             require_deterministic(query, field, reference_graph)
 
@@ -89,15 +94,35 @@ def shortcut_candidates(model: Model, depth: int) -> list[tuple[Shortcuts, str |
     ]
 
 
-def batch_evaluation(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Evaluate:
-    """Evaluation of perturbed graphs in batches, with these shortcuts."""
+def batch_evaluation(
+    query: Query, shortcuts: Shortcuts, layers: ModelLayers, states: StatesOfField | None = None
+) -> Evaluate:
+    """Evaluation of perturbed graphs in batches, with these shortcuts; of many by look-ups."""
 
     def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
-        return BatchEvaluator(query.model, query.graph, field, query.memory, shortcuts, layers)(
-            perturbations, hops
-        )
+        batches = BatchEvaluator(query.model, query.graph, field, query.memory, shortcuts, layers)
+        if states is not None and len(perturbations) >= FEWEST_GRAPHS:
+            lookup = CentreLookup(states(field), query.memory)
+            out = lookup(perturbations, lambda at: batches(perturbations.take(at), hops[at]))
+            if out is not None:
+                return out
+        return batches(perturbations, hops)
 
     return evaluate
+
+
+def states_around_centres(query: Query, shortcuts: Shortcuts) -> StatesOfField | None:
+    """States of nodes around the explained ones, by which many perturbed graphs are looked up.
+
+    None: the structure of the model is not known, or it takes more than features and edges.
+    """
+    structure, depth = profile_for(query.model, query.graph).structure, shortcuts.rounds
+    if structure is None or not structure.known or depth is None:
+        return None
+    if query.model.scores_pairs or query.graph.attributes:
+        return None
+    degrees = reads_degrees(query.model)
+    return lambda field: StateGraphs(query.model, query.graph, field, depth, degrees)
 
 
 def batch_slopes(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Slopes | None:
@@ -216,7 +241,7 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
     if query.graph.attributes:
         return None, "it takes attributes of nodes or edges, which look-ups do not carry"
     degrees = reads_degrees(query.model)
-    return Lookup(query.model, query.graph, field, profile.depth, degrees), ""
+    return Lookup(StateGraphs(query.model, query.graph, field, profile.depth, degrees)), ""
 
 
 def plain_evaluator(query: Query) -> Evaluator:

@@ -12,9 +12,12 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.engine.lookup import Lookup
 from graphsvx.engine.rounding import allclose
+from graphsvx.engine.state_graph import StateGraphs
 
 Evaluate = Callable[[Field, Perturbations, HopCounts], Tensor]
 Slopes = Callable[[Field, Perturbations, HopCounts, Callable[[Tensor], Tensor]], Tensor | None]
+
+StatesOfField = Callable[[Field], StateGraphs]
 
 
 def _ignore(reason: str) -> None:
@@ -47,6 +50,9 @@ class Evaluator:
     (`games.lookup_game`); None: no such model."""
     decline: Callable[[str], None] = _ignore
     """Called with the reason why look-ups of embeddings cannot be used, before a ModelError."""
+    states: StatesOfField | None = None
+    """States of the nodes around the explained ones, by which `evaluate` looks many perturbed
+    graphs up (`engine.centre_lookup`); None: it does not."""
     slopes: Slopes | None = None
     """Derivatives of scores by how active nodes are that send in the first round alone
     (`engine.batches.BatchEvaluator.slopes`); None: not known."""

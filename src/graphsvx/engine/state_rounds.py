@@ -42,6 +42,8 @@ class StateRounds:
     """First vertex of each level, and the number of vertices."""
     edge_starts: tuple[int, ...]
     """First edge into each level, and the number of edges."""
+    degree: Tensor | None = None
+    """In-degree of each vertex, where the first level lacks the edges that show it."""
 
     def forward(
         self, layer: Any, kernel: LayerKernel | None, x: Any, edge_index: Any, rest: Any, named: Any
@@ -50,6 +52,7 @@ class StateRounds:
         level = self._level(x) if edge_index is self.edge_index else None
         values = [value for value in (*rest, *named.values()) if value is not None]
         if level is None or not all(v is self.weight or v is self.attributes for v in values):
+            self._require_all_edges()
             return type(layer).forward(layer, x, edge_index, *rest, **named)
         into = slice(*self.edge_starts[level : level + 2])
         count = self.starts[level + 1] - self.starts[level]
@@ -59,10 +62,15 @@ class StateRounds:
         if kernel is not None and kernel.forward is not None and plain_call:
             out = kernel.forward(layer, local, edges, count)
         if out is None:
+            self._require_all_edges()
             rest = [None if value is None else value[into] for value in rest]
             named = {key: None if value is None else value[into] for key, value in named.items()}
             out = type(layer).forward(layer, local, edges.index, *rest, **named)
         return SharedRows(plain(out)[:count], self.rows[level])
+
+    def _require_all_edges(self) -> None:
+        if self.degree is not None:
+            raise RuntimeError("a layer was called in a way that needs all edges")
 
     def _level(self, x: Any) -> int | None:
         """The level after rows that have been through some rounds; None: they are of no level."""
@@ -83,9 +91,13 @@ class StateRounds:
         starts = np.zeros(end - begin + 1, dtype=np.int64)
         np.cumsum(np.bincount(target.cpu().numpy(), None, end - begin), out=starts[1:])
         index = torch.stack([source, target])
+        degree = self.degree
+        if degree is not None:
+            degree = torch.cat([degree[middle:end], degree[begin:middle]])
         return local, BatchEdges(
-            index, weight, source.cpu().numpy(), target.cpu().numpy(), starts, bool(loops.any())
-        )
+            index, weight, source.cpu().numpy(), target.cpu().numpy(), starts, bool(loops.any()),
+            degree,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, cast
 
 import numpy as np
@@ -26,6 +26,8 @@ from graphsvx.generators.isolate import Isolate
 
 Side = Literal["features", "nodes", "edges", "joint"]
 
+MANY_LOOK_UPS = 1 << 15
+"""Coalitions that are looked up, at least, where few leave large errors."""
 # Bounds of the memory of the boolean matrices of one block of coalitions.
 _BLOCK_BYTES = 64 * 2**20
 _LEAST_BLOCK_BYTES = 4 * 2**20
@@ -90,6 +92,15 @@ class GraphGame:
     def calls(self) -> int:
         """Number of distinct perturbed graphs that have been evaluated; derivatives count as 3."""
         return int(self._evaluated.sum()) + (self._expected.calls if self._expected else 0)
+
+    @cached_property
+    def looks_up(self) -> bool:
+        """Whether many coalitions are look-ups of the states of nodes, a microsecond each."""
+        states = self.evaluator.states
+        return (
+            states is not None and self.side in ("nodes", "edges")
+            and states(self.setup.field).may_have_few(MANY_LOOK_UPS)
+        )  # fmt: skip
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""

@@ -156,7 +156,12 @@ class LookupGame:
         """
         looked_up, self._rounds = self._rounds, None
         local = isinstance(self.generator, Isolate) and self.side == "nodes"
-        if looked_up is None or not local or self.lookup.reads_degrees or self.setup.field.boundary:
+        if (
+            looked_up is None
+            or not local
+            or self.lookup.states.reads_degrees
+            or self.setup.field.boundary
+        ):
             return ()
         evaluated, rounds = looked_up
         place = np.full(len(self._ids), -1)
@@ -217,7 +222,7 @@ class LookupGame:
 
         The states of nodes after each round as well, if all rows fit into one block.
         """
-        block = self.lookup.block(max(self.memory, LEAST_MEMORY))
+        block = self.lookup.states.block(max(self.memory, LEAST_MEMORY))
         if len(rows) > block:
             rows, looked_up = rows[looked_up:], 0
         size = max(1, self.setup.field.size)

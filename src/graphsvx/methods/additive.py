@@ -19,7 +19,6 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.engine.lookup import TooManyStatesError
 from graphsvx.engine.node_states import Subcubes
-from graphsvx.engine.pooled import PooledModel
 from graphsvx.engine.pooled_states import NodeEmbeddings
 from graphsvx.engine.rounding import allclose
 from graphsvx.games.base import empty_and_full, fitting_coalitions
@@ -81,7 +80,7 @@ def _may_be_additive(game: LookupGame, budget: int) -> bool:
 
 def _scores(game: LookupGame, pooled: list[Tensor]) -> Tensor:
     """Explained scores of pooled embeddings, [graphs, width] for each pooling."""
-    head = PooledModel(game.lookup.model, game.lookup.graph).head
+    head = game.lookup.pooled_model.head
     return game.query.scores(head(pooled)[:, None].cpu())
 
 
@@ -118,7 +117,7 @@ def _listed_states(game: LookupGame, budget: int) -> tuple[Ids, Subcubes] | None
     senders = np.zeros((field.size, field.size), dtype=bool)
     senders[field.target, field.source] = True
     np.fill_diagonal(senders, val=False)
-    reach = game.lookup.depth + game.lookup.reads_degrees
+    reach = game.lookup.states.depth + game.lookup.states.reads_degrees
     left = min(budget * field.size, fitting_coalitions(game, _STATE_BYTES))
     node, members, boundary = [], [], []
     for u in range(field.size):

@@ -48,6 +48,7 @@ from graphsvx.methods.player_kinds import (
 from graphsvx.methods.replay import replays_agree
 from graphsvx.methods.rounds import (
     FIRST_CALLS,
+    MOST_LOOK_UPS,
     ONE_ROUND,
     AllCalls,
     Clock,
@@ -285,13 +286,14 @@ class GraphSVX(Checked):
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
         setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
-        calls, goal = self.budget.first_calls, self._goal()
+        calls, most_exact, goal = self.budget.first_calls, 0, self._goal()
         if isinstance(goal, AllCalls):
             calls = first_of_many(games, calls)
         elif isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None:
-            calls = default_first_calls(games, self.estimator)
+            calls, most_exact = default_first_calls(games, self.estimator), MOST_LOOK_UPS
         share = self.budget.feature_share
-        return setup, play_all(games, self.mask, self.estimator, calls, share, seed)
+        played = play_all(games, self.mask, self.estimator, calls, share, seed, most_exact)
+        return setup, played
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""

@@ -20,6 +20,7 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Masks
 from graphsvx.masks.base import Outcomes
+from graphsvx.masks.exact import exact_within
 from graphsvx.masks.paper import split_budget
 from graphsvx.methods.additive import additive_states
 from graphsvx.results.certificate import GameReport
@@ -134,18 +135,28 @@ def _require_memory_of_fit(game: PlayableGame, masks: Masks, estimator: Estimato
 
 def play_all(
     games: Sequence[PlayableGame], mask: Mask, estimator: Estimator, samples: int,
-    share: float | None, seed: int,
+    share: float | None, seed: int, most_exact: int = 0,
 ) -> list[PlayedGame]:  # fmt: skip
-    """Evaluate each game with its share of the budget; unused calls go to the other game."""
+    """Evaluate each game with its share of the budget; unused calls go to the other game.
+
+    A game of look-ups that `most_exact` calls make exact is given them, beside the budget.
+    """
+
+    def play_one(game: PlayableGame, budget: int) -> PlayedGame:
+        by_look_ups = isinstance(game, GraphGame) and game.looks_up and isinstance(mask, Auto)
+        if by_look_ups and most_exact > budget and exact_within(game, most_exact):
+            budget = most_exact
+        return play(game, mask, estimator, budget, seed)
+
     if len(games) == 1:
-        return [play(games[0], mask, estimator, samples, seed)]
+        return [play_one(games[0], samples)]
     features, nodes = games
     part = split_budget(samples, features.players, nodes.players, share)
     if features.players < 30 and 1 << features.players <= part:
-        first = play(features, mask, estimator, part, seed)
-        return [first, play(nodes, mask, estimator, max(2, samples - features.calls), seed)]
-    second = play(nodes, mask, estimator, max(2, samples - part), seed)
-    return [play(features, mask, estimator, max(2, samples - nodes.calls), seed), second]
+        first = play_one(features, part)
+        return [first, play_one(nodes, max(2, samples - features.calls))]
+    second = play_one(nodes, max(2, samples - part))
+    return [play_one(features, max(2, part, samples - nodes.calls)), second]
 
 
 def fit_all(played: list[PlayedGame], estimator: Estimator, outputs: Sequence[int]) -> list[Fit]:

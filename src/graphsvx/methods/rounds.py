@@ -21,7 +21,7 @@ from graphsvx.estimators.corrected import (
 from graphsvx.estimators.differences import Differences, measure
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, Fit
-from graphsvx.games.graph_game import GraphGame
+from graphsvx.games.graph_game import MANY_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
@@ -34,6 +34,8 @@ FIRST_CALLS = 1000
 """Calls of the first round: games with no more distinct perturbed graphs are exact."""
 MOST_CALLS = 10_000
 """Calls that a game is given by default at most."""
+MOST_LOOK_UPS = 1 << 18
+"""Calls that a game around a node is given by default at most where they are look-ups."""
 MOST_CALLS_OF_LOOK_UPS = 3000
 """Calls whose embeddings a game of look-ups is given by default at most."""
 MOST_CALLS_OF_DIFFERENCES = 30_000
@@ -64,6 +66,8 @@ def default_calls(game: PlayableGame) -> int:
         return MOST_CALLS_OF_LOOK_UPS
     if game.evaluator.fallback is not None:
         return FIRST_CALLS  # one slow call after the other
+    if game.looks_up:
+        return MOST_LOOK_UPS
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
 
@@ -269,6 +273,7 @@ class Rounds:
         if (
             not isinstance(game, GraphGame) or not measures_differences(self.mask, self.estimator)
             or game.evaluator.fallback is not None or game.players < 3
+            or self._has_look_ups(games, i)
             or masks.pair is None or masks.exact or not _relative_square(fit) > _HARD
             or (isinstance(self.mask, Auto) and exact_within(game, self._allowed(games, i)))
         ):  # fmt: skip
@@ -338,7 +343,15 @@ class Rounds:
         budget = (
             most if needed == float("inf") else min(int(max(games[i].budget, 4) * growth), most)
         )
+        if budget > ONE_ROUND and self._has_look_ups(games, i):
+            budget = max(budget, MANY_LOOK_UPS)
         return self._in_time(games, i, budget)
+
+    def _has_look_ups(self, games: list[PlayedGame], i: int) -> bool:
+        """Whether game i may have so many calls that they are look-ups."""
+        game = games[i].game
+        may_look_up = isinstance(game, GraphGame) and game.looks_up
+        return may_look_up and self._allowed(games, i) >= MANY_LOOK_UPS
 
     def _in_time(self, games: list[PlayedGame], i: int, budget: int) -> int:
         """As much of a budget of game i as there is time for."""

@@ -1,0 +1,317 @@
+"""The states of nodes in perturbed graphs, round by round, as one graph.
+
+After k rounds of message passing, the embedding of a node is a function of its *state*: its
+features and the states, one round earlier, of the neighbours that it has edges from. A graph of
+few nodes has few states, however many perturbed graphs there are. All of them are the vertices of
+one graph, whose edges go from the states after a round to those after the next one, so that one
+call of the model gives all embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar, cast
+
+import numpy as np
+from torch import Tensor
+
+from graphsvx.core.arrays import Ids, as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import Model
+from graphsvx.core.perturbation import Perturbations
+from graphsvx.engine.kernels import ModelLayers
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.node_states import NodeStates, Numbers, column, number_states
+from graphsvx.engine.state_rounds import StateRounds, by_level
+from graphsvx.errors import ModelError
+
+Result = TypeVar("Result")
+
+Levels = list[list[NodeStates]]
+"""States of each node after 0, 1, ... rounds; nodes that no longer matter are left out."""
+Call = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Result]
+"""A call of the model with features, edges, and weights and features of the edges."""
+
+_BLOCK = 1 << 18  # graphs whose states are evaluated together
+
+
+@dataclass(frozen=True, eq=False)
+class BatchStates:
+    """The states of nodes in a batch of perturbed graphs."""
+
+    perturbations: Perturbations
+    edges: ActiveEdges
+    levels: Levels
+
+    @property
+    def last(self) -> list[NodeStates]:
+        """States after the last round."""
+        return self.levels[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class StateGraphs:
+    """Numbers the states of nodes in perturbed graphs of a field, and evaluates a graph of them."""
+
+    model: Model
+    graph: Graph
+    field: Field
+    depth: int
+    """Rounds of message passing."""
+    reads_degrees: bool
+    """Whether messages depend on the degree of the sender."""
+
+    def block(self, memory: int) -> int:
+        """Number of perturbed graphs that are evaluated together within `memory` bytes."""
+        # Levels of states, and edges twice, in 32 bits; for each centre, rows of the last layer.
+        numbers = (self.depth + 4) * self.field.size + 2 * len(self.field.edges)
+        numbers += 4 * self.field.centres * self._layers.widest
+        return int(np.clip(memory // max(1, 4 * numbers), 1, _BLOCK))
+
+    def may_have_few(self, graphs: int) -> bool:
+        """Whether so many perturbed graphs may have fewer states than that before the last round.
+
+        After one round a node with d neighbours that send has at most 2^d states.
+        """
+        if self.depth < 2:
+            return False
+        degree = [len(into) for into in self._in_edges[: self.nodes_after(1)]]
+        return sum(min(1 << min(d, 62), graphs) for d in degree) <= graphs
+
+    def number(self, perturbations: Perturbations) -> BatchStates:
+        """The states of all nodes after each round."""
+        edges = ActiveEdges.of(perturbations, self.field)
+        return BatchStates(perturbations, edges, [*self._levels(perturbations, edges)])
+
+    def number_few(self, perturbations: Perturbations, most: int) -> BatchStates | None:
+        """The same; None if nodes have more than `most` states after a round but the last."""
+        edges = ActiveEdges.of(perturbations, self.field)
+        levels: Levels = []
+        for level in self._levels(perturbations, edges):
+            if levels and sum(len(states.example) for states in levels[-1]) > most:
+                return None
+            levels.append(level)
+        return BatchStates(perturbations, edges, levels)
+
+    def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
+        """What the model gives on the graph of all states, of which those at the end come last."""
+        table = plain(states.perturbations.feature_table)
+        if self._degrees_suffice(states.perturbations):
+            with suppress(ModelError):  # a layer needs all edges
+                return self._evaluate_by_level(self._counting_degrees(states), table, call)
+        graph = self._state_graph(states, states.levels)
+        if not self.reads_degrees:
+            return self._evaluate_by_level(graph, table, call)
+        # Degrees of senders, which have edges into them in all rounds.
+        x = table.index_select(0, graph.rows[0])
+        return call(x, graph.edge_index, graph.weight, graph.attributes)
+
+    def _evaluate_by_level(self, graph: StateRounds, table: Tensor, call: Call[Result]) -> Result:
+        with by_level(self.model.submodules, graph):
+            x = SharedRows(table, graph.rows[0])
+            return call(x, graph.edge_index, graph.weight, graph.attributes)
+
+    def _degrees_suffice(self, perturbations: Perturbations) -> bool:
+        """Whether degrees can be told to all layers, so that edges need not show them."""
+        if not self.reads_degrees or self.field.has_loops or "edge_weight" in self.model.takes:
+            return False
+        return not perturbations.changes_edges and self._layers.degrees_suffice
+
+    @cached_property
+    def _layers(self) -> ModelLayers:
+        return ModelLayers.of(self.model.submodules)
+
+    def nodes_after(self, rounds: int) -> int:
+        """Number of nodes whose state after some rounds matters: the first ones of the field.
+
+        Those that the remaining rounds can carry to a centre; in a whole graph all of them.
+        """
+        return int(self.field.hops.searchsorted(self.depth - rounds, side="right"))
+
+    @cached_property
+    def _in_edges(self) -> list[Ids]:
+        """Positions in the field of the edges into each node, loops left out."""
+        field = self.field
+        between = np.flatnonzero(field.source != field.target)
+        return _by_node(between, field.target[between], field.size)
+
+    @cached_property
+    def _loops(self) -> list[Ids]:
+        field = self.field
+        loops = np.flatnonzero(field.source == field.target)
+        return _by_node(loops, field.target[loops], field.size)
+
+    def _levels(
+        self, perturbations: Perturbations, edges: ActiveEdges
+    ) -> Iterator[list[NodeStates]]:
+        """States of each node after 0, 1, ... rounds.
+
+        Where messages depend on degrees, a node has its degree from a level before round 0, which
+        has the boundary of the field as well.
+        """
+        field, count = self.field, len(perturbations)
+        features, table = perturbations.feature_row, len(perturbations.feature_table)
+        feature_states: list[NodeStates] = []
+        for u in range(field.size):
+            parts = [(edges.there(e) & 1, 2) for e in self._loops[u]]
+            if features is not None:
+                parts.append((features[:, u].astype(np.int32), table))
+            feature_states.append(number_states(parts, count))
+        before = feature_states
+        if self.reads_degrees:
+            yield feature_states + [number_states([], count)] * field.boundary
+            before = [self._with_degree(feature_states[u], u, edges) for u in range(field.size)]
+        yield before
+        for rounds in range(1, self.depth + 1):
+            before = [
+                number_states(
+                    [
+                        column(feature_states[u]),
+                        *(
+                            (edges.sent(e, before[w].number), len(before[w].example) + 1)
+                            for e, w in zip(into, field.source[into], strict=True)
+                        ),
+                    ],
+                    count,
+                )
+                for u, into in enumerate(self._in_edges[: self.nodes_after(rounds)])
+            ]
+            yield before
+
+    def _with_degree(self, states: NodeStates, node: int, edges: ActiveEdges) -> NodeStates:
+        into = self._in_edges[node]
+        parts = [column(states)]
+        if "edge_weight" in self.model.takes and self.graph.edge_weight is not None:
+            parts += [(edges.there(e) & 1, 2) for e in into]
+        else:
+            degree = np.zeros(len(states.number), dtype=np.int32)
+            for e in into:
+                degree -= edges.there(e)
+            parts.append((degree, len(into) + 1))
+        return number_states(parts, len(states.number))
+
+    def _counting_degrees(self, states: BatchStates) -> StateRounds:
+        """All states as one graph that begins with round 0, and the degrees of all vertices."""
+        levels = states.levels[1:]
+        graph = self._state_graph(states, levels)
+        degree = np.bincount(graph.edge_index[1].cpu().numpy(), minlength=graph.starts[-1])
+        degree[: graph.starts[1]] = np.concatenate(
+            [
+                -sum((states.edges.there(e, node.example) for e in into), np.zeros(1, np.int32))
+                * np.ones(len(node.example), np.int64)
+                for node, into in zip(levels[0], self._in_edges, strict=True)
+            ]
+        )
+        return replace(graph, degree=as_tensor(degree, self.graph.x.device))
+
+    def _state_graph(self, states: BatchStates, levels: Levels) -> StateRounds:
+        """These levels as one graph, whose edges go from the states of a level to the next one."""
+        field, graph, device = self.field, self.graph, self.graph.x.device
+        feature_rows, edges = states.perturbations.feature_rows(), states.edges
+        starts = np.cumsum([0, *(len(states.example) for level in levels for states in level)])
+        first_node = np.cumsum([0, *(len(level) for level in levels)])
+        rows: list[Ids] = []
+        sources: list[Ids] = []
+        targets: list[Ids] = []
+        positions: list[Ids] = []
+        edge_starts = []
+        for number, level in enumerate(levels):
+            edge_starts.append(sum(len(part) for part in positions))
+            for u, node in enumerate(level):
+                at = first_node[number] + u
+                vertices = np.arange(starts[at], starts[at + 1])
+                if u >= field.size:  # the boundary, of which edges are counted, and nothing read
+                    rows.append(np.zeros(len(vertices), dtype=np.int64))
+                    continue
+                rows.append(feature_rows[node.example, u])
+                into = np.array([*self._loops[u], *(self._in_edges[u] if number else ())], np.int64)
+                senders = np.empty((len(vertices), len(into)), dtype=np.int64)
+                present = np.empty(senders.shape, dtype=bool)
+                for i, e in enumerate(into):
+                    w = field.source[e]
+                    present[:, i] = edges.there(e, node.example) != 0
+                    if w == u:
+                        senders[:, i] = vertices
+                    else:
+                        before = levels[number - 1][w].number[node.example]
+                        senders[:, i] = starts[first_node[number - 1] + w] + before
+                state, place = present.nonzero()
+                sources.append(senders[state, place])
+                targets.append(vertices[state])
+                positions.append(into[place])
+        index = np.stack([np.concatenate(part) for part in (sources, targets)])
+        edge_ids = as_tensor(field.edges[np.concatenate(positions)], device)
+        level_starts = starts[first_node].tolist()
+        return StateRounds(
+            edge_index=as_tensor(index, device),
+            weight=None if graph.edge_weight is None else graph.edge_weight[edge_ids],
+            attributes=None if graph.edge_attr is None else graph.edge_attr[edge_ids],
+            rows=tuple(
+                as_tensor(part, device)
+                for part in (np.concatenate(rows), *_shared_rows(levels, level_starts))
+            ),
+            starts=tuple(level_starts),
+            edge_starts=(*edge_starts, len(edge_ids)),
+        )
+
+
+def _by_node(edges: Ids, target: Ids, nodes: int) -> list[Ids]:
+    """The edges into each node."""
+    order = target.argsort(kind="stable")
+    return np.split(edges[order], target[order].searchsorted(np.arange(1, nodes)))
+
+
+def _shared_rows(levels: Levels, starts: list[int]) -> list[Ids]:
+    """For each level but the first: its vertex that each vertex of this or a later one came from.
+
+    Counted within the level; `starts` of all levels, and the number of vertices.
+    """
+    rows = np.zeros((len(levels) - 1, starts[-1]), dtype=np.int64)
+    for number, level in enumerate(levels[1:], 1):
+        mine = slice(starts[number], starts[number + 1])
+        rows[number - 1, mine] = np.arange(mine.stop - mine.start)
+        first, before = starts[number - 1], []
+        for states, earlier in zip(level, levels[number - 1], strict=False):  # fewer nodes matter
+            before.append(first + earlier.number[states.example])
+            first += len(earlier.example)
+        rows[: number - 1, mine] = rows[: number - 1, np.concatenate(before)]
+    return list(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveEdges:
+    """Edges of many perturbed graphs; all bits are set where an edge is there, for `&`."""
+
+    field: Field
+    on: Numbers | None
+    """[nodes, graphs], if edges are there whenever their nodes are on."""
+    single: Numbers | None
+    """[edges, graphs], otherwise."""
+
+    @staticmethod
+    def of(perturbations: Perturbations, field: Field) -> ActiveEdges:
+        """Those of a batch of perturbed graphs of a field, whose boundary is always on."""
+        if perturbations.added_edges is None and perturbations.removed_edges is None:
+            on = -np.ascontiguousarray(perturbations.active.T, dtype=np.int32)
+            return ActiveEdges(field, on, None)
+        edges = perturbations.active_edges(field)
+        return ActiveEdges(field, None, -np.ascontiguousarray(edges.T, dtype=np.int32))
+
+    def there(self, edge: int, graphs: Ids | slice = slice(None)) -> Numbers:
+        """Column of an edge, at all graphs or at some."""
+        if self.on is None:
+            return cast(Numbers, self.single)[edge][graphs]
+        source, target = self.field.source[edge], self.field.target[edge]
+        at_target = self.on[target][graphs]
+        return at_target if source >= self.field.size else self.on[source][graphs] & at_target
+
+    def sent(self, edge: int, states: Numbers) -> Numbers:
+        """What the target gets of the sender's states, counted from 1; 0: there is no edge."""
+        received = states + np.int32(1)
+        received &= self.there(edge)
+        return received
