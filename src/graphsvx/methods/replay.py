@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, by_size, row_sizes
+from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.checks import equals_plain_calls
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.plain import evaluate_one_by_one
@@ -93,10 +94,15 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
         # Each once: of few players, none may be left out because others come twice.
         few = game.players < count.bit_length()
         others = all_rows(game.players) if few else _random_coalitions(game, count, rng)
-        rows = np.unique(np.concatenate([rows, others]), axis=0)
+        rows = _distinct(np.concatenate([rows, others]))
     order = by_size(row_sizes(rows), game.players)
     over_sizes = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)
-    return np.unique(np.concatenate([always, rows[order[over_sizes]]]), axis=0)
+    return _distinct(np.concatenate([always, rows[order[over_sizes]]]))
+
+
+def _distinct(rows: Bools) -> Bools:
+    _, first = RowIds().add(rows)
+    return rows[first]
 
 
 def _extremes(played: PlayedGame, outputs: int) -> Ids:

@@ -42,8 +42,9 @@ MOST_CALLS_OF_DIFFERENCES = 30_000
 """Calls that a game is given by default at most where differences of players are measured."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
-_MANY_PLAYERS = 28  # of look-ups, which need more than the usual number of them,
-_CALLS_OF_MANY, _MOST_PLAYERS = 1500, 64  # and from which on they need as many as there may be
+# Calls of the first round of look-ups in whole graphs, from so many players on: more of them need
+# more, and a second round fits all of them again.
+_CALLS_OF_MANY = {28: 1500, 44: MOST_CALLS_OF_LOOK_UPS}
 ONE_ROUND = 4500
 """Calls of all games together that are made at once."""
 _WORK = 2.5e8  # below a second of known layers,
@@ -93,11 +94,10 @@ def _work(game: GraphGame) -> float:
 
 def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     """Calls of the first round by default: all, where a second fit would be needed or small."""
-    if games and all(
-        isinstance(game, LookupGame) and game.players >= _MANY_PLAYERS for game in games
-    ):
-        few = all(game.players < _MOST_PLAYERS for game in games)
-        return _CALLS_OF_MANY if few else MOST_CALLS_OF_LOOK_UPS
+    players = [game.players for game in games if isinstance(game, LookupGame)]
+    of_many = [calls for least, calls in _CALLS_OF_MANY.items() if min(players, default=0) >= least]
+    if of_many and len(players) == len(games):
+        return of_many[-1]
     large = any(game.players * _CALLS_A_PLAYER > FIRST_CALLS for game in games)
     if large and isinstance(estimator, GaussianProcess):
         return FIRST_CALLS  # and then differences, which need no second fit
