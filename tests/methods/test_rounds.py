@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn import GIN
 
 from graphsvx import GraphSVX, explain
 from graphsvx.estimators import WLR, WLS
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.base import FunctionGame
+from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Paired, Random
 from graphsvx.methods import pipeline, rounds
 from graphsvx.methods.rounds import ErrorBelow, RelativeErrorBelow
@@ -195,6 +197,29 @@ def test_differences_keep_to_a_limit_and_are_not_used_where_values_will_be_exact
     small = random_graph(3, nodes=12, chance=0.4)
     method = GraphSVX(players="nodes", samples=30, tolerance=1e-12)
     assert explain(random_model("gcn", 3), small, node=1, method=method).certificate.exact
+
+
+def test_differences_end_where_coalitions_have_known_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few calls are new in a tree; coalitions must end all the same."""
+    monkeypatch.setattr(GraphGame, "looks_up", False)
+    monkeypatch.setattr(rounds, "_HARD", 0.0)
+    monkeypatch.setattr(rounds, "expected_errors", lambda *_: (1.0, 0.0))  # differences are better
+    child = torch.arange(1, 20)
+    edges = torch.stack([child, (child - 1) // 2])
+    x = torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    data = Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], 1))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = GIN(3, 8, 3, 2, act="tanh").double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 2.5
+    method = GraphSVX(players="nodes", mask=Paired(), tolerance=1e-9, max_samples=20_000)
+    certificate = explain(model, data, node=0, method=method).certificate
+    assert "differences of" in certificate.games[0].model
+    assert certificate.games[0].coalitions <= 20_000
 
 
 def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,7 +304,8 @@ class Rounds:
         games[i] = replace(games[i], budget=game.calls)  # the first differences as well
         most = self._allowed_for_differences(games, i)
         budget = self._next_budget(games, i, needed, most)
-        calls = measured.differences.calls + budget - game.calls
+        # Coalitions of known states cost no call, and would go on for ever where few are new.
+        calls = min(measured.differences.calls + budget - game.calls, most)
         differences = measure(self._values(game), measured.differences, calls, self.seed)
         if differences is measured.differences:
             return None
