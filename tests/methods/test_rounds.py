@@ -137,7 +137,7 @@ def test_few_more_calls_than_the_usual_ones_are_made_at_once(
     monkeypatch.setattr(rounds, "fit_all", lambda *args: fits.append(args) or fit_all(*args))
     monkeypatch.setattr(rounds, "_HARD", np.inf)  # pairs only
     for allowed, first, later in ((1800, 1800, False), (6000, 1000, True)):
-        monkeypatch.setattr(rounds, "default_calls", lambda _, most=allowed: most)
+        monkeypatch.setattr(rounds, "_calls_in_batches", lambda _, most=allowed: most)
         fits.clear()
         explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
         assert first - 10 <= explanation.certificate.calls <= allowed
@@ -203,7 +203,7 @@ def test_differences_end_where_coalitions_have_known_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Few calls are new in a tree; coalitions must end all the same."""
-    monkeypatch.setattr(GraphGame, "looks_up", False)
+    monkeypatch.setattr(GraphGame, "most_look_ups", 0)
     monkeypatch.setattr(rounds, "_HARD", 0.0)
     monkeypatch.setattr(rounds, "expected_errors", lambda *_: (1.0, 0.0))  # differences are better
     child = torch.arange(1, 20)
@@ -215,7 +215,7 @@ def test_differences_end_where_coalitions_have_known_states(
         model = GIN(3, 8, 3, 2, act="tanh").double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= 2.5
+            parameter.mul_(2.5)
     method = GraphSVX(players="nodes", mask=Paired(), tolerance=1e-9, max_samples=20_000)
     certificate = explain(model, data, node=0, method=method).certificate
     assert "differences of" in certificate.games[0].model

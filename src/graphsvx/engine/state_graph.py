@@ -73,6 +73,12 @@ class StateGraphs:
         numbers += 4 * self.field.centres * self._layers.widest
         return int(np.clip(memory // max(1, 4 * numbers), 1, _BLOCK))
 
+    @property
+    def work(self) -> int:
+        """Edges that are followed to number the states of one perturbed graph, in all rounds."""
+        into = np.cumsum([0, *map(len, self._in_edges)])
+        return int(sum(into[self.nodes_after(rounds)] for rounds in range(1, self.depth + 1)))
+
     def may_have_few(self, graphs: int) -> bool:
         """Whether so many perturbed graphs may have fewer states than that before the last round.
 

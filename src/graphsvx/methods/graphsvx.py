@@ -48,7 +48,6 @@ from graphsvx.methods.player_kinds import (
 from graphsvx.methods.replay import replays_agree
 from graphsvx.methods.rounds import (
     FIRST_CALLS,
-    MOST_LOOK_UPS,
     ONE_ROUND,
     AllCalls,
     Clock,
@@ -286,13 +285,14 @@ class GraphSVX(Checked):
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
         setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
-        calls, most_exact, goal = self.budget.first_calls, 0, self._goal()
-        if isinstance(goal, AllCalls):
+        calls, goal = self.budget.first_calls, self._goal()
+        by_default = isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
+        if by_default:
+            calls = default_first_calls(games, self.estimator)
+        elif isinstance(goal, AllCalls):
             calls = first_of_many(games, calls)
-        elif isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None:
-            calls, most_exact = default_first_calls(games, self.estimator), MOST_LOOK_UPS
         share = self.budget.feature_share
-        played = play_all(games, self.mask, self.estimator, calls, share, seed, most_exact)
+        played = play_all(games, self.mask, self.estimator, calls, share, seed, by_default)
         return setup, played
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:

@@ -16,7 +16,7 @@ from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso, PlayedRows
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
 from graphsvx.games.base import require_memory
-from graphsvx.games.graph_game import GraphGame
+from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Masks
 from graphsvx.masks.base import Outcomes
@@ -135,17 +135,16 @@ def _require_memory_of_fit(game: PlayableGame, masks: Masks, estimator: Estimato
 
 def play_all(
     games: Sequence[PlayableGame], mask: Mask, estimator: Estimator, samples: int,
-    share: float | None, seed: int, most_exact: int = 0,
+    share: float | None, seed: int, exact_by_look_ups: bool = False,
 ) -> list[PlayedGame]:  # fmt: skip
     """Evaluate each game with its share of the budget; unused calls go to the other game.
 
-    A game of look-ups that `most_exact` calls make exact is given them, beside the budget.
+    With `exact_by_look_ups`, a game that look-ups make exact is given them, beside the budget.
     """
 
     def play_one(game: PlayableGame, budget: int) -> PlayedGame:
-        by_look_ups = isinstance(game, GraphGame) and game.looks_up and isinstance(mask, Auto)
-        if by_look_ups and most_exact > budget and exact_within(game, most_exact):
-            budget = most_exact
+        if exact_by_look_ups and isinstance(game, GraphGame) and isinstance(mask, Auto):
+            budget = _exact_by_look_ups(game, budget) or budget
         return play(game, mask, estimator, budget, seed)
 
     if len(games) == 1:
@@ -157,6 +156,14 @@ def play_all(
         return [first, play_one(nodes, max(2, samples - features.calls))]
     second = play_one(nodes, max(2, samples - part))
     return [play_one(features, max(2, part, samples - nodes.calls)), second]
+
+
+def _exact_by_look_ups(game: GraphGame, budget: int) -> int | None:
+    """Calls that make a game exact, if the budget does not and they are look-ups."""
+    # In this order: only games that may be exact are probed.
+    if exact_within(game, budget) or not exact_within(game, MOST_LOOK_UPS):
+        return None
+    return game.most_look_ups if exact_within(game, game.most_look_ups) else None
 
 
 def fit_all(played: list[PlayedGame], estimator: Estimator, outputs: Sequence[int]) -> list[Fit]:

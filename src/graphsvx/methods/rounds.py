@@ -21,7 +21,7 @@ from graphsvx.estimators.corrected import (
 from graphsvx.estimators.differences import Differences, measure
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, Fit
-from graphsvx.games.graph_game import MANY_LOOK_UPS, GraphGame
+from graphsvx.games.graph_game import FEWEST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
@@ -34,8 +34,6 @@ FIRST_CALLS = 1000
 """Calls of the first round: games with no more distinct perturbed graphs are exact."""
 MOST_CALLS = 10_000
 """Calls that a game is given by default at most."""
-MOST_LOOK_UPS = 1 << 18
-"""Calls that a game around a node is given by default at most where they are look-ups."""
 MOST_CALLS_OF_LOOK_UPS = 3000
 """Calls whose embeddings a game of look-ups is given by default at most."""
 MOST_CALLS_OF_DIFFERENCES = 30_000
@@ -65,17 +63,19 @@ def default_calls(game: PlayableGame) -> int:
     """Most calls of a game by default; depends on the size of its field, not on the clock."""
     if not isinstance(game, GraphGame):
         return MOST_CALLS_OF_LOOK_UPS
+    return game.most_look_ups or _calls_in_batches(game)
+
+
+def _calls_in_batches(game: GraphGame) -> int:
     if game.evaluator.fallback is not None:
         return FIRST_CALLS  # one slow call after the other
-    if game.looks_up:
-        return MOST_LOOK_UPS
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
 
 def default_difference_calls(game: GraphGame) -> int:
     """Most calls of a game by default where differences are measured."""
     if game.evaluator.slopes is None:  # layers whose first round is not a product of matrices
-        return default_calls(game)
+        return _calls_in_batches(game)
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
@@ -101,7 +101,7 @@ def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> 
     large = any(game.players * _CALLS_A_PLAYER > FIRST_CALLS for game in games)
     if large and isinstance(estimator, GaussianProcess):
         return FIRST_CALLS  # and then differences, which need no second fit
-    allowed = [default_calls(game) for game in games if isinstance(game, GraphGame)]
+    allowed = [_calls_in_batches(game) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
     return most if large or most <= ONE_ROUND else FIRST_CALLS
 
@@ -345,14 +345,14 @@ class Rounds:
             most if needed == float("inf") else min(int(max(games[i].budget, 4) * growth), most)
         )
         if budget > ONE_ROUND and self._has_look_ups(games, i):
-            budget = max(budget, MANY_LOOK_UPS)
+            budget = max(budget, FEWEST_LOOK_UPS)
         return self._in_time(games, i, budget)
 
     def _has_look_ups(self, games: list[PlayedGame], i: int) -> bool:
         """Whether game i may have so many calls that they are look-ups."""
         game = games[i].game
-        may_look_up = isinstance(game, GraphGame) and game.looks_up
-        return may_look_up and self._allowed(games, i) >= MANY_LOOK_UPS
+        may_look_up = isinstance(game, GraphGame) and game.most_look_ups > 0
+        return may_look_up and self._allowed(games, i) >= FEWEST_LOOK_UPS
 
     def _in_time(self, games: list[PlayedGame], i: int, budget: int) -> int:
         """As much of a budget of game i as there is time for."""
