@@ -56,6 +56,12 @@ def test_differences_of_an_additive_game_are_its_credit() -> None:
     assert found.variance_of_sums(np.ones((4, 1))) == pytest.approx(0, abs=1e-25)
 
 
+def test_differences_that_do_not_vary_at_all_are_measured_on() -> None:
+    alike = measured(lambda rows: rows @ np.ones((PLAYERS, 2)), [1, 4], 300, 0)
+    assert 250 < alike.calls <= 300
+    assert alike.estimate()[0].tolist() == [[1, 1], [1, 1]]
+
+
 @pytest.mark.parametrize("players", [[0, 3, 7], list(range(PLAYERS))])
 def test_values_come_near_brute_force_and_errors_hold(players: list[int]) -> None:
     scores, of_sums, near = [], [], []

@@ -226,3 +226,16 @@ def test_k_sii_sums_to_the_prediction() -> None:
         )
         total = sum(part.values.sum() for part in found)
         assert total == pytest.approx(values[-1, 0] - values[0, 0], abs=1e-12)
+
+
+@pytest.mark.parametrize("index", ESTIMATED)
+def test_a_game_that_is_the_same_at_all_pairs_has_no_interactions(index) -> None:
+    players = 6
+    rows = np.array([row for row in all_rows(players) if row[0] and not row.all()])[:12]
+    rows = np.stack([rows, ~rows], 1).reshape(-1, players)
+    half, credit = np.full((1,), 0.5), np.zeros((players, 1))
+    sets = [np.arange(players)[:, None], np.array([*combinations(range(players), 2)])]
+    values = np.full((len(rows), 1), 0.5)
+    for part in estimated_interactions(rows, values, half, half, index, sets, credit, credit):
+        assert part.values == pytest.approx(0, abs=1e-12)
+        assert np.isfinite(part.errors).all()

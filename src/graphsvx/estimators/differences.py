@@ -173,7 +173,10 @@ def _next_draws(measured: Differences, calls: int) -> Ids:
         return np.full(len(costs), _FIRST_DRAWS)
     draws_before = np.bincount(measured.stratum) / 2
     calls_after = min(float(calls), _GROWTH * measured.calls)
-    best = measured.weights * measured.spread() / np.sqrt(costs)
+    spread = measured.spread()
+    if not spread.any():  # all alike so far: more of them tell whether that is so
+        spread = np.ones_like(spread)
+    best = measured.weights * spread / np.sqrt(costs)
     missing = np.maximum(best * calls_after / (best @ costs) - draws_before, 0)
     missing *= (calls_after - measured.calls) / max(float(missing @ costs), 1.0)
     draws: Ids = np.floor(missing).astype(np.int64)

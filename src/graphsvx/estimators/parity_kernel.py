@@ -27,6 +27,7 @@ _FITTED_PAIRS = 320  # pairs of coalitions that the kernel is learnt on
 _STEPS = 30
 _JITTER = 1e-10
 _LOWEST, _HIGHEST = -7.0, 2.5  # of log theta
+_FIRST_LENGTHS = (0.02, 3.0)  # mean theta that is tried first, from, to
 _LONGEST = 25.0  # theta of which 1 - exp(-theta) differs from 1
 _APART = 1.0  # variance of log theta among players
 _LEVEL = 9.0  # variance of its mean
@@ -71,9 +72,10 @@ def fitted_kernel(parity: Parity, signs: Floats, part: Floats) -> ParityKernel:
     learnt_on = np.unique(np.linspace(0, count - 1, min(count, _FITTED_PAIRS)).astype(np.int64))
     signs, part = signs[learnt_on], part[learnt_on]
     part = part[:, np.ptp(part, 0) > 0]
+    if not part.shape[1]:  # the same at all pairs
+        lengths = np.full(players, np.log(_FIRST_LENGTHS[0]))
+        return _kernel(parity, np.append(lengths, (_FACTOR[0], _HEIGHT[0])))
     start = np.log(_first_lengths(parity, signs, part))
-    if not part.shape[1]:
-        return _kernel(parity, np.append(start, (_FACTOR[0], _HEIGHT[0])))
     mean = start.mean()
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
@@ -138,7 +140,7 @@ def _first_lengths(parity: Parity, signs: Floats, part: Floats) -> Floats:
     candidates = [
         total * shape / shape.sum()
         for shape in (np.ones(players), np.sqrt(relevance), relevance)
-        for total in players * np.geomspace(0.02, 3.0, 8)
+        for total in players * np.geomspace(*_FIRST_LENGTHS, 8)
     ]
     return min(candidates, key=lambda lengths: _misfit(parity, signs, part, lengths))
 
