@@ -25,6 +25,7 @@ from torch_geometric.nn import (
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import lookup
+from graphsvx.engine.state_graph import StateGraphs
 from tests.worlds import random_graph
 
 LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -224,6 +225,35 @@ def test_a_graph_with_too_many_states_is_not_looked_up() -> None:
     explanation = explain(model, data, graph=True, method=GraphSVX(samples=40))
     assert "states" in str(explanation.certificate.fallback)
     assert explanation.certificate.calls <= 40
+
+
+def ring_of(nodes: int, steps: int) -> Data:
+    """A ring whose nodes have edges to the next ones on both sides."""
+    ring = torch.arange(nodes)
+    edges = torch.cat([torch.stack([ring, (ring + 1 + k) % nodes]) for k in range(steps)], 1)
+    x = torch.randn(nodes, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], 1))
+
+
+def test_few_graphs_show_that_states_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered, number = [], StateGraphs.number
+
+    def recorded(self: StateGraphs, perturbations):
+        numbered.append(len(perturbations))
+        return number(self, perturbations)
+
+    monkeypatch.setattr(StateGraphs, "number", recorded)
+    model = seeded(lambda: Pooled("gcn", ("sum",)), 0)
+    explanation = explain(model, ring_of(70, 4), graph=True)
+    assert "states" in str(explanation.certificate.fallback)
+    assert sum(numbered) <= 25_000  # of 132,000 coalitions
+
+
+def test_look_ups_in_blocks_keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StateGraphs, "block", lambda *_: 2000)
+    model = seeded(lambda: Pooled("gin", ("sum",)), 0)
+    explanation = explain(model, ring_of(20, 2), graph=True, method=GraphSVX(samples=600))
+    assert explanation.certificate.calls <= 600
 
 
 def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

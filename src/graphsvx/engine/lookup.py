@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import log2
 
 import numpy as np
 import torch
@@ -22,6 +23,10 @@ from graphsvx.engine.pooled import PooledModel, Pooling
 from graphsvx.engine.pooled_states import NodeEmbeddings, PooledStates
 from graphsvx.engine.state_graph import BatchStates, StateGraphs
 from graphsvx.errors import ModelError
+
+_PROBES = 1 << 11  # graphs that show how the number of states grows, as a power of their number
+_MANY_EDGES = 2.5  # a node
+_BY_FAR = 2.0
 
 
 class TooManyStatesError(ModelError):
@@ -56,6 +61,8 @@ class Lookup:
 
         The first `looked_up` graphs are not looked up again: they and their states do not count.
         """
+        if not looked_up:
+            self._require_few(perturbations, limit)
         states = self.states.number(perturbations)
         count = _within(limit, states.last, looked_up)
         tables, poolings = self._embed(states)
@@ -76,6 +83,23 @@ class Lookup:
     def pooled_model(self) -> PooledModel:
         """The model as an encoder of nodes and a head on graphs."""
         return PooledModel(self.states.model, self.states.graph)
+
+    def _require_few(self, perturbations: Perturbations, limit: int) -> None:
+        """A TooManyStatesError if a few of many graphs show that all exceed the limit by far.
+
+        Only for graphs of many edges: others are numbered in no time.
+        """
+        field, graphs = self.states.field, len(perturbations)
+        if graphs < 8 * _PROBES or len(field.edges) < _MANY_EDGES * field.size:
+            return
+        # From all of them: the first ones are of few sizes, and alike. One half, then the other.
+        places = np.linspace(0, graphs - 1, _PROBES).astype(np.int64).reshape(-1, 2).T.reshape(-1)
+        last = self.states.number(perturbations.take(places)).last
+        first = np.concatenate([node.example for node in last])
+        power = max(log2(len(first) / np.count_nonzero(first < _PROBES // 2)), 1e-3)
+        if len(first) * (graphs / _PROBES) ** power > _BY_FAR * limit:
+            fitting = _PROBES * (limit / len(first)) ** (1 / power)
+            raise TooManyStatesError(_message(limit), int(fitting))
 
     @cached_property
     def _order(self) -> list[int]:
@@ -111,8 +135,9 @@ def _within(limit: int, nodes: list[NodeStates], looked_up: int) -> int:
     first = np.concatenate([states.example for states in nodes])
     first = np.sort(first[first >= looked_up])
     if len(first) > limit:
-        raise TooManyStatesError(
-            f"the nodes have more than {limit} states, which cost more than the budget",
-            int(first[max(limit, 0)]),
-        )
+        raise TooManyStatesError(_message(limit), int(first[max(limit, 0)]))
     return len(first)
+
+
+def _message(limit: int) -> str:
+    return f"the nodes have more than {limit} states, which cost more than the budget"

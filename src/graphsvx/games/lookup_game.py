@@ -229,7 +229,7 @@ class LookupGame:
         # A few coalitions are never more than the budget: replays, sets of players.
         limit = len(rows) * size * 64
         if len(rows) > self._budget:
-            limit = self._budget * size - (self._states_evaluated if looked_up else 0)
+            limit = self._budget * size - self._states_evaluated
         outputs = []
         for first in range(0, len(rows), block):
             perturbations = self._perturbations(rows[first : first + block])

@@ -91,6 +91,8 @@ def play(
     *larger, fewest = game.coalitions_for(budget)
     most = larger[0] if larger else fewest
     for coalitions in larger:
+        if most <= fewest:
+            break
         try:
             return _play(game, mask, estimator, min(coalitions, most), budget, seed)
         except TooManyStatesError as error:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from graphsvx.core.arrays import Bools, Floats
+from graphsvx.engine.lookup import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.corrected import (
     Slopes,
@@ -261,7 +262,7 @@ class Rounds:
         try:
             most = self._allowed(games, i)
             next_game = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
-        except BudgetError:  # more would not fit into memory
+        except (BudgetError, TooManyStatesError):  # more do not fit into memory, or the budget
             return None
         if next_game.budget <= games[i].budget:  # others than before, and not as many are left
             return None
