@@ -15,6 +15,7 @@ from graphsvx import GraphSVX, explain
 from graphsvx.engine import candidates
 from graphsvx.engine.centre_lookup import CentreLookup
 from graphsvx.engine.state_graph import StateGraphs
+from graphsvx.errors import ModelError
 from graphsvx.masks import All, Paired
 from tests.worlds import random_graph
 
@@ -270,3 +271,38 @@ def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StateGraphs, "evaluate", wrong)
     noticed = explain(model, data, node=0, method=GraphSVX(players="nodes"))
     assert torch.equal(noticed.node_credit.values, right.node_credit.values)
+
+
+def test_look_ups_that_fail_leave_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = seeded(lambda: Rounds("graphconv", depth=2)), random_graph(14, nodes=9)
+    right = explain(model, data, node=0, method=GraphSVX(players="nodes"))
+
+    def failing(*_: object) -> Tensor:
+        raise ModelError("no look-ups")
+
+    monkeypatch.setattr(candidates, "FEWEST_GRAPHS", 1)
+    monkeypatch.setattr(StateGraphs, "may_have_few", lambda *_: True)
+    monkeypatch.setattr(StateGraphs, "evaluate", failing)
+    again = explain(model, data, node=0, method=GraphSVX(players="nodes"))
+    assert again.certificate.fallback is None
+    assert torch.equal(again.node_credit.values, right.node_credit.values)
+
+
+def test_blocks_of_look_ups_give_the_same_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = seeded(lambda: Rounds("gcn", depth=2)), tree(16, branches=3)
+    method = GraphSVX(players="nodes", mask=All(separate=True))
+    together = explain(model, data, node=0, method=method)
+    used, look_up = [], CentreLookup.__call__
+
+    def recorded(self: CentreLookup, perturbations, in_batches):
+        used.append(look_up(self, perturbations, in_batches))
+        return used[-1]
+
+    monkeypatch.setattr(candidates, "FEWEST_GRAPHS", 1)
+    monkeypatch.setattr(StateGraphs, "block", lambda *_: 100)
+    monkeypatch.setattr(CentreLookup, "__call__", recorded)
+    in_blocks = explain(model, data, node=0, method=method)
+    assert any(out is not None for out in used)
+    assert torch.allclose(
+        together.node_credit.values, in_blocks.node_credit.values, rtol=0, atol=1e-12
+    )

@@ -20,6 +20,7 @@ from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.rounding import allclose
 from graphsvx.engine.state_graph import StateGraphs
+from graphsvx.errors import ModelError
 
 FEWEST_GRAPHS = 1 << 11
 """Perturbed graphs from which on states are numbered: of fewer, most states differ."""
@@ -46,7 +47,8 @@ class CentreLookup:
         step = self.states.block(self.memory)
         parts = []
         for first in range(0, len(perturbations), step):
-            outputs = self._outputs(perturbations.take(slice(first, first + step)))
+            part = perturbations.take(slice(first, first + step))
+            outputs = self._outputs(part, most_states=len(perturbations))
             if outputs is None:
                 return None
             parts.append(outputs)
@@ -55,11 +57,14 @@ class CentreLookup:
         agree = allclose(out[as_tensor(checked, out.device)], in_batches(checked), out)
         return out if agree else None
 
-    def _outputs(self, perturbations: Perturbations) -> Tensor | None:
-        states = self.states.number_few(perturbations, len(perturbations))
+    def _outputs(self, perturbations: Perturbations, most_states: int) -> Tensor | None:
+        states = self.states.number_few(perturbations, most_states)
         if states is None:
             return None
-        out = plain(self.states.evaluate(states, self.states.model))
+        try:
+            out = plain(self.states.evaluate(states, self.states.model))
+        except ModelError:  # of the model or of look-ups: batches show which
+            return None
         at = out.shape[0] - sum(len(node.example) for node in states.last)
         columns = []
         for node in states.last:

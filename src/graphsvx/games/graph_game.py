@@ -101,8 +101,9 @@ class GraphGame:
 
         0: they are few, or no look-ups, because random coalitions have too many states.
         """
-        cuts_only = self.side == "edges" or getattr(self.generator, "blocks_paths", False)
-        if self.evaluator.states is None or self.side not in ("nodes", "edges") or not cuts_only:
+        # Other generators add edges, of which states are many.
+        removes_only = self.side == "edges" or getattr(self.generator, "blocks_paths", False)
+        if self.evaluator.states is None or self.side not in ("nodes", "edges") or not removes_only:
             return 0
         states = self.evaluator.states(self.setup.field)
         most = min(MOST_LOOK_UPS, _WORK_OF_LOOK_UPS // (states.work + self.players))

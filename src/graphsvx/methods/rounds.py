@@ -41,8 +41,8 @@ MOST_CALLS_OF_DIFFERENCES = 30_000
 """Calls that a game is given by default at most where differences of players are measured."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
-# Calls of the first round of look-ups in whole graphs, from so many players on: more of them need
-# more, and a second round fits all of them again.
+# Calls of the first round of a whole graph by look-ups, by the least number of players. Large
+# graphs get all at once: a second round would train its control variates again.
 _CALLS_OF_MANY = {28: 1500, 44: MOST_CALLS_OF_LOOK_UPS}
 ONE_ROUND = 4500
 """Calls of all games together that are made at once."""
