@@ -20,16 +20,13 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.games.base import PlayerPrior, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
+from graphsvx.games.look_ups import most_look_ups
 from graphsvx.games.walk_prior import prior_of_edges, prior_of_nodes
 from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.isolate import Isolate
 
 Side = Literal["features", "nodes", "edges", "joint"]
 
-FEWEST_LOOK_UPS, MOST_LOOK_UPS = 1 << 15, 1 << 18
-"""Coalitions that are looked up by default, where few leave large errors."""
-_WORK_OF_LOOK_UPS = 1 << 25  # edges whose senders are numbered, and players of a fit
-_PROBES = 1 << 12  # coalitions that show how many states there are
 # Bounds of the memory of the boolean matrices of one block of coalitions.
 _BLOCK_BYTES = 64 * 2**20
 _LEAST_BLOCK_BYTES = 4 * 2**20
@@ -97,22 +94,13 @@ class GraphGame:
 
     @cached_property
     def most_look_ups(self) -> int:
-        """How many coalitions take about half a second as look-ups of the states of nodes.
-
-        0: they are few, or no look-ups, because random coalitions have too many states.
-        """
+        """How many coalitions take about half a second as look-ups of states; 0: none are."""
         # Other generators add edges, of which states are many.
         removes_only = self.side == "edges" or getattr(self.generator, "blocks_paths", False)
         if self.evaluator.states is None or self.side not in ("nodes", "edges") or not removes_only:
             return 0
         states = self.evaluator.states(self.setup.field)
-        most = min(MOST_LOOK_UPS, _WORK_OF_LOOK_UPS // (states.work + self.players))
-        if most < FEWEST_LOOK_UPS or not states.may_have_few(FEWEST_LOOK_UPS):
-            return 0
-        rng = np.random.default_rng(0)
-        rows = rng.random((_PROBES, self.players)) < rng.random((_PROBES, 1))
-        probes = self.generator(self.setup, *self._split(rows))
-        return most if states.number_few(probes, 2 * _PROBES) is not None else 0
+        return most_look_ups(states, self.players, lambda rows: self.perturbed(rows)[1])
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""

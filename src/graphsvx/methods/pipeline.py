@@ -16,7 +16,8 @@ from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso, PlayedRows
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
 from graphsvx.games.base import require_memory
-from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.games.look_ups import MOST_LOOK_UPS
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Masks
 from graphsvx.masks.base import Outcomes

@@ -22,7 +22,8 @@ from graphsvx.estimators.corrected import (
 from graphsvx.estimators.differences import Differences, measure
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, Fit
-from graphsvx.games.graph_game import FEWEST_LOOK_UPS, GraphGame
+from graphsvx.games.graph_game import GraphGame
+from graphsvx.games.look_ups import FEWEST_LOOK_UPS
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
