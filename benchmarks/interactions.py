@@ -9,6 +9,8 @@
     graphs   molecules of Mutagenicity by look-ups, default settings: relative error by the
              certificate, and processor time of one core
     nodes    the same for nodes drawn at random, with other nodes as players
+    bars     nodes with 20 players or more that are exact by look-ups, sampled: how often the error
+             bars of estimates hold
 
 A call is a coalition; nobody knows the graph.
 """
@@ -47,6 +49,10 @@ INDICES: tuple[tuple[Index, int], ...] = (
     (BII(), 2),
 )  # fmt: skip
 LAYERS = (GCN, GAT, GIN, GraphSAGE)
+WORLDS: tuple[tuple[str, str | None], ...] = (
+    ("tree-cycles", None), ("tree-grid", None), ("tree-grid", "gcn"), ("ba-shapes", None),
+    ("cora", "gcn"), ("cora", "gat"),
+)  # fmt: skip
 
 
 class Pooled(nn.Module):
@@ -297,13 +303,8 @@ def measure_graphs(
 
 
 def measure_nodes(
-    worlds: tuple[tuple[str, str | None], ...] = (
-        ("tree-cycles", None), ("tree-grid", None), ("tree-grid", "gcn"), ("ba-shapes", None),
-        ("cora", "gcn"), ("cora", "gat"),
-    ),
-    count: int = 100,
-    seconds: float = 0.5,
-) -> dict[str, Any]:  # fmt: skip
+    worlds: tuple[tuple[str, str | None], ...] = WORLDS, count: int = 100, seconds: float = 0.5
+) -> dict[str, Any]:
     """Nodes by data set and model."""
     figures = {}
     for name, model in worlds:
@@ -315,10 +316,36 @@ def measure_nodes(
     return figures
 
 
+def measure_bars(each: int = 6, seeds: int = 2, players: int = 20) -> dict[str, Any]:
+    """Differences from exact values over standard errors: root mean square, and coverage."""
+    ratios: list[float] = []
+    for name, model in WORLDS[:3] + WORLDS[4:]:
+        trained = zoo.ensure(name, model)
+        data, found = trained.dataset.graph, 0
+        for node in np.random.default_rng(3).permutation(data.num_nodes).tolist():
+            exact = explain(trained.model, data, node=node, method=GraphSVX(players="nodes"))
+            truth = exact.node_credit.values
+            if not exact.certificate.exact or truth.shape[1] < players:
+                continue
+            method = GraphSVX(players="nodes", mask=Paired())
+            for seed in range(seeds):
+                sampled = explain(trained.model, data, node=node, method=method, seed=seed)
+                errors = sampled.node_credit.errors.clamp(min=1e-12)
+                ratios += ((sampled.node_credit.values - truth) / errors).flatten().tolist()
+            found += 1
+            if found == each:
+                break
+    size = np.abs(ratios)
+    return {
+        "values": len(size), "root mean square": float(np.sqrt((size**2).mean())),
+        "coverage": float((size <= 1.96).mean()),
+    }  # fmt: skip
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench interactions", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a look that it works, no figures")
-    parser.add_argument("--only", choices=("exact", "pairs", "triples", "graphs", "nodes"))
+    parser.add_argument("--only", choices=("exact", "pairs", "triples", "graphs", "nodes", "bars"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -342,5 +369,9 @@ def main(arguments: list[str] | None = None) -> None:
         little = {"worlds": (("tree-cycles", None),), "count": 2}
         figures["nodes"] = measure_nodes(**(little if chosen.quick else {}))
         print(json.dumps(figures["nodes"]))
+    if chosen.only in (None, "bars"):
+        little = {"each": 1, "seeds": 1, "players": 4}
+        figures["bars"] = measure_bars(**(little if chosen.quick else {}))
+        print(json.dumps(figures["bars"]))
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=1) + "\n")

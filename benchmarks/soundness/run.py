@@ -16,6 +16,8 @@ import torch
 
 from benchmarks.soundness.families import FAMILIES
 from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
+from graphsvx.engine import candidates, centre_lookup
+from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
 
@@ -76,6 +78,14 @@ def line(each: Verdict) -> str:
     )
 
 
+def look_everything_up() -> None:
+    """However few the coalitions and however many the states, and whatever batches say."""
+    candidates.FEWEST_GRAPHS = 1
+    StateGraphs.may_have_few = lambda *_: True
+    StateGraphs.number_few = lambda states, perturbations, _: states.number(perturbations)
+    centre_lookup.allclose = lambda *_: True
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench soundness", description=__doc__)
     parser.add_argument("--games", type=int, default=5000)
@@ -85,9 +95,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, help="stop after this time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all verdicts to FILE")
     parser.add_argument("--gigabytes", type=int, default=6, help="memory of all games; 0: no limit")
+    parser.add_argument("--look-ups", action="store_true", help="all games of nodes by look-ups")
     parser.add_argument("--refused", action="store_true", help="print refused games too")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    if chosen.look_ups:
+        look_everything_up()
     # A model of dense matrices must fail by itself, not take the machine with it.
     if chosen.gigabytes:
         resource.setrlimit(resource.RLIMIT_AS, (chosen.gigabytes << 30, -1))

@@ -98,8 +98,9 @@ class StateGraphs:
         """The same; None if nodes have more than `most` states after a round but the last."""
         edges = ActiveEdges.of(perturbations, self.field)
         levels: Levels = []
-        for level in self._levels(perturbations, edges):
-            if levels and sum(len(states.example) for states in levels[-1]) > most:
+        for number, level in enumerate(self._levels(perturbations, edges)):
+            is_last = number == self.depth + self.reads_degrees
+            if not is_last and sum(len(states.example) for states in level) > most:
                 return None
             levels.append(level)
         return BatchStates(perturbations, edges, levels)
