@@ -68,9 +68,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         datasets.load("benzene", root=tmp_path)
 
 
-@pytest.mark.skipif(
-    not (datasets.data_dir() / "Amazon-Photo").exists(), reason="no files of Amazon-Photo"
-)
+@pytest.mark.data("Amazon-Photo")
 def test_amazon_photo_is_undirected_and_has_the_published_sizes() -> None:
     dataset = datasets.load("amazon-photo")
     sizes = datasets.statistics(dataset)

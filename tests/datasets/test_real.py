@@ -31,8 +31,8 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
 
 
-def test_cora_has_the_published_sizes_and_labels(raw_folder: RawFolder) -> None:
-    raw_folder("Cora")
+@pytest.mark.data("Cora")
+def test_cora_has_the_published_sizes_and_labels() -> None:
     cora = datasets.load("cora")
     assert datasets.statistics(cora) == datasets.Statistics(1, 7, 2708, 1433, 2 * 5278)
     assert cora.labels.bincount().tolist() == [351, 217, 418, 818, 426, 298, 180]
@@ -44,15 +44,15 @@ def test_cora_has_the_published_sizes_and_labels(raw_folder: RawFolder) -> None:
     assert cora.fingerprint != datasets.load("cora", 1).fingerprint
 
 
-def test_citeseer_has_the_published_sizes(raw_folder: RawFolder) -> None:
-    raw_folder("CiteSeer")
+@pytest.mark.data("CiteSeer")
+def test_citeseer_has_the_published_sizes() -> None:
     assert datasets.statistics(datasets.load("citeseer")) == datasets.Statistics(
         1, 6, 3327, 3703, 9104
     )
 
 
-def test_noisy_cora_by_name(raw_folder: RawFolder) -> None:
-    raw_folder("Cora")
+@pytest.mark.data("Cora")
+def test_noisy_cora_by_name() -> None:
     wide, long = datasets.load("cora-noisy-features"), datasets.load("cora-noisy-nodes")
     assert (wide.name, long.name) == ("cora-noisy-features", "cora-noisy-nodes")
     assert wide.features == 1433 + 287
@@ -61,6 +61,7 @@ def test_noisy_cora_by_name(raw_folder: RawFolder) -> None:
     assert wide.noise.features.tolist() == list(range(1433, 1720))
 
 
+@pytest.mark.data("Mutagenicity")
 def test_mutag_and_its_groups(raw_folder: RawFolder) -> None:
     folder = raw_folder("Mutagenicity")
     mutag = datasets.load("mutag")
@@ -166,6 +167,7 @@ def test_missing_files_without_network(name: str, file: str, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("offline")
+@pytest.mark.data("Cora")
 def test_one_missing_file_is_named_alone(raw_folder: RawFolder, tmp_path: Path) -> None:
     shutil.copytree(raw_folder("Cora"), tmp_path / "Cora" / "raw")
     place = tmp_path / "Cora" / "raw"
@@ -175,6 +177,7 @@ def test_one_missing_file_is_named_alone(raw_folder: RawFolder, tmp_path: Path) 
         datasets.load("cora", root=tmp_path)
 
 
+@pytest.mark.data("Cora")
 def test_damaged_files_say_so(raw_folder: RawFolder, tmp_path: Path) -> None:
     shutil.copytree(raw_folder("Cora"), tmp_path / "Cora" / "raw")
     damaged = tmp_path / "Cora" / "raw" / "ind.cora.x"
@@ -184,6 +187,7 @@ def test_damaged_files_say_so(raw_folder: RawFolder, tmp_path: Path) -> None:
         datasets.load("cora", root=tmp_path)
 
 
+@pytest.mark.data("Cora")
 def test_reading_writes_nothing(raw_folder: RawFolder, tmp_path: Path) -> None:
     shutil.copytree(raw_folder("Cora"), tmp_path / "Cora" / "raw")
     before = sorted(tmp_path.rglob("*"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -22,10 +20,6 @@ FIGURES = {
 }  # fmt: skip
 
 
-def no_cora() -> bool:
-    return not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir()
-
-
 @pytest.fixture(autouse=True)
 def _less_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data sets are loaded once, and no processes are made."""
@@ -35,12 +29,20 @@ def _less_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LOADED_ONCE = {name: cache(load) for name, load in loaders.LOADERS.items()}
 LONG = ("false-positives", "faithfulness")  # measures of the first are tested in test_beyond.py
+FOLDERS = {
+    "noisy-features": "Cora", "noisy-nodes": "Cora", "real-graphs": "Cora", "molecules": "Molecules"
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in studies.names() if name not in LONG])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.data(FOLDERS[name]) if name in FOLDERS else ())
+        for name in studies.names()
+        if name not in LONG
+    ],
+)
 def test_a_quick_study_measures_everything_that_it_declares(name: str, quick: StudyContext) -> None:
-    if name.startswith(("noisy", "molecules", "real")) and no_cora():
-        pytest.skip("GRAPHSVX_DATA has no Cora/raw")
     study = studies.get(name)
     study.run(quick)
     text = (quick.out / f"{name}.md").read_text()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 
 import networkx as nx
@@ -147,10 +145,9 @@ def test_graphs_are_learned_too() -> None:
     assert median(accuracy) > 0.9
 
 
+@pytest.mark.data("Cora")
 def test_cora_is_as_good_as_the_papers() -> None:
     """0.86 in the paper; 0.89 to 0.91 over seeds."""
-    if not (Path(os.environ.get("GRAPHSVX_DATA", "none")) / "Cora" / "raw").is_dir():
-        pytest.skip("GRAPHSVX_DATA has no Cora/raw")
     assert zoo.train(datasets.load("cora"), "gcn").card.accuracy["test"] >= 0.86
 
 
