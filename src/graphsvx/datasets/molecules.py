@@ -147,7 +147,7 @@ def _logp_contributions(molecule: Any) -> Tensor:
     """The contribution of every atom to logP (Wildman and Crippen 1999); [atoms]."""
     from rdkit.Chem import rdMolDescriptors  # noqa: PLC0415  (an extra)
 
-    pairs = rdMolDescriptors._CalcCrippenContribs(molecule)  # noqa: SLF001  (its documented name)
+    pairs = rdMolDescriptors._CalcCrippenContribs(molecule)
     return torch.tensor([logp for logp, _ in pairs])
 
 
