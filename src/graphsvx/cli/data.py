@@ -32,8 +32,7 @@ def datasets(
     else:
         # Molecules take seconds to read, and their sizes do not depend on the seed.
         rows = [
-            _listed(name) if CATALOGUE[name].folder == "Molecules" else _loaded(name, seed)
-            for name in CATALOGUE
+            _listed(name) if CATALOGUE[name].extra else _loaded(name, seed) for name in CATALOGUE
         ]
     if json_file is not None:
         _write(json_file, rows)

@@ -18,6 +18,7 @@ from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
 from graphsvx.utils.console import message, stdout_console
+from graphsvx.utils.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 EXAMPLES = """
 Examples:
 
-    graphsvx explain ba-shapes --node 400
+    graphsvx explain karate --node "member 9"
+
+    graphsvx explain molecules-carbonyl --graph aspirin --set erase=true
+
+    graphsvx explain southern-women --node "woman:Ruth DeSand"
 
     graphsvx explain ba-shapes --node 400 --samples 4000 --picture why.png --html why.html
 
@@ -61,7 +66,7 @@ def explain(
     *,
     node: Annotated[
         str | None,
-        typer.Option(help="The node to explain: 42, or paper:42 of a typed graph."),
+        typer.Option(help="The node to explain by number or name; paper:42 of a typed graph."),
     ] = None,
     nodes: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="A group of nodes: its mean score.")
@@ -75,7 +80,8 @@ def explain(
         typer.Option(help="The relation of the link by number or name, for relational models."),
     ] = None,
     graph: Annotated[
-        int | None, typer.Option(help="The graph to explain, in a set of many graphs.")
+        str | None,
+        typer.Option(help="The graph to explain, in a set of many: its number or its name."),
     ] = None,
     model: options.Model = None,
     weights: options.Weights = None,
@@ -181,7 +187,7 @@ def _query(
     node: str | None,
     nodes: str | None,
     edge: str | None,
-    graph: int | None,
+    graph: str | None,
 ) -> tuple[Data, dict[str, Any]]:
     """The graph to explain, and the keyword of `graphsvx.explain` that names the query."""
     selectors = [name for name, value in (("--node", node), ("--nodes", nodes), ("--edge", edge))
@@ -191,11 +197,7 @@ def _query(
             raise InputError(
                 f"{dataset} has many graphs: choose one with --graph, not {selectors[0]}"
             )
-        if graph is None or not 0 <= graph < len(graphs):
-            raise InputError(
-                f"say which graph to explain: --graph 0..{len(graphs) - 1}, got {graph}"
-            )
-        return graphs[graph], {"graph": True}
+        return graphs[_graph_number(graphs, graph)], {"graph": True}
     if graph is not None:
         raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
     if not selectors:
@@ -209,6 +211,19 @@ def _query(
     if edge is not None:
         return graphs, {"edge": tuple(parse_nodes(graphs, edge, "--edge", 2))}
     return graphs, {"node": parse_nodes(graphs, node or "", "--node", 1)[0]}
+
+
+def _graph_number(graphs: tuple[Data, ...], text: str | None) -> int:
+    """The position of a graph that is given by its number or its name."""
+    names = [getattr(graph, "name", "") for graph in graphs]
+    if text and text in names:
+        return names.index(text)
+    if text is None or not text.isdecimal() or int(text) >= len(graphs):
+        raise InputError(
+            f"say which graph to explain: --graph 0..{len(graphs) - 1}, or by name, got {text}; "
+            f"{did_you_mean(str(text), filter(None, names))}".rstrip("; ")
+        )
+    return int(text)
 
 
 def _print(explanation: Explanation, top: int, describe: bool) -> None:

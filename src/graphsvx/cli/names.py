@@ -88,9 +88,12 @@ def check_settings(method: str, pairs: Iterable[str]) -> None:
 
 
 def check_dataset(name: str) -> None:
-    """Raise for a name that is neither a data set nor a file."""
+    """Raise for a name that is neither a data set nor a file, or whose extra is missing."""
     if name not in CATALOGUE and not Path(name).exists():
         raise DataError(f"{name!r} is neither a data set nor a file; {suggestion(name)}")
+    extra = CATALOGUE[name].extra if name in CATALOGUE else None
+    if extra is not None:
+        check_extra("rdkit", extra)
 
 
 def check_model(name: str) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -> list[Any]:
-    """Nodes separated by commas: numbers, paper:3 of typed graphs, names where the graph has them.
+    """Nodes separated by commas: numbers or names, paper:3 or paper:name of typed graphs.
 
     `paper:1,2` are two papers.
     """
@@ -26,9 +26,10 @@ def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -
         for word in text.split(","):
             named, colon, number = word.strip().rpartition(":")
             kind = named if colon else kind
-            if not kind or not number.isdecimal():
+            named_nodes = kind in types and "names" in graph[kind]
+            if not kind or not (number.isdecimal() or named_nodes):
                 raise InputError(f"{option} takes nodes such as {types[0]}:0, got {text!r}")
-            nodes.append((kind, int(number)))
+            nodes.append((kind, int(number) if number.isdecimal() else number))
     if count is not None and len(nodes) != count:
         raise InputError(f"{option} takes {count} nodes separated by commas, got {text!r}")
     return nodes

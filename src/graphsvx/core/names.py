@@ -25,6 +25,8 @@ class Names:
     nodes: NameList = None
     classes: NameList = None
     edge_features: NameList = None
+    graph: str | None = None
+    """The name of the whole graph."""
     positions: Mapping[Hashable, int] | None = None
     """Nodes by what the data calls them itself (networkx)."""
 
@@ -119,7 +121,9 @@ def find_names(
         fits = isinstance(stored, (list, tuple)) and all(isinstance(part, str) for part in stored)
         return tuple(stored) if fits and stored else None
 
+    name = getattr(data, "name", None)
     return Names(
+        graph=name if isinstance(name, str) and name else None,
         features=find(feature_names, "feature_names"),
         nodes=find(node_names, "node_names"),
         classes=find(class_names, "class_names"),

@@ -18,6 +18,7 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.core.graph import Graph
+from graphsvx.core.names import Names
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, shown
 from graphsvx.utils.short_names import short_names
@@ -164,7 +165,7 @@ def relation_labels(edge_types: Sequence[EdgeType]) -> tuple[str, ...]:
 
 
 def node_number(graph: TypedGraph, node: Any, label: str = "node") -> int:
-    """The number of a node given as (type, id); of a flat graph, as its id."""
+    """The number of a node given as (type, id or name); of a flat graph, as its id."""
     if graph.flat and not isinstance(node, (tuple, list)):
         return graph.number(FLAT, as_int(node, label))
     if not (isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)):
@@ -172,7 +173,10 @@ def node_number(graph: TypedGraph, node: Any, label: str = "node") -> int:
             f'{label} must be a node type and an id, such as ("{graph.node_types[0]}", 0), '
             f"got {shown(node)}"
         )
-    return graph.number(node[0], as_int(node[1], label))
+    node_type, which = node
+    if isinstance(which, str) and node_type in graph.names:
+        which = Names(nodes=graph.names[node_type]).node(which)
+    return graph.number(node_type, as_int(which, label))
 
 
 def typed_nodes(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:

@@ -111,6 +111,11 @@ class DataSet:
         return torch.cat([graph.y for graph in self.graphs])
 
     @property
+    def graph_names(self) -> tuple[str, ...]:
+        """Names of the graphs, in their order; empty where they have none."""
+        return tuple(graph.name for graph in self.graphs if "name" in graph)
+
+    @property
     def node_truth(self) -> NodeTruth:
         """The ground truth of a node set; an error if there is none."""
         if not isinstance(self.truth, NodeTruth):

@@ -50,6 +50,7 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     graphs, truths, test = [], [], []
     for row in _rows(data_dir(root) / FOLDER / f"{name}.csv", "smiles", "y", "split", "atom_truth"):
         graph = _graph(_molecule(row["smiles"], hydrogens=regression))
+        graph.smiles = row["smiles"]
         graph.y = torch.tensor([float(row["y"]) if regression else int(row["y"])])
         options = tuple(
             torch.tensor([float(part) for part in option.split()])
@@ -70,22 +71,22 @@ def well_known(name: str, seed: int) -> DataSet:
     """One of the sets of well-known molecules; the seed determines the split only."""
     require_extra("rdkit", "molecules")
     class_names = WELL_KNOWN_CLASSES[name]
-    graphs, truths = [], []
+    graphs: list[Data] = []
+    truths: list[tuple[Tensor, ...]] = []
     for row in _rows(WELL_KNOWN, "name", "smiles"):
         molecule = _molecule(row["smiles"], hydrogens=class_names == LOGP)
         graph = _graph(molecule)
-        graph.name = row["name"]
+        graph.name, graph.smiles = row["name"], row["smiles"]
         if class_names == LOGP:
-            options = (_logp_contributions(molecule),)
-            graph.y = options[0].sum().reshape(1)
+            contributions = _logp_contributions(molecule)
+            graph.y = contributions.sum().reshape(1)
+            truths.append((contributions,))
         else:
-            parts = _aromatic_rings if name == "molecules-aromatic" else _carbonyls
-            options = tuple(_mask(molecule, atoms) for atoms in parts(molecule))
-            graph.y = torch.tensor([int(len(options) > 0)])
-            if len(options) > 1:
-                options = (*options, torch.stack(options).any(0))
+            groups = _aromatic_rings if name == "molecules-aromatic" else _carbonyls
+            masks = tuple(_mask(molecule, atoms) for atoms in groups(molecule))
+            graph.y = torch.tensor([int(len(masks) > 0)])
+            truths.append((*masks, torch.stack(masks).any(0)) if len(masks) > 1 else masks)
         graphs.append(graph)
-        truths.append(options)
     labels = torch.cat([graph.y for graph in graphs])
     classes = torch.zeros_like(labels) if class_names == LOGP else labels
     split = stratified_split(classes, generator(seed, name, "split"))

@@ -26,7 +26,7 @@ MOST_NODES = 300
 def thumbnail(workspace: Workspace, graph: int, dark: bool) -> str:
     """An SVG image of a graph."""
     data = workspace.graphs[graph]
-    if workspace.atoms:
+    if workspace.atoms or "smiles" in data:
         picture = _molecule(data, dark)
         if picture is not None:
             return picture
@@ -41,20 +41,10 @@ def _molecule(data: Any, dark: bool) -> str | None:
         from rdkit.rdBase import BlockLogs  # noqa: PLC0415  (an extra)
     except ImportError:
         return None
-    molecule = Chem.RWMol()
-    for kind in data.x.argmax(1).tolist():
-        molecule.AddAtom(Chem.Atom(ATOMS[kind]))
-    kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
-    attributes = getattr(data, "edge_attr", None)
-    orders = attributes.argmax(1).tolist() if isinstance(attributes, Tensor) else None
-    for position, (u, v) in enumerate(data.edge_index.t().tolist()):
-        if u < v:
-            molecule.AddBond(u, v, kinds[0 if orders is None else min(orders[position], 2)])
-    for atom in molecule.GetAtoms():
-        atom.SetNoImplicit(True)
+    molecule = Chem.MolFromSmiles(data.smiles) if "smiles" in data else _read_atoms(data)
     try:
         with BlockLogs():  # it warns of hydrogen that stands alone
-            without_hydrogen = Chem.RemoveHs(molecule.GetMol(), sanitize=False)
+            without_hydrogen = Chem.RemoveHs(molecule, sanitize=False)
         without_hydrogen.UpdatePropertyCache(strict=False)
         canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
         options: Any = canvas.drawOptions()
@@ -69,6 +59,24 @@ def _molecule(data: Any, dark: bool) -> str | None:
     except Exception:  # of a molecule that RDKit cannot draw
         return None
     return re.sub(r"<\?xml[^>]*\?>\s*", "", canvas.GetDrawingText())
+
+
+def _read_atoms(data: Any) -> Any:
+    """The molecule of one-hot kinds of atoms and orders of bonds."""
+    from rdkit import Chem  # noqa: PLC0415  (an extra)
+
+    molecule = Chem.RWMol()
+    for kind in data.x.argmax(1).tolist():
+        molecule.AddAtom(Chem.Atom(ATOMS[kind]))
+    kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
+    attributes = getattr(data, "edge_attr", None)
+    orders = attributes.argmax(1).tolist() if isinstance(attributes, Tensor) else None
+    for position, (u, v) in enumerate(data.edge_index.t().tolist()):
+        if u < v:
+            molecule.AddBond(u, v, kinds[0 if orders is None else min(orders[position], 2)])
+    for atom in molecule.GetAtoms():
+        atom.SetNoImplicit(True)
+    return molecule.GetMol()
 
 
 def _dots_and_lines(graph: Graph, dark: bool) -> str:

@@ -52,7 +52,7 @@ def row(workspace: Workspace, table: Table, position: int) -> dict[str, Any]:
     """One node or graph."""
     label = None if table.label is None else int(table.label[position])
     number = int(table.ids[position])
-    name = f"graph {number}" if workspace.task == "graph" else workspace.node_name(number)
+    name = _name(workspace, number)
     has_prediction = workspace.task != "link" and bool(table.predicted[position] >= 0)
     types = None if workspace.task == "graph" else workspace.types
     return {
@@ -65,6 +65,12 @@ def row(workspace: Workspace, table: Table, position: int) -> dict[str, Any]:
         "wrong": bool(table.wrong[position]),
         "size": int(table.size[position]),
     }
+
+
+def _name(workspace: Workspace, number: int) -> str:
+    if workspace.task == "graph":
+        return workspace.graph_name(number)
+    return workspace.node_name(number)
 
 
 def class_names(workspace: Workspace) -> list[str]:
@@ -90,9 +96,12 @@ def _search(workspace: Workspace, table: Table, text: str | None) -> NDArray[np.
     numbers, types = table.ids.tolist(), workspace.types
     ids = numbers if types is None else [types.split(number)[1] for number in numbers]
     matches = np.array([str(i).startswith(words) for i in ids], dtype=bool)
-    if types is not None or (workspace.node_names is not None and workspace.task != "graph"):
+    named = workspace.graphs and (
+        "name" in workspace.graphs[0] if workspace.task == "graph" else workspace.node_names
+    )
+    if types is not None or named:
         words = words.replace(":", " ")  # paper:42 is called paper 42
-        names = (workspace.node_name(number).casefold() for number in numbers)
+        names = (_name(workspace, number).casefold() for number in numbers)
         matches |= np.array([words in name for name in names], dtype=bool)
     return matches
 

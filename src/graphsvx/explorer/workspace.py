@@ -174,6 +174,11 @@ class Workspace:
                 return one_line(graph.label(node))
         return one_line(" ".join(map(str, self.types.split(node))))
 
+    def graph_name(self, number: int) -> str:
+        """The name of one of many graphs in one line."""
+        name = getattr(self.graphs[number], "name", None) if self.live else None
+        return one_line(name) if isinstance(name, str) and name else f"graph {number}"
+
     def table(self, model: str | None = None) -> Table:
         """Classes and predictions of every node or graph, computed once for each model."""
         name = model or self.default_model

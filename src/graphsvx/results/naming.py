@@ -14,14 +14,14 @@ from graphsvx.results.explanation import Explanation
 
 
 def with_names(explanation: Explanation, names: Names) -> Explanation:
-    """The explanation with names of its nodes, features and edges, where there are any.
+    """The explanation with names of its graph, nodes, features and edges, where there are any.
 
     Groups keep the names that they were given.
     """
-    if names.features is None and names.nodes is None:
-        return explanation
     field, nodes, features = explanation.field, names.nodes, names.features
     changed = explanation
+    if names.graph is not None and explanation.kind == "graph":
+        changed = replace(changed, graph_name=names.graph)
     if features is not None and explanation.feature_credit.players:
         columns = features
         changed = replace(changed, feature_credit=_named(

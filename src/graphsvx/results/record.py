@@ -61,6 +61,8 @@ class ExplanationRecord:
     class_names: tuple[str, ...] | None = None
     graph_index: int | None = None
     """Position of the explained graph, where a list of graphs was explained."""
+    graph_name: str | None = None
+    """Name of the explained graph, where the data has one (`data.name`)."""
     reference: Reference = None
     """What switched-off features became, where it was not the mean."""
     groups: Groups | None = None

@@ -14,7 +14,7 @@ def title(explanation: ExplanationRecord) -> str:
     subject = {
         "node": node_label(explanation, centres[0]) if centres else "node",
         "nodes": f"{len(centres)} {_node_word(explanation)}",
-        "graph": "graph",
+        "graph": one_line(explanation.graph_name or "graph"),
         "edge": f"edge {centres}" if plain_edge else link_label(explanation),
         "model": "model",
     }[explanation.kind]
