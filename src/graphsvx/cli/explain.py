@@ -151,7 +151,7 @@ def explain(
     with nullcontext() if tolerance is None else _progress():
         explanation = explain_one(
             loaded.model, data, method=explainer, target=names.target(target), seed=seed,
-            output=output, scale=scale,  # type: ignore[arg-type]  # checked there
+            **loaded.reading(output, scale),
             class_names=loaded.class_names if edge is None else None,  # names of node classes
             feature_names=loaded.feature_names,
             targets="all" if class_pair else None, **query,

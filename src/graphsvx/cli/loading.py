@@ -45,6 +45,15 @@ class Loaded:
     class_names: Names = None
     feature_names: Names = None
 
+    def reading(self, output: str, scale: str) -> dict[str, Any]:
+        """`output` and `scale` of `explain`: those of a regression where labels are numbers."""
+        first = self.graphs[0] if isinstance(self.graphs, tuple) else self.graphs
+        labels = getattr(first, "y", None)
+        numbers = isinstance(labels, Tensor) and labels.is_floating_point()
+        if numbers and (output, scale) == ("raw", "probability"):
+            return {"output": "regression", "scale": "value"}
+        return {"output": output, "scale": scale}
+
 
 def load(dataset: str, choice: ModelChoice, *, as_graphs: bool = False) -> Loaded:
     """The model and the graphs of a data set or of a file.

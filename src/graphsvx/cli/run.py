@@ -164,8 +164,7 @@ def run(
                 part=part,
                 command=command,
                 target=names.target(target),
-                output=output,
-                scale=scale,
+                **loaded.reading(output, scale),
                 class_names=None if edges is not None else loaded.class_names,
                 feature_names=loaded.feature_names,
             )
