@@ -197,6 +197,7 @@ certificates = st.builds(
 members = st.dictionaries(words, tuples(ids))
 records = {
     "graph_index": ids,
+    "graph_name": words,
     "reference": ids | words | tuples(finite),
     "groups": st.builds(
         Groups, members, members, st.dictionaries(words, tuples(st.tuples(ids, ids)))
