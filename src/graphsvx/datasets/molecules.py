@@ -8,20 +8,24 @@ label on their own, and for crippen the contribution of every atom to y.
 from __future__ import annotations
 
 import csv
+import io
+from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphsvx.datasets import raw
 from graphsvx.datasets.base import DataSet, Split, generator
-from graphsvx.datasets.folders import data_dir
 from graphsvx.datasets.truth import GraphTruth
 from graphsvx.errors import DataError
 from graphsvx.utils.extras import require_extra
 
-FOLDER = "Molecules"
+COLUMNS = ("smiles", "y", "split", "atom_truth")
 ATOMS = ("C", "N", "O", "F", "S", "Cl", "Br", "I", "P", "H")
 FEATURES = (*ATOMS, "hydrogens", "degree", "charge")
 CLASS_NAMES = {
@@ -29,6 +33,8 @@ CLASS_NAMES = {
     "alkane-carbonyl": ("not both", "alkane and carbonyl"),
     "crippen": ("logP",),
 }
+MOTIFS = {"benzene": ("c1ccccc1",), "alkane-carbonyl": ("[FX1]", "[CX3]=O")}
+"""SMARTS of what a molecule of class 1 has, as in the code of the authors."""
 _VALIDATION = 0.1
 
 
@@ -37,7 +43,7 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     require_extra("rdkit", "molecules")
     regression = name == "crippen"
     graphs, node_masks, alternatives, contributions, test = [], [], [], [], []
-    for row in _rows(data_dir(root) / FOLDER / f"{name}.csv"):
+    for row in _rows(raw.folder_of(name, root, partial(convert, name)) / f"{name}.csv"):
         graph = _graph(row["smiles"], hydrogens=regression)
         label = float(row["y"]) if regression else int(row["y"])
         graph.y = torch.tensor([label])
@@ -75,35 +81,75 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     )
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.is_file():
-        raise DataError(
-            f"{path} is missing; put it there, or point GRAPHSVX_DATA to a folder that has "
-            f"{FOLDER}/{path.name}"
+def convert(name: str, downloads: raw.Contents) -> raw.Contents:
+    """One table from the published molecules and split; the truth follows from the atoms."""
+    smiles, split = (content for _, content in sorted(downloads.items()))
+    with np.load(io.BytesIO(split), allow_pickle=False) as file:
+        test = set(file["test_index"].tolist())
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for index, row in enumerate(csv.DictReader(io.StringIO(smiles.decode()))):
+        truth = _contributions(row["smiles"]) if name == "crippen" else _motifs(name, row["smiles"])
+        table.writerow([row["smiles"], truth[0], "test" if index in test else "train", truth[1]])
+    return {f"{name}.csv": text.getvalue().encode()}
+
+
+def _contributions(smiles: str) -> tuple[str, str]:
+    """logP by Crippen's rules, and the part of every atom in it."""
+    from rdkit.Chem.rdMolDescriptors import _CalcCrippenContribs  # noqa: PLC0415  (an extra)
+
+    parts = [logp for logp, _ in _CalcCrippenContribs(_molecule(smiles, hydrogens=True))]
+    return f"{sum(parts):g}", " ".join(f"{part:g}" for part in parts)
+
+
+def _motifs(name: str, smiles: str) -> tuple[str, str]:
+    """Whether all motifs are there, and the sets of atoms that show it.
+
+    Each union of some matches of the first motif with some of the second shows it.
+    """
+    from rdkit import Chem  # noqa: PLC0415  (an extra)
+
+    molecule = _molecule(smiles, hydrogens=False)
+    unions = []
+    for motif in MOTIFS[name]:
+        matches = molecule.GetSubstructMatches(Chem.MolFromSmarts(motif))
+        sizes = range(1, len(matches) + 1)
+        unions.append(
+            [set().union(*some) for size in sizes for some in combinations(matches, size)]
         )
+    options = [set().union(*parts) for parts in product(*unions)]
+    atoms = range(molecule.GetNumAtoms())
+    marks = ["".join(str(int(atom in option)) for atom in atoms) for option in options or [set()]]
+    return str(int(bool(options))), "|".join(marks)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    columns = {"smiles", "y", "split", "atom_truth"}
-    if not rows or not columns <= set(rows[0]):
-        raise DataError(f"{path} must have the columns {sorted(columns)}")
+    if not rows or not set(COLUMNS) <= set(rows[0]):
+        raise DataError(f"{path} must have the columns {sorted(COLUMNS)}")
     return rows
 
 
 def _graph(smiles: str, *, hydrogens: bool) -> Data:
     """Atoms as nodes in RDKit's order, bonds as edges in both directions."""
-    from rdkit import Chem  # noqa: PLC0415  (an extra)
-
-    molecule: Any = Chem.MolFromSmiles(smiles)
-    if molecule is None:
-        raise DataError(f"RDKit cannot read the molecule {smiles!r}")
-    if hydrogens:
-        molecule = Chem.AddHs(molecule)
+    molecule = _molecule(smiles, hydrogens=hydrogens)
     bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
     ends = [pair for first, second in bonds for pair in ((first, second), (second, first))]
     return Data(
         x=torch.tensor([_features(atom) for atom in molecule.GetAtoms()]),
         edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous(),
     )
+
+
+def _molecule(smiles: str, *, hydrogens: bool) -> Any:
+    from rdkit import Chem  # noqa: PLC0415  (an extra)
+
+    molecule: Any = Chem.MolFromSmiles(smiles)
+    if molecule is None:
+        raise DataError(f"RDKit cannot read the molecule {smiles!r}")
+    return Chem.AddHs(molecule) if hydrogens else molecule
 
 
 def _features(atom: Any) -> list[float]:
