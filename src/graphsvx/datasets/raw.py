@@ -18,6 +18,7 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
+from urllib.error import HTTPError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +152,8 @@ def _downloads(name: str, origin: Origin, folder: Path) -> Contents:
                 for file in origin.downloads
             }
     except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
         stalled = TimeoutError in (type(error), type(getattr(error, "reason", None)))
         reason = f"no data for {TIMEOUT:g} s" if stalled else first_line(error)
         made = [file for file in data_files(name) if Path(file).name not in origin.downloads]
