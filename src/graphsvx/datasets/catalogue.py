@@ -55,7 +55,7 @@ CATALOGUE: dict[str, Listed] = {
     "mutag": Listed(PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
     "benzene": Listed(Statistics(12000, 2, 246993, 13, 523842), "benzene ring", "Molecules"),
     "alkane-carbonyl": Listed(
-        Statistics(4326, 2, 91393, 13, 194450), "alkane and carbonyl", "Molecules"
+        Statistics(4326, 2, 91393, 13, 194450), "fluoride and carbonyl", "Molecules"
     ),
     "crippen": Listed(Statistics(1127, 1, 28914, 13, 58704), "atom contributions", "Molecules"),
     "acm": Listed(Statistics(1, 3, 11246, 1902, 34852), folder="ACM"),

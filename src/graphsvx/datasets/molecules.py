@@ -30,7 +30,7 @@ ATOMS = ("C", "N", "O", "F", "S", "Cl", "Br", "I", "P", "H")
 FEATURES = (*ATOMS, "hydrogens", "degree", "charge")
 CLASS_NAMES = {
     "benzene": ("no benzene ring", "benzene ring"),
-    "alkane-carbonyl": ("not both", "alkane and carbonyl"),
+    "alkane-carbonyl": ("not both", "fluoride and carbonyl"),
     "crippen": ("logP",),
 }
 MOTIFS = {"benzene": ("c1ccccc1",), "alkane-carbonyl": ("[FX1]", "[CX3]=O")}
@@ -62,7 +62,7 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
             node_masks.append(torch.stack(options).any(0))
         if len(node_masks[-1]) != graph.num_nodes:
             raise DataError(f"{name}: {row['smiles']} does not have {len(node_masks[-1])} atoms")
-    kind = {"benzene": "benzene ring", "alkane-carbonyl": "alkane and carbonyl"}
+    kind = {"benzene": "benzene ring", "alkane-carbonyl": "fluoride and carbonyl"}
     return DataSet(
         name=name,
         seed=seed,
