@@ -18,7 +18,7 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,8 +154,8 @@ def _downloads(name: str, origin: Origin, folder: Path) -> Contents:
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()  # it holds the connection
-        stalled = TimeoutError in (type(error), type(getattr(error, "reason", None)))
-        reason = f"no data for {TIMEOUT:g} s" if stalled else first_line(error)
+        cause = error.reason if type(error) is URLError else error
+        reason = f"no data for {TIMEOUT:g} s" if isinstance(cause, TimeoutError) else str(cause)
         made = [file for file in data_files(name) if Path(file).name not in origin.downloads]
         raise DataError(
             f"{name}: files are missing and cannot be downloaded from {origin.url} ({reason}); "
