@@ -156,11 +156,11 @@ def _downloads(name: str, origin: Origin, folder: Path) -> Contents:
             error.close()  # it holds the connection
         cause = error.reason if type(error) is URLError else error
         reason = f"no data for {TIMEOUT:g} s" if isinstance(cause, TimeoutError) else str(cause)
-        made = [file for file in data_files(name) if Path(file).name not in origin.downloads]
+        converted = [file for file in data_files(name) if Path(file).name not in origin.downloads]
         raise DataError(
             f"{name}: files are missing and cannot be downloaded from {origin.url} ({reason}); "
             f"put {', '.join(absent)} from there into {folder}, or point GRAPHSVX_DATA to a folder "
-            f"that has {', '.join(made) or 'them'}{_FAQ}"
+            f"that has {', '.join(converted) or 'them'}{_FAQ}"
         ) from error
 
 
