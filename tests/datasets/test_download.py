@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 from scipy.sparse import csr_matrix, save_npz
 from torch_geometric.data import Data
 from torch_geometric.datasets import Amazon, FB15k_237, Planetoid, TUDataset
@@ -268,12 +269,21 @@ def test_addresses_are_those_of_pyg(name: str, pyg: type[Planetoid]) -> None:
     assert ORIGINS[name].url == pyg.url.rstrip("/")
 
 
-@pytest.mark.parametrize("name", [name for name, origin in ORIGINS.items() if origin.sha256])
+def at_hand(*names: str) -> list[ParameterSet]:
+    """Data sets as parameters of a test that needs their files."""
+    return [pytest.param(name, marks=pytest.mark.data(CATALOGUE[name].folder)) for name in names]
+
+
+def folder_at_hand(name: str) -> Path:
+    return datasets.data_dir() / str(CATALOGUE[name].folder)
+
+
+@pytest.mark.parametrize(
+    "name", at_hand(*(name for name, origin in ORIGINS.items() if origin.sha256))
+)
 def test_files_at_hand_have_the_published_contents(name: str) -> None:
-    folder = datasets.data_dir() / str(CATALOGUE[name].folder)
-    if not all((folder / file).is_file() for file in ORIGINS[name].files):
-        pytest.skip(f"{datasets.data_dir()} has no files of {name}")
-    contents = {file: (folder / file).read_bytes() for file in ORIGINS[name].files}
+    files = ORIGINS[name].files
+    contents = {file: (folder_at_hand(name) / file).read_bytes() for file in files}
     assert raw.sha256(contents) == ORIGINS[name].sha256
 
 
@@ -373,12 +383,10 @@ def test_molecules_are_made_from_smiles_and_a_split() -> None:
     assert table("crippen", "C") == ["C,0.6361,train,0.1441 0.123 0.123 0.123 0.123"]
 
 
-@pytest.mark.parametrize("name", ["acm", "fb15k-237", "alkane-carbonyl", "crippen"])
+@pytest.mark.parametrize("name", at_hand("acm", "fb15k-237", "alkane-carbonyl", "crippen"))
 def test_a_conversion_has_the_published_contents(name: str) -> None:
     """Downloads are written from the files at hand, and must give the same contents again."""
-    folder = datasets.data_dir() / str(CATALOGUE[name].folder)
-    if not all((folder / file).is_file() for file in ORIGINS[name].files):
-        pytest.skip(f"{datasets.data_dir()} has no files of {name}")
+    folder = folder_at_hand(name)
     convert = {"acm": typed.convert_acm, "fb15k-237": typed.convert_fb15k_237}
     if name == "acm":
         downloads = downloads_of_acm(folder)
