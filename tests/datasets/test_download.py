@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,9 +291,9 @@ def test_files_at_hand_have_the_published_contents(name: str) -> None:
 # --- conversions ----------------------------------------------------------------------------
 
 
-def npz(**arrays: object) -> bytes:
+def npz(**arrays: Any) -> bytes:
     stream = io.BytesIO()
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    np.savez(stream, **arrays)
     return stream.getvalue()
 
 

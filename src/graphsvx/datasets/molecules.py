@@ -116,7 +116,7 @@ def _motifs(name: str, smiles: str) -> tuple[str, str]:
         matches = molecule.GetSubstructMatches(Chem.MolFromSmarts(motif))
         sizes = range(1, len(matches) + 1)
         unions.append(
-            [set().union(*chosen) for size in sizes for chosen in combinations(matches, size)]
+            [set().union(*subset) for size in sizes for subset in combinations(matches, size)]
         )
     options = [set().union(*parts) for parts in product(*unions)]
     atoms = range(molecule.GetNumAtoms())
