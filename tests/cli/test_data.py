@@ -36,6 +36,9 @@ def test_every_set_is_listed_even_without_its_files(run: Run, tmp_path: Path) ->
     assert rows["ba-shapes"]["split"] == {"train": 560, "val": 70, "test": 70}
     assert rows["ba-shapes"]["fingerprint"] == datasets.load("ba-shapes").fingerprint
     assert "Mutagenicity_A.txt" in rows["mutag"]["missing"]
+    assert rows["cora-noisy-nodes"]["licence"] == "MIT"
+    assert rows["acm"]["origin"].startswith("https://github.com/liun-online/HeCo/")
+    assert rows["ba-shapes"]["origin"] is None
     assert not (tmp_path / "empty").exists()
 
 

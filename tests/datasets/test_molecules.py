@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from graphsvx import datasets
+from graphsvx.datasets.origins import ORIGINS
 from graphsvx.errors import DataError
 
 pytest.importorskip("rdkit")
@@ -63,8 +65,14 @@ def test_damaged_files_are_refused(tmp_path: Path, text: str, message: str) -> N
         load(tmp_path, "benzene", text)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"benzene\.csv is missing; put it there"):
+def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = replace(ORIGINS["benzene"], url="http://127.0.0.1:9")
+    monkeypatch.setitem(ORIGINS, "benzene", nowhere)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    message = (
+        r"put benzene_smiles\.csv, .* GRAPHSVX_DATA to a folder that has Molecules/benzene\.csv"
+    )
+    with pytest.raises(DataError, match=message):
         datasets.load("benzene", root=tmp_path)
 
 

@@ -13,6 +13,7 @@ from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_files
 from graphsvx.datasets.folders import data_dir
+from graphsvx.datasets.origins import origin_of
 from graphsvx.errors import DataError
 from graphsvx.utils.console import simple_table, stdout_console
 
@@ -66,14 +67,22 @@ def _listed(name: str) -> dict[str, Any]:
         row |= asdict(entry.sizes)
     absent = [file for file in data_files(name) if not (data_dir() / file).is_file()]
     if absent:
-        first = "" if entry.folder == "Molecules" else "it is downloaded at first use, or "
-        row["missing"] = f"{name}: {first}put {', '.join(absent)} into {data_dir()}"
+        row["missing"] = (
+            f"{name}: downloaded at first use from {row['origin']} (licence: {row['licence']}), "
+            f"or put {', '.join(absent)} into {data_dir()}"
+        )
     return row
 
 
 def _start(name: str) -> dict[str, Any]:
-    paper = PAPER_STATISTICS.get(name)
-    return {"name": name, "missing": None, "paper": asdict(paper) if paper else None}
+    paper, origin = PAPER_STATISTICS.get(name), origin_of(name)
+    return {
+        "name": name,
+        "missing": None,
+        "paper": asdict(paper) if paper else None,
+        "origin": origin.url if origin else None,
+        "licence": origin.licence if origin else None,
+    }
 
 
 def _loaded(name: str, seed: int) -> dict[str, Any]:

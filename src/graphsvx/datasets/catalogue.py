@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphsvx.datasets.origins import origin_of
 from graphsvx.errors import DataError
 from graphsvx.utils.suggest import did_you_mean
 
@@ -73,7 +74,7 @@ CATALOGUE: dict[str, Listed] = {
         Statistics(12000, 2, 246993, 13, 523842), "benzene ring", "Molecules", "molecules"
     ),
     "alkane-carbonyl": Listed(
-        Statistics(4326, 2, 91393, 13, 194450), "alkane and carbonyl", "Molecules", "molecules"
+        Statistics(4326, 2, 91393, 13, 194450), "fluoride and carbonyl", "Molecules", "molecules"
     ),
     "crippen": Listed(
         Statistics(1127, 1, 28914, 13, 58704), "atom contributions", "Molecules", "molecules"
@@ -117,25 +118,5 @@ def _shown(name: object) -> str:
 
 def data_files(name: str) -> tuple[str, ...]:
     """Files of a data set, below the data directory; none for sets that need none."""
-    folder = CATALOGUE[name].folder
-    if folder is None:
-        return ()
-    if folder == "Molecules":
-        return (f"{folder}/{name}.csv",)
-    if folder in _TYPED:
-        return tuple(f"{folder}/{file}" for file in _TYPED[folder])
-    return tuple(f"{folder}/raw/{file}" for file in raw_files(folder))
-
-
-_TYPED = {"ACM": ("acm.npz",), "FB15k-237": ("triples.npz", "entities.txt", "relations.txt")}
-
-
-def raw_files(folder: str) -> tuple[str, ...]:
-    """Names of the raw files of a data set, in `<data directory>/<folder>/raw`."""
-    if folder in ("Cora", "CiteSeer", "PubMed"):
-        parts = ["x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"]
-        return tuple(f"ind.{folder.lower()}.{part}" for part in parts)
-    if folder == "Amazon-Photo":
-        return ("amazon_electronics_photo.npz",)
-    parts = ["A", "graph_indicator", "node_labels", "edge_labels", "graph_labels"]
-    return tuple(f"{folder}_{part}.txt" for part in parts)
+    origin = origin_of(name)
+    return tuple(f"{CATALOGUE[name].folder}/{file}" for file in origin.files) if origin else ()

@@ -12,27 +12,31 @@ natural products, by name (`molecules.csv`); labels and ground truth are compute
 from __future__ import annotations
 
 import csv
+import io
+from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphsvx.datasets import raw
 from graphsvx.datasets.base import DataSet, Split, generator, stratified_split
-from graphsvx.datasets.folders import data_dir
 from graphsvx.datasets.truth import GraphTruth
 from graphsvx.errors import DataError
 from graphsvx.utils.extras import require_extra
 
-FOLDER = "Molecules"
+COLUMNS = ("smiles", "y", "split", "atom_truth")
 WELL_KNOWN = Path(__file__).with_name("molecules.csv")
 ATOMS = ("C", "N", "O", "F", "S", "Cl", "Br", "I", "P", "H")
 FEATURES = (*ATOMS, "hydrogens", "degree", "charge")
 LOGP = ("logP",)
 CLASS_NAMES = {
     "benzene": ("no benzene ring", "benzene ring"),
-    "alkane-carbonyl": ("not both", "alkane and carbonyl"),
+    "alkane-carbonyl": ("not both", "fluoride and carbonyl"),
     "crippen": LOGP,
 }
 WELL_KNOWN_CLASSES = {
@@ -40,6 +44,8 @@ WELL_KNOWN_CLASSES = {
     "molecules-carbonyl": ("no carbonyl", "carbonyl"),
     "molecules-logp": LOGP,
 }
+MOTIFS = {"benzene": ("c1ccccc1",), "alkane-carbonyl": ("[FX1]", "[CX3]=O")}
+"""SMARTS of what a molecule of class 1 has, as in the code of the authors."""
 _VALIDATION = 0.1
 
 
@@ -48,7 +54,7 @@ def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
     require_extra("rdkit", "molecules")
     regression = CLASS_NAMES[name] == LOGP
     graphs, truths, test = [], [], []
-    for row in _rows(data_dir(root) / FOLDER / f"{name}.csv", "smiles", "y", "split", "atom_truth"):
+    for row in _rows(raw.folder_of(name, root, partial(convert, name)) / f"{name}.csv", *COLUMNS):
         graph = _graph(_molecule(row["smiles"], hydrogens=regression))
         graph.smiles = row["smiles"]
         graph.y = torch.tensor([float(row["y"]) if regression else int(row["y"])])
@@ -78,7 +84,7 @@ def well_known(name: str, seed: int) -> DataSet:
         graph = _graph(molecule)
         graph.name, graph.smiles = row["name"], row["smiles"]
         if class_names == LOGP:
-            contributions = _logp_contributions(molecule)
+            contributions = torch.tensor(_logp_contributions(molecule))
             graph.y = contributions.sum().reshape(1)
             truths.append((contributions,))
         else:
@@ -128,6 +134,47 @@ def _data_set(
     )
 
 
+def convert(name: str, downloads: raw.Contents) -> raw.Contents:
+    """One table from the published molecules and split; the truth follows from the atoms."""
+    smiles, split = (content for _, content in sorted(downloads.items()))
+    with np.load(io.BytesIO(split), allow_pickle=False) as file:
+        test = set(file["test_index"].tolist())
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for index, row in enumerate(csv.DictReader(io.StringIO(smiles.decode()))):
+        truth = _logp(row["smiles"]) if name == "crippen" else _motifs(name, row["smiles"])
+        table.writerow([row["smiles"], truth[0], "test" if index in test else "train", truth[1]])
+    return {f"{name}.csv": text.getvalue().encode()}
+
+
+def _logp(smiles: str) -> tuple[str, str]:
+    """logP by Crippen's rules, and the part of every atom in it."""
+    parts = _logp_contributions(_molecule(smiles, hydrogens=True))
+    return f"{sum(parts):g}", " ".join(f"{part:g}" for part in parts)
+
+
+def _motifs(name: str, smiles: str) -> tuple[str, str]:
+    """Whether all motifs are there, and the sets of atoms that show it.
+
+    Each union of some matches of the first motif with some of the second shows it.
+    """
+    from rdkit import Chem  # noqa: PLC0415  (an extra)
+
+    molecule = _molecule(smiles, hydrogens=False)
+    unions = []
+    for motif in MOTIFS[name]:
+        matches = molecule.GetSubstructMatches(Chem.MolFromSmarts(motif))
+        sizes = range(1, len(matches) + 1)
+        unions.append(
+            [set().union(*subset) for size in sizes for subset in combinations(matches, size)]
+        )
+    options = [set().union(*parts) for parts in product(*unions)]
+    atoms = range(molecule.GetNumAtoms())
+    marks = ["".join(str(int(atom in option)) for atom in atoms) for option in options or [set()]]
+    return str(int(bool(options))), "|".join(marks)
+
+
 def _aromatic_rings(molecule: Any) -> list[tuple[int, ...]]:
     """Atoms of each ring whose atoms are all aromatic."""
     return [
@@ -144,12 +191,12 @@ def _carbonyls(molecule: Any) -> list[tuple[int, ...]]:
     return list(molecule.GetSubstructMatches(Chem.MolFromSmarts("[#6]=[OX1]")))
 
 
-def _logp_contributions(molecule: Any) -> Tensor:
-    """The contribution of every atom to logP (Wildman and Crippen 1999); [atoms]."""
+def _logp_contributions(molecule: Any) -> list[float]:
+    """The contribution of every atom to logP (Wildman and Crippen 1999)."""
     from rdkit.Chem import rdMolDescriptors  # noqa: PLC0415  (an extra)
 
     pairs = rdMolDescriptors._CalcCrippenContribs(molecule)
-    return torch.tensor([logp for logp, _ in pairs])
+    return [logp for logp, _ in pairs]
 
 
 def _mask(molecule: Any, atoms: tuple[int, ...]) -> Tensor:
@@ -159,11 +206,6 @@ def _mask(molecule: Any, atoms: tuple[int, ...]) -> Tensor:
 
 
 def _rows(path: Path, *columns: str) -> list[dict[str, str]]:
-    if not path.is_file():
-        raise DataError(
-            f"{path} is missing; put it there, or point GRAPHSVX_DATA to a folder that has "
-            f"{FOLDER}/{path.name}"
-        )
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows or not set(columns) <= set(rows[0]):

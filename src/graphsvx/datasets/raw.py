@@ -1,136 +1,177 @@
-"""Raw files of the real data sets: read from the data directory, or downloaded by PyG.
+"""Files of the real data sets: found in the data directory, or downloaded into it.
 
-Files are read by PyG's own readers. Those of the citation sets are pickles, as published by their
-authors, so use files from a trusted source only. Only complete downloads are moved into the data
-directory.
+A download is held in memory until it is complete and its contents are those expected, and every
+file is written whole or not at all. Several processes may therefore download the same set at the
+same time. Those of the citation sets are pickles, as published by their authors: they are unpickled
+by PyG's reader, after the check.
 """
 
 from __future__ import annotations
 
-import tempfile
-import urllib.error
+import hashlib
+import io
+import sys
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
 
 import numpy as np
-import torch
-from scipy.sparse import csr_matrix
-from torch_geometric.data import Data
-from torch_geometric.datasets import Amazon, Planetoid, TUDataset
-from torch_geometric.utils import remove_self_loops, to_undirected
+from numpy.typing import NDArray
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
-from graphsvx.datasets.catalogue import raw_files
+from graphsvx.datasets.catalogue import CATALOGUE, data_files
 from graphsvx.datasets.folders import data_dir
-from graphsvx.errors import DataError, see
+from graphsvx.datasets.origins import ORIGINS, Origin
+from graphsvx.errors import DataError, first_line, see
+from graphsvx.utils.files import atomic_write
+from graphsvx.utils.progress_bar import progress_bar
 
 T = TypeVar("T")
-SECONDS_TO_CONNECT = 5
+_FAQ = see("a-data-set-is-missing")
+Contents = Mapping[str, bytes]
+"""Contents of files by name."""
+TIMEOUT = 10.0
+"""Seconds without any data after which a download is given up."""
 
 
-@dataclass(frozen=True)
-class RawFiles:
-    """The raw files of one data set in PyG's layout: `<data directory>/<folder>/raw/<file>`."""
+def read(name: str, root: str | Path | None, reader: Callable[[str, str], T]) -> T:
+    """The result of `reader(raw folder, its name)` for files in PyG's layout.
 
-    folder: str
-    files: tuple[str, ...]
-    url: str
-    download: Callable[[str], object]
-
-
-def planetoid(folder: str) -> RawFiles:
-    """The files of a citation set."""
-    return _of_pyg(folder, Planetoid)
-
-
-def tu_dataset(folder: str) -> RawFiles:
-    """The files of a set of molecules."""
-    return _of_pyg(folder, TUDataset)
-
-
-def _of_pyg(folder: str, kind: type[Planetoid] | type[TUDataset]) -> RawFiles:
-    return RawFiles(folder, raw_files(folder), kind.url, lambda root: kind(root, folder))
-
-
-def amazon(name: str) -> RawFiles:
-    """The file of a graph of products."""
-    return RawFiles(
-        folder=f"Amazon-{name}",
-        files=raw_files(f"Amazon-{name}"),
-        url=Amazon.url,
-        download=lambda root: Amazon(f"{root}/Amazon-{name}", name),
-    )
-
-
-def read_amazon(folder: str, name: str) -> Data:
-    """Features, undirected edges and classes of a graph of products, from plain arrays."""
-    (file,) = raw_files(name)
-    with np.load(Path(folder) / file, allow_pickle=False) as arrays:
-        x, adjacency = (
-            csr_matrix(
-                (arrays[f"{part}_data"], arrays[f"{part}_indices"], arrays[f"{part}_indptr"]),
-                arrays[f"{part}_shape"],
-            )
-            for part in ("attr", "adj")
-        )
-        labels = torch.from_numpy(arrays["labels"]).long()
-    ends = adjacency.tocoo()
-    edge_index = torch.from_numpy(np.stack([ends.row, ends.col])).long()
-    return Data(
-        x=torch.from_numpy((x.toarray() > 0).astype(np.float32)),
-        edge_index=to_undirected(remove_self_loops(edge_index)[0]),
-        y=labels,
-    )
-
-
-def read(raw_files: RawFiles, root: str | Path | None, reader: Callable[[str, str], T]) -> T:
-    """The result of `reader(raw folder, name)`; files that are missing are downloaded first."""
-    folder = data_dir(root) / raw_files.folder / "raw"
-    if missing(raw_files, folder):
-        _download(raw_files, folder)
+    They are checked each time, because a pickle of another origin could run any code.
+    """
+    folder = folder_of(name, root)
     try:
-        return reader(str(folder), raw_files.folder)
+        _check(name, {file: (folder / file).read_bytes() for file in ORIGINS[name].files})
+        return reader(str(folder / "raw"), folder.name)
     # PyG's readers pass on any exception of the parser or unpickler for a damaged file.
     except Exception as error:
         raise DataError(
-            f"the files in {folder} cannot be read ({type(error).__name__}: {error}); "
-            f"remove them and put {', '.join(raw_files.files)} there again"
+            f"the files in {folder} cannot be used ({type(error).__name__}: {first_line(error)}); "
+            f"remove them, and they are downloaded again{_FAQ}"
         ) from error
 
 
-def missing(raw_files: RawFiles, folder: Path) -> list[str]:
-    """Names of the files that do not exist in `folder`."""
-    return [name for name in raw_files.files if not (folder / name).is_file()]
+def folder_of(
+    name: str,
+    root: str | Path | None,
+    convert: Callable[[Contents], Contents] | None = None,
+) -> Path:
+    """The folder of a data set with all its files; missing ones are downloaded first.
+
+    `convert` makes the files from the downloads; without it the downloads are the files. Downloads
+    that are in the subfolder `raw` already are taken from there.
+    """
+    origin, folder = ORIGINS[name], data_dir(root) / str(CATALOGUE[name].folder)
+    absent = [file for file in origin.files if not (folder / file).is_file()]
+    if absent:
+        downloads = _downloads(name, origin, folder / "raw")
+        try:
+            contents = convert(downloads) if convert else _in_raw(downloads)
+            contents = {file: contents[file] for file in origin.files}
+            _check(name, contents)
+        # Any exception of a parser, for a damaged download.
+        except Exception as error:
+            raise DataError(
+                f"{name}: what came from {origin.url} cannot be used "
+                f"({type(error).__name__}: {first_line(error)}) and is not kept; try again, "
+                f"without downloads in {folder / 'raw'}{_FAQ}"
+            ) from error
+        for file in absent:
+            with atomic_write(folder / file) as part:
+                part.write_bytes(contents[file])
+    return folder
 
 
-def _download(raw_files: RawFiles, folder: Path) -> None:
-    absent = missing(raw_files, folder)
-    advice = (
-        f"put {', '.join(absent)} into {folder}, or point GRAPHSVX_DATA to a folder "
-        f"that has {raw_files.folder}/raw"
+def sha256(contents: Contents) -> str:
+    """SHA-256 of what files say: of the numbers in arrays, the words of texts, else the bytes.
+
+    So that neither compression nor line ends matter.
+    """
+    total = hashlib.sha256()
+    for name in sorted(contents):
+        total.update(f"{name}\n".encode())
+        if name.endswith(".npz"):
+            for key, array in sorted(_numbers(contents[name]).items()):
+                total.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
+                total.update(array.tobytes())
+        elif name.endswith((".txt", ".csv")):
+            total.update(b"\n".join(contents[name].split()))
+        else:
+            total.update(contents[name])
+    return total.hexdigest()
+
+
+def _numbers(content: bytes) -> dict[str, NDArray[np.generic]]:
+    """The numeric arrays of an npz file; names, which may be pickles, are left out."""
+    numbers = {}
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        for key in file.files:
+            with suppress(ValueError):  # an array of pickles
+                numbers[key] = file[key]
+    return {key: array for key, array in numbers.items() if array.dtype.kind in "biuf"}
+
+
+def _check(name: str, contents: Contents) -> None:
+    expected, actual = ORIGINS[name].sha256, sha256(contents)
+    if expected not in (None, actual):
+        raise DataError(f"its sha256 is {actual[:12]}..., not the published {expected[:12]}...")
+
+
+def _in_raw(downloads: Contents) -> Contents:
+    """Downloads, and the files in archives, by their names below the folder of the data set."""
+    files = {}
+    for name, content in downloads.items():
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                for file in archive.namelist():
+                    files[f"raw/{PurePosixPath(file).name}"] = archive.read(file)
+        else:
+            files[f"raw/{name}"] = content
+    return files
+
+
+def _downloads(name: str, origin: Origin, folder: Path) -> Contents:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
     )
+    absent = [file for file in origin.downloads if not (folder / file).is_file()]
     try:
-        # PyG's downloader blocks for minutes without a network: test with a short timeout first.
-        urllib.request.urlopen(raw_files.url, timeout=SECONDS_TO_CONNECT).close()  # noqa: S310  (https, a constant of PyG)
-    except urllib.error.HTTPError:
-        pass  # Any HTTP answer, even 404 for the bare folder, means that the server is reachable.
-    except OSError as error:
+        with progress_bar(*columns, shown=sys.stderr.isatty()) as bar:
+            return {
+                file: _download(f"{origin.url}/{file}", bar)
+                if file in absent
+                else (folder / file).read_bytes()
+                for file in origin.downloads
+            }
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
+        cause = error.reason if type(error) is URLError else error
+        reason = f"no data for {TIMEOUT:g} s" if isinstance(cause, TimeoutError) else str(cause)
+        converted = [file for file in data_files(name) if Path(file).name not in origin.downloads]
         raise DataError(
-            f"{raw_files.folder}: {len(absent)} raw files are missing and {raw_files.url} "
-            f"cannot be reached; {advice}{see('a-data-set-is-missing')}"
+            f"{name}: files are missing and cannot be downloaded from {origin.url} ({reason}); "
+            f"put {', '.join(absent)} from there into {folder}, or point GRAPHSVX_DATA to a folder "
+            f"that has {', '.join(converted) or 'them'}{_FAQ}"
         ) from error
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=folder.parent) as part:
-            raw_files.download(part)
-            downloaded = Path(part) / raw_files.folder / "raw"
-            folder.mkdir(exist_ok=True)
-            for name in raw_files.files:
-                (downloaded / name).replace(folder / name)
-    # Network, server, unpacking and disk errors all lead to the same advice.
-    except Exception as error:
-        raise DataError(
-            f"{raw_files.folder}: the download from {raw_files.url} failed ({error}); {advice}"
-        ) from error
+
+
+def _download(url: str, bar: Any) -> bytes:
+    content = bytearray()
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:  # noqa: S310  (addresses of ours)
+        size = int(answer.headers.get("Content-Length") or 0)
+        task = bar.add_task(url.rpartition("/")[2], total=size or None)
+        while block := answer.read(1 << 16):
+            content += block
+            bar.advance(task, len(block))
+    if len(content) < size:
+        raise OSError(f"the connection ended after {len(content):,} of {size:,} bytes")
+    return bytes(content)

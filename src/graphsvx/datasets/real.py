@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.io import read_planetoid_data, read_tu_data
+from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphsvx.datasets import raw
 from graphsvx.datasets.base import DataSet, generator, stratified_split
@@ -38,7 +41,7 @@ def citation(folder: str, seed: int, root: str | Path | None) -> DataSet:
     class 0, as in PyG.
     """
     name = folder.lower()
-    data = raw.read(raw.planetoid(folder), root, read_planetoid_data)
+    data = raw.read(name, root, read_planetoid_data)
     graph = Data(x=data.x, edge_index=data.edge_index, y=data.y)
     return DataSet(
         name=name,
@@ -56,7 +59,7 @@ def amazon_photo(seed: int, root: str | Path | None) -> DataSet:
     A node has hundreds of others within two hops, some have thousands. The seed determines the
     80/10/10 split only.
     """
-    graph = raw.read(raw.amazon("Photo"), root, raw.read_amazon)
+    graph = raw.read("amazon-photo", root, _read_amazon)
     return DataSet(
         name="amazon-photo",
         seed=seed,
@@ -67,12 +70,32 @@ def amazon_photo(seed: int, root: str | Path | None) -> DataSet:
     )
 
 
+def _read_amazon(folder: str, _name: str) -> Data:
+    """Features, undirected edges and classes of a graph of products, from plain arrays."""
+    with np.load(Path(folder) / "amazon_electronics_photo.npz", allow_pickle=False) as arrays:
+        x, adjacency = (
+            csr_matrix(
+                (arrays[f"{part}_data"], arrays[f"{part}_indices"], arrays[f"{part}_indptr"]),
+                arrays[f"{part}_shape"],
+            )
+            for part in ("attr", "adj")
+        )
+        labels = torch.from_numpy(arrays["labels"]).long()
+    ends = adjacency.tocoo()
+    edge_index = torch.from_numpy(np.stack([ends.row, ends.col])).long()
+    return Data(
+        x=torch.from_numpy((x.toarray() > 0).astype(np.float32)),
+        edge_index=to_undirected(remove_self_loops(edge_index)[0]),
+        y=labels,
+    )
+
+
 def mutag(seed: int, root: str | Path | None) -> DataSet:
     """Mutagenicity: 4,337 molecules, class 0 mutagen, class 1 nonmutagen; one-hot atom features.
 
     The ground truth of a mutagen is its NO2 and NH2 groups; other molecules have none.
     """
-    collated, slices, _ = raw.read(raw.tu_dataset("Mutagenicity"), root, read_tu_data)
+    collated, slices, _ = raw.read("mutag", root, read_tu_data)
     if collated.x.shape[1] != len(ATOMS):
         raise DataError(
             f"Mutagenicity should have {len(ATOMS)} kinds of atoms, found {collated.x.shape[1]}; "

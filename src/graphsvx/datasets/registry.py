@@ -60,15 +60,6 @@ def load(name: str, seed: int = 0, root: str | Path | None = None) -> DataSet:
     return LOADERS[checked_name(name)](checked_seed(seed), root)
 
 
-def why_missing(name: str) -> str | None:
-    """Why a data set cannot be loaded (its raw files are not there), or None."""
-    try:
-        load(name)
-    except DataError as error:
-        return str(error)
-    return None
-
-
 def checked_seed(seed: int) -> int:
     """`seed` if it is an integer of at least 0, else an error."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

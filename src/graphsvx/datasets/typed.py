@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, load_npz
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from graphsvx.datasets import raw
 from graphsvx.datasets.base import DataSet, Split, generator, stratified_split
-from graphsvx.datasets.folders import data_dir
 from graphsvx.datasets.truth import TypedTruth
 from graphsvx.errors import DataError
 
 ACM_CLASSES = ("database", "wireless communication", "data mining")
 ACM_WORDS = 1902
+_ACM_PARTS = {
+    "paper_y": "labels.npy",
+    "train": "train_60.npy",
+    "val": "val_60.npy",
+    "test": "test_60.npy",
+}
 RELATIONS = 237
 """Relations of FB15k-237; relation r + 237 is r turned round."""
 
@@ -76,7 +86,7 @@ def acm(seed: int, root: str | Path | None) -> DataSet:
     Papers and authors have words, subjects no features. Its split is published (180 papers for
     training, 1,000 for validation, 1,000 for test), so the seed changes nothing.
     """
-    file = _arrays(root, "ACM/acm.npz")
+    file = _arrays(raw.folder_of("acm", root, convert_acm) / "acm.npz")
     graph = HeteroData()
     for name in ("paper", "author"):
         graph[name].x = _dense(file, name)
@@ -105,8 +115,8 @@ def fb15k_237(seed: int, root: str | Path | None) -> DataSet:
     round. `graph.triples` are all facts, [3, facts] (head, relation, tail); the split numbers them.
     The seed changes nothing.
     """
-    file = _arrays(root, "FB15k-237/triples.npz")
-    folder = data_dir(root) / "FB15k-237"
+    folder = raw.folder_of("fb15k-237", root, convert_fb15k_237)
+    file = _arrays(folder / "triples.npz")
     parts = [torch.from_numpy(file[name].astype(np.int64)) for name in ("train", "valid", "test")]
     head, relation, tail = parts[0].t()
     entities, relations = (_lines(folder / f"{name}.txt") for name in ("entities", "relations"))
@@ -130,13 +140,70 @@ def fb15k_237(seed: int, root: str | Path | None) -> DataSet:
     )
 
 
-def _arrays(root: str | Path | None, name: str) -> dict[str, NDArray[np.generic]]:
-    path = data_dir(root) / name
-    if not path.is_file():
-        raise DataError(
-            f"there is no file {path}; put it there, or point GRAPHSVX_DATA to a folder that has "
-            f"{name} (docs/datasets.md says where it is from)"
+def convert_acm(downloads: raw.Contents) -> raw.Contents:
+    """One file of arrays from those of HeCo.
+
+    The words of a paper weigh 1 together; those of an author are the sum over the author's papers.
+    """
+    words = load_npz(io.BytesIO(downloads["p_feat.npz"])).tocsr().sorted_indices()
+    count = np.diff(words.indptr)
+    words.data = np.repeat(1 / np.maximum(count, 1), count)
+    edges = {
+        name: np.loadtxt(io.BytesIO(downloads[file]), dtype=np.int32).T
+        for name, file in (("paper_author", "pa.txt"), ("paper_subject", "ps.txt"))
+    }
+    papers, authors = edges["paper_author"]
+    authorship = csr_matrix((np.ones(len(papers)), (authors, papers)), None, np.float64)
+    arrays: dict[str, NDArray[np.generic]] = {
+        **edges,
+        "num_subjects": edges["paper_subject"][1].max().astype(np.int64) + 1,
+    }
+    for name, matrix in (("paper", words), ("author", (authorship @ words).sorted_indices())):
+        arrays[f"{name}_x_data"] = matrix.data.astype(np.float32)
+        arrays[f"{name}_x_indices"] = matrix.indices.astype(np.int32)
+        arrays[f"{name}_x_indptr"] = matrix.indptr.astype(np.int32)
+        arrays[f"{name}_x_shape"] = np.array(matrix.shape)
+    for name, file in _ACM_PARTS.items():
+        array = np.load(io.BytesIO(downloads[file]), allow_pickle=False)
+        arrays[name] = array.astype(np.int64)
+    return {"acm.npz": _npz(arrays)}
+
+
+def convert_fb15k_237(downloads: raw.Contents) -> raw.Contents:
+    """Arrays of numbers and two lists of names from facts as lines `head relation tail`.
+
+    Entities and relations are numbered as they appear, as by PyG's `FB15k_237`.
+    """
+    entities: dict[str, int] = {}
+    relations: dict[str, int] = {}
+    parts = {}
+    for part in ("train", "valid", "test"):
+        facts = [line.split("\t") for line in downloads[f"{part}.txt"].decode().splitlines()]
+        parts[part] = np.array(
+            [
+                (
+                    entities.setdefault(head, len(entities)),
+                    relations.setdefault(relation, len(relations)),
+                    entities.setdefault(tail, len(entities)),
+                )
+                for head, relation, tail in facts
+            ],
+            dtype=np.int32,
         )
+    return {
+        "triples.npz": _npz(parts),
+        "entities.txt": "".join(f"{name}\n" for name in entities).encode(),
+        "relations.txt": "".join(f"{name}\n" for name in relations).encode(),
+    }
+
+
+def _npz(arrays: Mapping[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    return stream.getvalue()
+
+
+def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
