@@ -99,6 +99,7 @@ def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) ->
     }
     dataset = datasets.load(source, choices[0].seed) if source in datasets.names() else None
     task = None if dataset is None else dataset.task
+    regression = dataset is not None and dataset.regression
     return make_workspace(
         names,
         loaded[0].graphs,
@@ -106,6 +107,8 @@ def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) ->
         title=Path(source).stem if dataset is None else source,
         class_names=None if task == "link" else loaded[0].class_names,
         feature_names=None if dataset is None else dataset.feature_names,
+        output="regression" if regression else None,
+        scale="value" if regression else None,
         run=run,
         atoms=source == "mutag",
     )

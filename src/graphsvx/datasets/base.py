@@ -111,6 +111,11 @@ class DataSet:
         return torch.cat([graph.y for graph in self.graphs])
 
     @property
+    def regression(self) -> bool:
+        """Whether labels are numbers, not classes."""
+        return self.labels.is_floating_point()
+
+    @property
     def graph_names(self) -> tuple[str, ...]:
         """Names of the graphs, in their order; empty where they have none."""
         return tuple(graph.name for graph in self.graphs if "name" in graph)
