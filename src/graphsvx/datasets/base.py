@@ -20,7 +20,7 @@ Task = Literal["node", "graph", "link"]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Indices of nodes or graphs for training, validation and test (80/10/10), each int64."""
+    """Indices of nodes or graphs for training, validation and test, each int64."""
 
     train: Tensor
     val: Tensor
@@ -55,13 +55,13 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """A data set of the paper.
+    """A data set: graphs, classes, split and, where it is known, ground truth.
 
     name, seed: `datasets.load(name, seed)` gives the same tensors bit for bit.
     graphs: one graph for node sets, many for graph sets; each with `x`, `edge_index` and `y`.
     task: "node", "graph" or "link": what is classified.
     class_names, feature_names: in the order of the labels and of the columns of `x`.
-    split: 80/10/10, stratified by class.
+    split: 80/10/10 (50/25/25 in social networks), stratified by class.
     truth: ground truth explanations, None where they are unknown.
     noise: feature columns and nodes that were added as noise, None in a clean set.
     node_type: the node type that is classified, where the graph has types.
@@ -158,7 +158,7 @@ def _tensors(graph: Data | HeteroData) -> list[Tensor]:
     keys = (
         ("edge_index", "edge_type", "triples") if "triples" in graph else ("x", "edge_index", "y")
     )
-    return [graph[key] for key in keys]
+    return [graph[key] for key in (*keys, "edge_weight") if key in graph]
 
 
 def _update(digest: hashlib._Hash, tensor: Tensor) -> None:
@@ -179,8 +179,10 @@ def draw(ids: Sequence[int], count: int, seed: int, *purpose: str) -> list[int]:
     return [ids[place] for place in order[:count].tolist()]
 
 
-def stratified_split(labels: Tensor, rng: torch.Generator) -> Split:
-    """Stratified 80/10/10 split of `labels` [items]; every class is proportional within one item.
+def stratified_split(labels: Tensor, rng: torch.Generator, held_out: float = 0.1) -> Split:
+    """Stratified split of `labels` [items]; every class is proportional within one item.
+
+    `held_out`: the share of the validation part, and of the test part; 80/10/10 by default.
 
     Each item gets its random rank within its class, divided by the size of the class. Sorted by
     this fraction, every contiguous range contains all classes in proportion.
@@ -194,10 +196,10 @@ def stratified_split(labels: Tensor, rng: torch.Generator) -> Split:
         position[members] = (rank + shift) / members.numel()
     order = position.argsort(stable=True)
     size = labels.numel()
-    held_out = round(0.1 * size)
-    train = size - 2 * held_out
+    count = round(held_out * size)
+    train = size - 2 * count
     return Split(
         train=order[:train].sort().values,
-        val=order[train : train + held_out].sort().values,
-        test=order[train + held_out :].sort().values,
+        val=order[train : train + count].sort().values,
+        test=order[train + count :].sort().values,
     )

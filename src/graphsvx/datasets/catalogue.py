@@ -25,12 +25,14 @@ class Listed:
 
     sizes: those of seed 0, None where they are not known without loading it.
     truth: what the ground truth explanations are, None where there are none.
-    folder: folder of its raw files, None for synthetic sets.
+    folder: folder of its raw files, None for sets that need none.
+    extra: the extra that is needed to read it.
     """
 
     sizes: Statistics | None
     truth: str | None = None
     folder: str | None = None
+    extra: str | None = None
 
 
 # The paper's appendix, tables of statistics; for citation sets it counts undirected edges.
@@ -51,15 +53,33 @@ CATALOGUE: dict[str, Listed] = {
     "tree-cycles": Listed(PAPER_STATISTICS["tree-cycles"], "cycle"),
     "tree-grid": Listed(PAPER_STATISTICS["tree-grid"], "grid"),
     "ba-2motifs": Listed(PAPER_STATISTICS["ba-2motifs"], "house or 5-cycle"),
-    "mutag": Listed(PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
-    "benzene": Listed(Statistics(12000, 2, 246993, 13, 523842), "benzene ring", "Molecules"),
-    "alkane-carbonyl": Listed(
-        Statistics(4326, 2, 91393, 13, 194450), "alkane and carbonyl", "Molecules"
+    "typed-motifs": Listed(Statistics(1, 2, 664, 4, 8480), "relation"),
+    "karate": Listed(Statistics(1, 2, 34, 34, 156)),
+    "les-miserables": Listed(Statistics(1, 5, 77, 77, 508)),
+    "southern-women": Listed(Statistics(1, 2, 32, 1, 178)),
+    "digits": Listed(Statistics(1, 10, 1797, 64, 12618)),
+    "molecules-aromatic": Listed(
+        Statistics(505, 2, 7224, 13, 14820), "aromatic ring", extra="molecules"
     ),
-    "crippen": Listed(Statistics(1127, 1, 28914, 13, 58704), "atom contributions", "Molecules"),
+    "molecules-carbonyl": Listed(
+        Statistics(505, 2, 7224, 13, 14820), "carbonyl", extra="molecules"
+    ),
+    "molecules-logp": Listed(
+        Statistics(505, 1, 14566, 13, 29504), "atom contributions", extra="molecules"
+    ),
+    # Those above need no files.
+    "mutag": Listed(PAPER_STATISTICS["mutag"], "NO2 or NH2", "Mutagenicity"),
+    "benzene": Listed(
+        Statistics(12000, 2, 246993, 13, 523842), "benzene ring", "Molecules", "molecules"
+    ),
+    "alkane-carbonyl": Listed(
+        Statistics(4326, 2, 91393, 13, 194450), "alkane and carbonyl", "Molecules", "molecules"
+    ),
+    "crippen": Listed(
+        Statistics(1127, 1, 28914, 13, 58704), "atom contributions", "Molecules", "molecules"
+    ),
     "acm": Listed(Statistics(1, 3, 11246, 1902, 34852), folder="ACM"),
     "fb15k-237": Listed(Statistics(1, 2, 14541, 0, 544230), folder="FB15k-237"),
-    "typed-motifs": Listed(Statistics(1, 2, 664, 4, 8480), "relation"),
     "amazon-photo": Listed(Statistics(1, 8, 7650, 745, 238162), folder="Amazon-Photo"),
     "cora": Listed(Statistics(1, 7, 2708, 1433, 10556), folder="Cora"),
     "citeseer": Listed(Statistics(1, 6, 3327, 3703, 9104), folder="CiteSeer"),
@@ -96,7 +116,7 @@ def _shown(name: object) -> str:
 
 
 def data_files(name: str) -> tuple[str, ...]:
-    """Files of a data set, below the data directory; none for synthetic sets."""
+    """Files of a data set, below the data directory; none for sets that need none."""
     folder = CATALOGUE[name].folder
     if folder is None:
         return ()

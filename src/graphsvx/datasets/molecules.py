@@ -1,8 +1,12 @@
-"""Molecules with ground truth on atoms (needs RDKit): benzene, alkane-carbonyl, crippen.
+"""Molecules with ground truth on atoms (needs RDKit).
 
-Sanchez-Lengeling et al. 2020, from ZINC12. Files are plain text: `smiles`, `y`, `split` and
-`atom_truth`, which for the two classification sets holds the alternatives that each explain the
-label on their own, and for crippen the contribution of every atom to y.
+benzene, alkane-carbonyl and crippen: Sanchez-Lengeling et al. 2020, from ZINC12. Their files have
+the columns `smiles`, `y`, `split` and `atom_truth`, which for the two classification sets holds the
+alternatives that each explain the label on their own, and for crippen the contribution of every
+atom to y.
+
+molecules-aromatic, molecules-carbonyl and molecules-logp: well-known drugs, solvents, dyes and
+natural products, by name (`molecules.csv`); labels and ground truth are computed by RDKit.
 """
 
 from __future__ import annotations
@@ -15,67 +19,145 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphsvx.datasets.base import DataSet, Split, generator
+from graphsvx.datasets.base import DataSet, Split, generator, stratified_split
 from graphsvx.datasets.folders import data_dir
 from graphsvx.datasets.truth import GraphTruth
 from graphsvx.errors import DataError
 from graphsvx.utils.extras import require_extra
 
 FOLDER = "Molecules"
+WELL_KNOWN = Path(__file__).with_name("molecules.csv")
 ATOMS = ("C", "N", "O", "F", "S", "Cl", "Br", "I", "P", "H")
 FEATURES = (*ATOMS, "hydrogens", "degree", "charge")
+LOGP = ("logP",)
 CLASS_NAMES = {
     "benzene": ("no benzene ring", "benzene ring"),
     "alkane-carbonyl": ("not both", "alkane and carbonyl"),
-    "crippen": ("logP",),
+    "crippen": LOGP,
+}
+WELL_KNOWN_CLASSES = {
+    "molecules-aromatic": ("no aromatic ring", "aromatic ring"),
+    "molecules-carbonyl": ("no carbonyl", "carbonyl"),
+    "molecules-logp": LOGP,
 }
 _VALIDATION = 0.1
 
 
 def molecules(name: str, seed: int, root: str | Path | None) -> DataSet:
-    """One of the sets; the seed chooses a tenth of the training part for validation."""
+    """One of the sets in files; the seed chooses a tenth of the training part for validation."""
     require_extra("rdkit", "molecules")
-    regression = name == "crippen"
-    graphs, node_masks, alternatives, contributions, test = [], [], [], [], []
-    for row in _rows(data_dir(root) / FOLDER / f"{name}.csv"):
-        graph = _graph(row["smiles"], hydrogens=regression)
-        label = float(row["y"]) if regression else int(row["y"])
-        graph.y = torch.tensor([label])
+    regression = CLASS_NAMES[name] == LOGP
+    graphs, truths, test = [], [], []
+    for row in _rows(data_dir(root) / FOLDER / f"{name}.csv", "smiles", "y", "split", "atom_truth"):
+        graph = _graph(_molecule(row["smiles"], hydrogens=regression))
+        graph.y = torch.tensor([float(row["y"]) if regression else int(row["y"])])
+        options = tuple(
+            torch.tensor([float(part) for part in option.split()])
+            if regression
+            else torch.tensor([letter == "1" for letter in option])
+            for option in row["atom_truth"].split("|")
+        )
+        if len(options[0]) != graph.num_nodes:
+            raise DataError(f"{name}: {row['smiles']} does not have {len(options[0])} atoms")
         graphs.append(graph)
+        truths.append(options if bool(options[0].any()) else ())
         test.append(row["split"] == "test")
-        if regression:
-            truth = torch.tensor([float(part) for part in row["atom_truth"].split()])
-            contributions.append(truth)
-            node_masks.append(torch.zeros(len(truth), dtype=torch.bool))
+    split = _split(torch.tensor(test), generator(seed, name, "split"))
+    return _data_set(name, seed, graphs, truths, CLASS_NAMES[name], split)
+
+
+def well_known(name: str, seed: int) -> DataSet:
+    """One of the sets of well-known molecules; the seed determines the split only."""
+    require_extra("rdkit", "molecules")
+    class_names = WELL_KNOWN_CLASSES[name]
+    graphs, truths = [], []
+    for row in _rows(WELL_KNOWN, "name", "smiles"):
+        molecule = _molecule(row["smiles"], hydrogens=class_names == LOGP)
+        graph = _graph(molecule)
+        graph.name = row["name"]
+        if class_names == LOGP:
+            options = (_logp_contributions(molecule),)
+            graph.y = options[0].sum().reshape(1)
         else:
-            options = tuple(
-                torch.tensor([letter == "1" for letter in option])
-                for option in row["atom_truth"].split("|")
-            )
-            alternatives.append(options if bool(options[0].any()) else ())
-            node_masks.append(torch.stack(options).any(0))
-        if len(node_masks[-1]) != graph.num_nodes:
-            raise DataError(f"{name}: {row['smiles']} does not have {len(node_masks[-1])} atoms")
-    kind = {"benzene": "benzene ring", "alkane-carbonyl": "alkane and carbonyl"}
+            parts = _aromatic_rings if name == "molecules-aromatic" else _carbonyls
+            options = tuple(_mask(molecule, atoms) for atoms in parts(molecule))
+            graph.y = torch.tensor([int(len(options) > 0)])
+            if len(options) > 1:
+                options = (*options, torch.stack(options).any(0))
+        graphs.append(graph)
+        truths.append(options)
+    labels = torch.cat([graph.y for graph in graphs])
+    classes = torch.zeros_like(labels) if class_names == LOGP else labels
+    split = stratified_split(classes, generator(seed, name, "split"))
+    return _data_set(name, seed, graphs, truths, class_names, split)
+
+
+def _data_set(
+    name: str,
+    seed: int,
+    graphs: list[Data],
+    truths: list[tuple[Tensor, ...]],
+    class_names: tuple[str, ...],
+    split: Split,
+) -> DataSet:
+    """`truths`: of each molecule, masks of atoms that each explain its class on their own (none
+    where it has no explanation), or the contributions of its atoms to logP."""
+    regression = class_names == LOGP
+    masks = [
+        torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+        if regression or not options
+        else torch.stack(options).any(0)
+        for graph, options in zip(graphs, truths, strict=True)
+    ]
     return DataSet(
         name=name,
         seed=seed,
         graphs=tuple(graphs),
         task="graph",
-        class_names=CLASS_NAMES[name],
+        class_names=class_names,
         feature_names=FEATURES,
-        split=_split(torch.tensor(test), generator(seed, name, "split")),
+        split=split,
         truth=GraphTruth(
-            tuple(node_masks),
-            tuple(_edges_inside(*pair) for pair in zip(graphs, node_masks, strict=True)),
-            kind.get(name, "atom contributions"),
-            alternatives=tuple(alternatives) or None,
-            contributions=tuple(contributions) or None,
+            tuple(masks),
+            tuple(_edges_inside(*pair) for pair in zip(graphs, masks, strict=True)),
+            "atom contributions" if regression else class_names[1],
+            alternatives=None if regression else tuple(truths),
+            contributions=tuple(options[0] for options in truths) if regression else None,
         ),
     )
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def _aromatic_rings(molecule: Any) -> list[tuple[int, ...]]:
+    """Atoms of each ring whose atoms are all aromatic."""
+    return [
+        ring
+        for ring in molecule.GetRingInfo().AtomRings()
+        if all(molecule.GetAtomWithIdx(atom).GetIsAromatic() for atom in ring)
+    ]
+
+
+def _carbonyls(molecule: Any) -> list[tuple[int, ...]]:
+    """Carbon and oxygen of each C=O, whatever else the carbon is bound to."""
+    from rdkit import Chem  # noqa: PLC0415  (an extra)
+
+    return list(molecule.GetSubstructMatches(Chem.MolFromSmarts("[#6]=[OX1]")))
+
+
+def _logp_contributions(molecule: Any) -> Tensor:
+    """The contribution of every atom to logP (Wildman and Crippen 1999); [atoms]."""
+    from rdkit.Chem import rdMolDescriptors  # noqa: PLC0415  (an extra)
+
+    pairs = rdMolDescriptors._CalcCrippenContribs(molecule)  # noqa: SLF001  (its documented name)
+    return torch.tensor([logp for logp, _ in pairs])
+
+
+def _mask(molecule: Any, atoms: tuple[int, ...]) -> Tensor:
+    mask = torch.zeros(molecule.GetNumAtoms(), dtype=torch.bool)
+    mask[list(atoms)] = True
+    return mask
+
+
+def _rows(path: Path, *columns: str) -> list[dict[str, str]]:
     if not path.is_file():
         raise DataError(
             f"{path} is missing; put it there, or point GRAPHSVX_DATA to a folder that has "
@@ -83,27 +165,30 @@ def _rows(path: Path) -> list[dict[str, str]]:
         )
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    columns = {"smiles", "y", "split", "atom_truth"}
-    if not rows or not columns <= set(rows[0]):
+    if not rows or not set(columns) <= set(rows[0]):
         raise DataError(f"{path} must have the columns {sorted(columns)}")
     return rows
 
 
-def _graph(smiles: str, *, hydrogens: bool) -> Data:
-    """Atoms as nodes in RDKit's order, bonds as edges in both directions."""
+def _molecule(smiles: str, *, hydrogens: bool) -> Any:
     from rdkit import Chem  # noqa: PLC0415  (an extra)
 
     molecule: Any = Chem.MolFromSmiles(smiles)
     if molecule is None:
         raise DataError(f"RDKit cannot read the molecule {smiles!r}")
-    if hydrogens:
-        molecule = Chem.AddHs(molecule)
+    return Chem.AddHs(molecule) if hydrogens else molecule
+
+
+def _graph(molecule: Any) -> Data:
+    """Atoms as nodes in RDKit's order, bonds as edges in both directions."""
     bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
     ends = [pair for first, second in bonds for pair in ((first, second), (second, first))]
-    return Data(
+    graph = Data(
         x=torch.tensor([_features(atom) for atom in molecule.GetAtoms()]),
         edge_index=torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous(),
     )
+    graph.node_names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in molecule.GetAtoms()]
+    return graph
 
 
 def _features(atom: Any) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from graphsvx.datasets import molecules, real, synthetic, typed
+from graphsvx.datasets import included, molecules, real, synthetic, typed
 from graphsvx.datasets.base import DataSet
 from graphsvx.datasets.catalogue import CATALOGUE, Statistics, checked_name
 from graphsvx.datasets.noise import with_noisy_features, with_noisy_nodes
@@ -15,7 +15,7 @@ from graphsvx.errors import DataError
 Loader = Callable[[int, str | Path | None], DataSet]
 
 
-def _synthetic(build: Callable[[int], DataSet]) -> Loader:
+def _without_files(build: Callable[[int], DataSet]) -> Loader:
     return lambda seed, _root: build(seed)
 
 
@@ -24,19 +24,25 @@ def _noisy(folder: str, add: Callable[[DataSet], DataSet]) -> Loader:
 
 
 LOADERS: dict[str, Loader] = {
-    "ba-shapes": _synthetic(synthetic.ba_shapes),
-    "ba-community": _synthetic(synthetic.ba_community),
-    "tree-cycles": _synthetic(synthetic.tree_cycles),
-    "tree-grid": _synthetic(synthetic.tree_grid),
-    "ba-2motifs": _synthetic(synthetic.ba_2motifs),
+    "ba-shapes": _without_files(synthetic.ba_shapes),
+    "ba-community": _without_files(synthetic.ba_community),
+    "tree-cycles": _without_files(synthetic.tree_cycles),
+    "tree-grid": _without_files(synthetic.tree_grid),
+    "ba-2motifs": _without_files(synthetic.ba_2motifs),
+    "karate": _without_files(included.karate),
+    "les-miserables": _without_files(included.les_miserables),
+    "southern-women": _without_files(included.southern_women),
+    "digits": _without_files(included.digits),
     "mutag": real.mutag,
     "amazon-photo": real.amazon_photo,
     "acm": typed.acm,
     "fb15k-237": typed.fb15k_237,
-    "typed-motifs": _synthetic(typed.typed_motifs),
+    "typed-motifs": _without_files(typed.typed_motifs),
 }
 for _name in molecules.CLASS_NAMES:
     LOADERS[_name] = partial(molecules.molecules, _name)
+for _name in molecules.WELL_KNOWN_CLASSES:
+    LOADERS[_name] = _without_files(partial(molecules.well_known, _name))
 for _folder in ("Cora", "CiteSeer", "PubMed"):
     LOADERS[_folder.lower()] = partial(real.citation, _folder)
 for _folder in ("Cora", "CiteSeer", "PubMed"):

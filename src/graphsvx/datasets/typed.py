@@ -59,6 +59,12 @@ TYPES = {
             ("user", "knows", "user"),
         ),
     ),
+    "southern-women": GraphTypes(
+        ("woman", "event"),
+        (18, 14),
+        (1, 14),
+        (("woman", "attended", "event"), ("event", "rev_attended", "woman")),
+    ),
     "fb15k-237": GraphTypes(("node",), (14541,), (0,), ()),
 }
 """Types of the typed sets; the classified node type is the first."""

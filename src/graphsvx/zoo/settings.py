@@ -19,9 +19,11 @@ from graphsvx.utils.constraints import Checked, Count, NotNegative, OneOf, Range
 Family = Literal["blocks", "citation", "typed", "relational"]
 BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat", "released")
 CITATION_MODELS = ("gcn", "gat")
-CITATION_SETS = ("cora", "citeseer", "pubmed", "amazon-photo")
+CITATION_SETS = (
+    "cora", "citeseer", "pubmed", "amazon-photo", "karate", "les-miserables", "digits",
+)  # fmt: skip
 TYPED_MODELS = ("sage", "gat")
-TYPED_SETS = ("acm", "typed-motifs")
+TYPED_SETS = ("acm", "typed-motifs", "southern-women")
 RELATIONAL_MODELS = ("rgcn",)
 RELATIONAL_SETS = ("fb15k-237",)
 Width = Annotated[int, Range(1, 1_000_000)]
@@ -130,6 +132,8 @@ _MOLECULES = Settings(
     learning_rate=3e-3,
     batch_size=128,
 )
+_WELL_KNOWN = replace(_MOLECULES, batch_size=32, epochs=60)
+_SOCIAL = replace(_GCN, epochs=100)
 
 _TYPED = Settings(
     family="typed",
@@ -167,6 +171,13 @@ DEFAULTS: dict[str, dict[str, Settings]] = {
     "benzene": {"": _MOLECULES},
     "alkane-carbonyl": {"": _MOLECULES},
     "crippen": {"": replace(_MOLECULES, pooling="sum", epochs=60)},
+    "molecules-aromatic": {"": _WELL_KNOWN},
+    "molecules-carbonyl": {"": _WELL_KNOWN},
+    "molecules-logp": {"": replace(_WELL_KNOWN, pooling="sum")},
+    "karate": {"gcn": _SOCIAL, "gat": replace(_GAT, epochs=100)},
+    "les-miserables": {"gcn": _SOCIAL, "gat": replace(_GAT, epochs=100)},
+    "digits": {"gcn": replace(_GCN, hidden=64, epochs=100), "gat": _GAT},
+    "southern-women": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=100)},
     "amazon-photo": {"gcn": replace(_GCN, epochs=200), "gat": replace(_GAT, epochs=150)},
     "acm": {"": _TYPED},
     "typed-motifs": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=150)},

@@ -282,6 +282,9 @@ class _Predictions:
         if self.dataset.node_type is not None:
             logits = self.net(graph.x_dict, graph.edge_index_dict)[part]
             return logits, self.dataset.labels[part]
+        if "edge_weight" in graph and isinstance(self.net, CitationGCN):
+            logits = self.net(graph.x, graph.edge_index, graph.edge_weight)[part]
+            return logits, graph.y[part]
         variants = self._edge_variants(graph.edge_index, len(graph.x))
         outputs = [self.net(graph.x, edge_index)[part] for edge_index in variants]
         return torch.cat(outputs), graph.y[part].repeat(len(variants))
