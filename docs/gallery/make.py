@@ -274,7 +274,7 @@ to zoom, drag and click; [this one](gallery/report.html) is of BA-Shapes:
 
 `graphsvx serve digits` shows all of it live; `python docs/gallery/explorer.py` makes the pictures.
 
-Why, dark: credit by distance, by branch and of pairs:
+Why: credit by distance, by branch and of pairs:
 
 ![Why](gallery/explorer-why.png)
 
