@@ -32,7 +32,15 @@ PUBLIC = (
     "graphsvx.estimators", "graphsvx.methods", "graphsvx.metrics", "graphsvx.datasets",
     "graphsvx.views.plot", "graphsvx.zoo", "graphsvx.runs", "graphsvx.testing", "graphsvx.studies",
 )  # fmt: skip
-TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
+FULL_SIZE = {"1_cora": "Cora", "2_acm": "ACM", "3_amazon_photo": "Amazon-Photo"}
+TUTORIALS = [
+    pytest.param(
+        path,
+        id=path.stem,
+        marks=pytest.mark.data(FULL_SIZE[path.stem]) if path.stem in FULL_SIZE else (),
+    )
+    for path in sorted((DOCS / "tutorials").rglob("*.py"))
+]
 WITH_SNIPPETS = [page for page in PAGES if SNIPPET.search(page.read_text())]
 
 
@@ -146,7 +154,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("models")
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TUTORIALS)
 def test_the_tutorial_runs_within_a_minute(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

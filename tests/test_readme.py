@@ -10,10 +10,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
-import torch
-from torch_geometric.data import Data
-from torch_geometric.nn import GCN
-from torch_geometric.utils import barabasi_albert_graph
 from typer.testing import CliRunner
 
 from graphsvx import datasets, zoo
@@ -26,22 +22,11 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
 COMMANDS = re.findall(r"^\$ graphsvx (.*)$", START, re.MULTILINE)
 
 
-def names_of_the_reader() -> dict[str, Any]:
-    """What a reader has: a model and data."""
-    torch.manual_seed(0)
-    model = GCN(in_channels=4, hidden_channels=8, num_layers=2, out_channels=3)
-
-    return {
-        "model": model,
-        "data": Data(x=torch.randn(60, 4), edge_index=barabasi_albert_graph(60, 2)),
-    }
-
-
 def test_the_snippets_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = names_of_the_reader()
+    names: dict[str, Any] = {}
     assert SNIPPETS
     for snippet in SNIPPETS:
         exec(snippet, names)
@@ -53,7 +38,7 @@ def test_the_snippets_run_one_after_the_other(
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models that are hardly trained, where the commands look for them."""
     monkeypatch.setenv("GRAPHSVX_MODELS", str(tmp_path / "models"))
-    for name in ("ba-shapes", "ba-2motifs"):
+    for name in ("karate", "molecules-carbonyl"):
         dataset = datasets.load(name)
         settings = replace(zoo.settings_for(name), epochs=1)
         zoo.save(zoo.train(dataset, settings=settings))
@@ -69,6 +54,14 @@ def test_the_commands_run_one_after_the_other(
         done = CliRunner().invoke(app, shlex.split(command))
         assert done.exit_code == 0, f"{command}: {done.output}"
     assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("page", [README, START], ids=["readme", "start"])
+def test_what_a_block_prints_stands_below_it(page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```\n\n(```text)?", page, re.DOTALL | re.MULTILINE)
+    assert any("print(" in code for code, _ in blocks)
+    for code, output in blocks:
+        assert bool(output) == ("print(" in code), code
 
 
 def test_files_that_it_links_to_exist() -> None:

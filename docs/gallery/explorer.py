@@ -21,14 +21,14 @@ from graphsvx import GraphSVX, runs, zoo
 from graphsvx.explorer.server import Server, start
 from graphsvx.explorer.workspace import Workspace, make_workspace, workspace_of
 
-NODE = 1358
-CORA = {
+NODE = 5
+DIGITS = {
     "graph": "view=graph",
     "why": f"view=why&node={NODE}&samples=1000",
-    "pairs": "view=why&node=30&samples=1000&order=2",
-    "contrast": f"view=why&node={NODE}&samples=1000&target=3&rather_than=4",
-    "what-if": "view=what-if&node=30&nodes_off=1358",
-    "compare": "view=compare&node=30",
+    "pairs": f"view=why&node={NODE}&samples=1000&order=2",
+    "contrast": f"view=why&node={NODE}&samples=1000&target=9&rather_than=5",
+    "what-if": f"view=what-if&node={NODE}&nodes_off=1729",
+    "compare": f"view=compare&node={NODE}",
     "overview": "view=overview",
     "empty": "view=why",
     "error": "view=why&node=99999",
@@ -81,19 +81,19 @@ def photograph(
 
 def workspaces(folder: Path) -> Iterator[tuple[Workspace, dict[str, str]]]:
     """What is shown, with the views of each."""
-    cora = zoo.ensure("cora")
-    graph = cora.dataset.graph
+    digits = zoo.ensure("digits")
+    graph = digits.dataset.graph
     run = runs.start(
-        cora.model, graph, nodes=cora.dataset.split.test.tolist()[:60], out=folder / "cora",
+        digits.model, graph, nodes=digits.dataset.split.test.tolist()[:60], out=folder / "digits",
         method=GraphSVX(samples=300), progress=False, backend=runs.Local(workers=1),
     )  # fmt: skip
-    yield workspace_of([cora], run), CORA
+    yield workspace_of([digits], run), DIGITS
     yield (
-        workspace_of([zoo.ensure("mutag")]),
+        workspace_of([zoo.ensure("molecules-carbonyl")]),
         {"graphs": "view=graph", "molecule": "view=why&graph=0"},
     )
-    links = make_workspace(cora.model, graph, task="link", title="cora links")
-    yield links, {"links": "view=graph&first=30", "link": "view=why&link=30,1358"}
+    links = make_workspace(digits.model, graph, task="link", title="links of digits")
+    yield links, {"links": "view=graph&first=5", "link": "view=why&link=5,1729"}
 
 
 def main(to: Path, width: int = 1280, theme: str = "light") -> None:

@@ -1,11 +1,14 @@
-"""Makes the gallery: pictures and page, from the real data sets and trained models.
+"""Makes the gallery, and what the README and the start page show below their code.
 
 Run `scripts/gallery`. The first run trains the six models (some minutes on one core) and keeps
-them. Every number on the page is computed here.
+them; MUTAG needs files that are downloaded. Every number on the page is computed here.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,6 +33,9 @@ from graphsvx.zoo import Trained
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "gallery.md"
+WITH_OUTPUT = {"hero": HERE.parents[1] / "README.md", "start": HERE.parent / "start.md"}
+"""Pages whose code is followed by what it prints, by the name of the picture of `explanation`."""
+SNIPPET = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n.*?^```\n)?", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -266,13 +272,13 @@ to zoom, drag and click; [this one](gallery/report.html) is of BA-Shapes:
 
 ## The explorer
 
-`graphsvx serve cora` shows all of it live; `python docs/gallery/explorer.py` makes the pictures.
+`graphsvx serve digits` shows all of it live; `python docs/gallery/explorer.py` makes the pictures.
 
-Why, dark: credit by distance, by branch and of pairs:
+Why: credit by distance, by branch and of pairs:
 
 ![Why](gallery/explorer-why.png)
 
-What if: the model's own answer without node 1358:
+What if: the model's own answer without node 1729:
 
 ![What if](gallery/explorer-what-if.png)
 
@@ -286,6 +292,24 @@ The overview of a run, and molecules to pick from:
 
 ![Molecules](gallery/explorer-molecules.png)
 """
+
+
+def run_snippets(page: Path) -> Explanation:
+    """Run the code of a page, write what each block prints below it, and return `explanation`."""
+    names: dict[str, Any] = {}
+
+    def with_output(block: re.Match[str]) -> str:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(block[1], names)
+        output = "\n".join(line.rstrip() for line in printed.getvalue().rstrip().split("\n"))
+        return f"```python\n{block[1]}```\n" + (f"\n```text\n{output}\n```\n" if output else "")
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        text = SNIPPET.sub(with_output, page.read_text(encoding="utf-8"))
+    with atomic_write(page) as part:
+        part.write_text(text, encoding="utf-8")
+    return names["explanation"]
 
 
 def photograph(console: Console) -> None:
@@ -309,13 +333,15 @@ def photograph(console: Console) -> None:
 def main() -> None:
     """Make everything."""
     console = Console()
+    for name, path in WITH_OUTPUT.items():
+        plot.save(run_snippets(path), HERE / f"{name}.png", dpi=110)
+        console.print(f"{path.name}: outputs and {name}.png")
     found = []
     for example in examples():
         plot.save(example.explanation, HERE / f"{example.name}.png", dpi=110, **example.options)
         console.print(f"{example.name}: {example.explanation.title}", markup=False)
         found.append(example)
     shapes = found[0]
-    plot.save(shapes.explanation, HERE / "hero.png", dpi=150, **shapes.options)
     overview(found)
     others(found)
     html.write(

@@ -1,69 +1,57 @@
 """
-A typed graph: papers, authors and subjects
-===========================================
+A typed graph: women and the events that they attended
+======================================================
 
-ACM has three types of nodes and two relations. Which of them make the model say that a paper is
-about data mining: its authors, its subject, or the papers that share them?
+In the 1930s, Davis, Gardner and Gardner noted which of 18 women of a Southern town came to which of
+14 social events, and found two groups. Which events make a model say to which group a woman
+belongs, and do the women whom she met there matter?
 """
 
 # %%
-# The graph is a ``HeteroData``; subjects have no features but a row each of a table in the model.
-# ``zoo.ensure`` trains a model with a convolution for each edge type; any model of
-# ``(x_dict, edge_index_dict)`` takes its place.
+# The graph is a ``HeteroData`` with two types of nodes. ``zoo.ensure`` trains a model with a
+# convolution for each edge type; any model of ``(x_dict, edge_index_dict)`` takes its place.
 
 import tempfile
 from pathlib import Path
 
 import graphsvx
 from graphsvx import GraphSVX, zoo
-from graphsvx.methods import MetaPaths
 
-trained = zoo.ensure("acm")
+trained = zoo.ensure("southern-women")
 data, model = trained.dataset.graph, trained.model
-print(data)
-print(trained.card.accuracy)
-
-# %%
-# A node is its type and its id. First the relations: all edges between papers and authors are one
-# player, all edges between papers and subjects another one. The values are exact.
-
-paper = ("paper", 3792)
 names = trained.dataset.class_names
-relations = graphsvx.explain(
-    model, data, node=paper, class_names=names, method=GraphSVX(players="relations")
-)
-print(relations.describe())
-for edge_type, credit in relations.by_relation().items():
-    print(edge_type, f"{credit:+.3f}")
+print(data)
 
 # %%
-# Single nodes: who among them? Colour and shape are the type of a node, the ring is its credit.
+# Ruth DeSand was counted to both groups, so the model has never seen a label for her. A node is its
+# type and its id. Colour and shape in the picture are the type of a node, the ring is its credit.
 
+woman = ("woman", data["woman"].names.index("Ruth DeSand"))
 explanation = graphsvx.explain(
-    model, data, node=paper, class_names=names, method=GraphSVX(players="nodes", samples=400)
+    model, data, node=woman, class_names=names, method=GraphSVX(players="nodes")
 )
+print(explanation.describe())
 print(explanation.certificate.line())
 print(explanation.by_type())
 explanation.plot()
 
 # %%
-# The credit of one type, with ids within the type and standard errors.
+# Other women have no credit: they have no features of their own, so the model cannot tell who was
+# there. The credit of one type, with ids within the type and standard errors:
 
-authors = explanation.nodes["author"]
-for i, value, error in zip(authors.ids.tolist(), authors.values, authors.errors, strict=True):
-    print(f"author {i}: {value:+.4f} ± {1.96 * error:.4f}")
+events = explanation.nodes["event"]
+for i, value, error in zip(events.ids.tolist(), events.values, events.errors, strict=True):
+    print(f"{data['event'].names[i]}: {value:+.4f} ± {1.96 * error:.4f}")
 
 # %%
-# Meta-paths: other papers of the same authors, and other papers on the same subject.
+# Relations: all edges of a type and their reverse are one player, and the values are exact. ACM, with
+# papers, authors and subjects, has more of them, and meta-paths: :doc:`full_size/2_acm`.
 
-paths = {
-    "same authors": [("paper", "to", "author"), ("author", "to", "paper")],
-    "same subject": [("paper", "to", "subject"), ("subject", "to", "paper")],
-}
-along = graphsvx.explain(
-    model, data, node=paper, class_names=names, method=GraphSVX(players=MetaPaths(paths=paths))
+relations = graphsvx.explain(
+    model, data, node=woman, class_names=names, method=GraphSVX(players="relations")
 )
-along.plot(kind="bars")
+for edge_type, credit in relations.by_relation().items():
+    print(edge_type, f"{credit:+.3f}")
 
 # %%
 # A page in one file, and masks for PyG.

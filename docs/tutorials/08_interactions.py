@@ -6,18 +6,16 @@ Which atoms of a molecule act together, and which of them are enough? The same f
 """
 
 # %%
-# A molecule and a trained model. ``order=2`` asks for interactions of pairs as well: k-SII, which
+# Aspirin, and a model that says whether a molecule has a carbonyl. ``order=2`` asks for interactions of pairs as well: k-SII, which
 # together with the atoms' own values adds up to the prediction. An atom that is off has no bonds
 # and no features (``erase=True``).
 
 import graphsvx
 from graphsvx import GraphSVX, zoo
 
-trained = zoo.ensure("alkane-carbonyl")
+trained = zoo.ensure("molecules-carbonyl")
 names = trained.dataset.class_names
-molecule = next(
-    graph for graph in trained.dataset.graphs if graph.num_nodes == 15 and int(graph.y) == 1
-)
+molecule = next(graph for graph in trained.dataset.graphs if graph.name == "aspirin")
 explanation = graphsvx.explain(
     trained.model, molecule, graph=True, class_names=names, method=GraphSVX(order=2, erase=True)
 )
