@@ -301,7 +301,7 @@ def run_snippets(page: Path) -> Explanation:
     def with_output(block: re.Match[str]) -> str:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(block[1], names)
+            exec(block[1], names)  # noqa: S102  (code of our own pages)
         output = "\n".join(line.rstrip() for line in printed.getvalue().rstrip().split("\n"))
         return f"```python\n{block[1]}```\n" + (f"\n```text\n{output}\n```\n" if output else "")
 

@@ -7,9 +7,9 @@ images, make it say "nine"?
 """
 
 # %%
-# 1,797 images, each joined to the five nearest ones, and a trained GCN. ``zoo.ensure`` trains it the
-# first time (seconds) and loads it afterwards; any model of yours takes its place. Everything comes
-# with graphsvx: nothing is downloaded.
+# 1,797 images, each joined to the five nearest ones, and a trained GCN. ``zoo.ensure`` trains it
+# the first time (seconds) and loads it afterwards; any model of yours takes its place. Everything
+# comes with graphsvx: nothing is downloaded.
 
 import tempfile
 from pathlib import Path
@@ -41,16 +41,16 @@ explanation = graphsvx.explain(model, data, node=node, **names)
 print(explanation)
 
 # %%
-# Credit of pixels as a picture: red speaks for the answer, blue against it. Pixels that are close to
-# their average do not play and stay white.
+# Credit of pixels as a picture: red speaks for the answer, blue against it. Pixels that are close
+# to their average do not play and stay white.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(6, 3))
-left.imshow(data.x[node].reshape(8, 8), cmap="gray_r")
+left.imshow(data.x[node].reshape(8, 8).numpy(), cmap="gray_r")
 left.set_title(f"a {int(data.y[node])}")
 pixels = torch.zeros(64, dtype=torch.float64)
 pixels[explanation.feature_ids] = explanation.feature_values
 limit = float(pixels.abs().max())
-right.imshow(pixels.reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
+right.imshow(pixels.reshape(8, 8).numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
 right.set_title(f'why "{int(predicted[node])}"')
 for ax in (left, right):
     ax.set_xticks([])

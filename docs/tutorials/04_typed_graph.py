@@ -44,8 +44,8 @@ for i, value, error in zip(events.ids.tolist(), events.values, events.errors, st
     print(f"{data['event'].names[i]}: {value:+.4f} ± {1.96 * error:.4f}")
 
 # %%
-# Relations: all edges of a type and their reverse are one player, and the values are exact. ACM, with
-# papers, authors and subjects, has more of them, and meta-paths: :doc:`full_size/2_acm`.
+# Relations: all edges of a type and their reverse are one player, and the values are exact. ACM,
+# with papers, authors and subjects, has more of them, and meta-paths: :doc:`full_size/2_acm`.
 
 relations = graphsvx.explain(
     model, data, node=woman, class_names=names, method=GraphSVX(players="relations")

@@ -6,9 +6,9 @@ Which atoms of a molecule act together, and which of them are enough? The same f
 """
 
 # %%
-# Aspirin, and a model that says whether a molecule has a carbonyl. ``order=2`` asks for interactions of pairs as well: k-SII, which
-# together with the atoms' own values adds up to the prediction. An atom that is off has no bonds
-# and no features (``erase=True``).
+# Aspirin, and a model that says whether a molecule has a carbonyl. ``order=2`` asks for
+# interactions of pairs as well: k-SII, which together with the atoms' own values adds up to the
+# prediction. An atom that is off has no bonds and no features (``erase=True``).
 
 import graphsvx
 from graphsvx import GraphSVX, zoo

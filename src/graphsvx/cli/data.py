@@ -31,10 +31,7 @@ def datasets(
     if seed == 0 and json_file is None:
         rows = [_listed(name) for name in CATALOGUE]
     else:
-        # Molecules take seconds to read, and their sizes do not depend on the seed.
-        rows = [
-            _listed(name) if CATALOGUE[name].extra else _loaded(name, seed) for name in CATALOGUE
-        ]
+        rows = [_loaded(name, seed) for name in CATALOGUE]
     if json_file is not None:
         _write(json_file, rows)
     title = f"Data sets (seed {seed}); the paper's figures in brackets if others"
@@ -86,11 +83,17 @@ def _start(name: str) -> dict[str, Any]:
 
 
 def _loaded(name: str, seed: int) -> dict[str, Any]:
-    """Sizes of a data set with the paper's, or in `missing` why it cannot be loaded."""
+    """Sizes of a data set with the paper's, or in `missing` why it cannot be loaded.
+
+    A list downloads nothing. Molecules take seconds to read, and their sizes do not depend on the
+    seed.
+    """
+    row = _listed(name)
+    if row["missing"] or CATALOGUE[name].extra:
+        return row
     with stopped_at_once():
         from graphsvx.datasets import registry as data
 
-    row = _start(name)
     try:
         loaded = data.load(name, seed)
     except DataError as error:

@@ -177,7 +177,7 @@ def page(results: Measurements) -> Page:
         {"Details": (*tables[:3], paired_table(
             "GraphSVX minus another: AUROC, on crippen correlation", tests), *tables[3:],
             better_candidates(results))},
-        "Chemistry says which atoms decide: those of a benzene ring, of an alkane and a carbonyl, "
+        "Chemistry says which atoms decide: those of a benzene ring, of a fluoride and a carbonyl, "
         "or Crippen's contribution of each atom to logP.",
         f"{MOLECULES} test molecules a seed with the motif that the model classifies right "
         "(crippen: any); the best counts of the sets of atoms that explain a molecule on their "
@@ -188,7 +188,7 @@ def page(results: Measurements) -> Page:
 
 
 STUDY = Study(
-    "molecules", "atoms that decide, by chemistry: benzene, alkane and carbonyl, Crippen's logP",
+    "molecules", "atoms that decide, by chemistry: benzene, fluoride and carbonyl, Crippen's logP",
     (GRID, TUNING), page)  # fmt: skip
 
 
