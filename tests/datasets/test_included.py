@@ -11,11 +11,16 @@ import pytest
 import torch
 
 from graphsvx import datasets, explain, zoo
+from graphsvx.cli.explain import _graph_number
+from graphsvx.cli.node_words import parse_nodes
 from graphsvx.datasets import raw
 from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.datasets.included import IN_BOTH_GROUPS
 from graphsvx.datasets.molecules import WELL_KNOWN, WELL_KNOWN_CLASSES
 from graphsvx.errors import InputError
+from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Parameters
+from graphsvx.explorer.rows import rows
 from graphsvx.explorer.workspace import workspace_of
 
 SOCIAL = ("karate", "les-miserables", "southern-women")
@@ -226,7 +231,10 @@ def test_each_is_trained_explained_and_served_from_nothing(name: str, offline: N
     workspace = workspace_of([trained])
     assert len(workspace.table().ids) >= len(dataset.labels)
     if name in MOLECULES:
-        assert workspace.graph_name(0) == "methanol"
+        found = rows(workspace, Parameters([("q", "ASPIR")]), Limits())["rows"]
+        assert [row["name"] for row in found] == ["aspirin"]
+    if name == "karate":
+        assert workspace.node_name(33) == "John A."
 
 
 @pytest.mark.learned
@@ -248,6 +256,17 @@ def test_weights_of_edges_are_trained_with_and_part_of_the_fingerprint() -> None
     other = zoo.train(lighter, settings=brief)
     first = next(weighted.model.parameters())
     assert not torch.equal(first, next(other.model.parameters()))
+
+
+def test_the_command_line_takes_names_of_nodes_and_graphs() -> None:
+    women = datasets.load("southern-women").graph
+    assert parse_nodes(women, "woman:Ruth DeSand,3", "--nodes") == [
+        ("woman", "Ruth DeSand"), ("woman", 3),
+    ]  # fmt: skip
+    graphs = load("molecules-carbonyl").graphs
+    assert _graph_number(graphs, "methanol") == _graph_number(graphs, "0") == 0
+    with pytest.raises(InputError, match=r"--graph 0\.\.504, or by name, got asprin; .*'aspirin'"):
+        _graph_number(graphs, "asprin")
 
 
 def test_a_woman_is_asked_for_by_name() -> None:

@@ -256,6 +256,7 @@ def workspace_of(trained: Sequence[Trained], run: Any = None) -> Workspace:
         title=dataset.name,
         class_names=dataset.class_names,
         feature_names=dataset.feature_names,
+        node_names=None if dataset.task == "graph" else find_names(dataset.graph).nodes,
         output="regression" if dataset.regression else None,
         asked_scale="value" if dataset.regression else None,
         run=run,
