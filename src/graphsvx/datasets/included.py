@@ -163,6 +163,6 @@ def _social(
 
 def _quarters(name: str, seed: int, labels: Tensor) -> Split:
     """Half of the labelled nodes for training, a quarter each for validation and test."""
-    known = (labels >= 0).nonzero().flatten()
-    split = stratified_split(labels[known], generator(seed, name, "split"), held_out=0.25)
-    return Split(**{part: known[index] for part, index in split.parts().items()})
+    labelled = (labels >= 0).nonzero().flatten()
+    split = stratified_split(labels[labelled], generator(seed, name, "split"), held_out=0.25)
+    return Split(**{part: labelled[index] for part, index in split.parts().items()})
