@@ -173,10 +173,10 @@ def node_number(graph: TypedGraph, node: Any, label: str = "node") -> int:
             f'{label} must be a node type and an id, such as ("{graph.node_types[0]}", 0), '
             f"got {shown(node)}"
         )
-    node_type, which = node
-    if isinstance(which, str) and node_type in graph.names:
-        which = Names(nodes=graph.names[node_type]).node(which)
-    return graph.number(node_type, as_int(which, label))
+    node_type, node_id = node
+    if isinstance(node_id, str) and node_type in graph.names:
+        node_id = Names(nodes=graph.names[node_type]).node(node_id)
+    return graph.number(node_type, as_int(node_id, label))
 
 
 def typed_nodes(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
