@@ -69,3 +69,11 @@ def test_the_command_of_a_run_is_used_for_names_of_the_zoo_only():
     assert _zoo_choice("graphsvx run evil.pt --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice("graphsvx run cora --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice(None) is None
+
+
+def test_without_a_source_it_opens_a_set_that_needs_no_download(tmp_path, asked, monkeypatch):
+    monkeypatch.setenv("GRAPHSVX_MODELS", str(tmp_path))
+    result = serve()
+    assert "need no download" in result.stderr
+    assert "karate" in result.stderr
+    assert [(about["live"], about["count"]) for about in asked] == [(True, 1797)]

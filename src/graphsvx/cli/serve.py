@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 EXAMPLES = """
 Examples:
 
-    graphsvx serve cora
+    graphsvx serve
 
-    graphsvx serve cora --model gcn --model gat
+    graphsvx serve digits --model gcn --model gat
 
-    graphsvx serve acm
+    graphsvx serve southern-women
 
     graphsvx serve my-data.pt --model my_module:build --weights w.safetensors
 
-    graphsvx serve runs/cora-gat --no-browser --port 8000
+    graphsvx serve runs/digits --no-browser --port 8000
 """
 
 
@@ -40,7 +40,7 @@ def serve(
     source: Annotated[
         str,
         typer.Argument(help="A data set, a saved PyG Data (.pt), or the folder of a run."),
-    ],
+    ] = "digits",
     *,
     model: Annotated[
         list[str] | None,
@@ -82,6 +82,9 @@ def serve(
         message(
             f"anyone who can reach {host} and has the token can use this server", style="yellow"
         )
+    if source in CATALOGUE:
+        others = [name for name, entry in CATALOGUE.items() if not entry.folder and name != source]
+        message(f"other data sets that need no download: {', '.join(others)}")
     with stopped_by_signals():
         server = start(workspace, host=host, port=port, browser=browser, announce=True)
         server.wait()

@@ -1,7 +1,7 @@
 """The explorer: a local web page on which predictions are explained and changed.
 
 graphsvx.serve(model, data)            # prints the address, opens the browser
-graphsvx serve cora --model gcn        # the same from the command line
+graphsvx serve digits                  # the same from the command line
 """
 
 from __future__ import annotations
