@@ -54,26 +54,72 @@ def test_the_packages_hold_what_they_should(packages: Path) -> None:
     assert not any(name.startswith((".venv", "out", "runs")) for name in names)
 
 
-def test_a_core_install_explains_and_its_dependencies_fit(packages: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
-    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+def test_the_sdist_builds_the_same_wheel(packages: Path, tmp_path: Path) -> None:
+    (sdist,), (wheel,) = packages.glob("*.tar.gz"), packages.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    rebuilt = zipfile.ZipFile(tmp_path / wheel.name)
+    contents = {name: rebuilt.read(name) for name in rebuilt.namelist()}
+    original = zipfile.ZipFile(wheel)
+    assert contents == {name: original.read(name) for name in original.namelist()}
+
+
+@pytest.fixture(scope="module")
+def core(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and the core packages: the folder of its commands."""
+    folder = tmp_path_factory.mktemp("env")
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
     _link_core_packages(site)
     (wheel,) = packages.glob("*.whl")
-    python = str(tmp_path / "env" / "bin" / "python")
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    pip = [sys.executable, "-m", "pip", "--python", python]
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     for command in (
         [*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(wheel)],
         [*pip, "check"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        done = _run(command, folder)
         assert done.returncode == 0, done.stdout + done.stderr
-    command = [python, "-c", ONE_LINE]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    return folder / "bin"
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment |= {"GRAPHSVX_MODELS": str(folder / "models"), "COLUMNS": "400"}
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=folder, check=False
     )
+
+
+def test_a_core_install_explains_and_its_dependencies_fit(core: Path, tmp_path: Path) -> None:
+    done = _run([str(core / "python"), "-c", ONE_LINE], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "prediction" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package", "extra"),
+    [
+        ("explain ba-shapes --node 400 --picture why.png", "matplotlib", "plot"),
+        ("explain ba-shapes --node 400 --method shap", "shap", "baselines"),
+        ("explain ba-shapes --node 400 --method lime", "lime", "baselines"),
+        ("explain ba-shapes --node 400 --method pgm-explainer", "pgmpy", "baselines"),
+        ("explain ba-shapes --node 400 --method integrated-gradients", "captum", "baselines"),
+        ("explain benzene --graph 0", "rdkit", "molecules"),
+        ("run ba-shapes --out runs/mine", "pyarrow", "data"),
+        ("serve ba-shapes", "starlette", "serve"),
+        ("study noisy-features --quick", "pyarrow", "data"),
+    ],
+)
+def test_a_missing_extra_is_named_before_work_starts(
+    core: Path, tmp_path: Path, arguments: str, package: str, extra: str
+) -> None:
+    done = _run([str(core / "graphsvx"), *arguments.split()], tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert re.search(rf"error: .*{package}.*graphsvx\[{extra}\]", done.stderr), done.stderr
+    assert list(tmp_path.iterdir()) == [], "a model was trained, or a file written"
 
 
 def _link_core_packages(site: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 from rich.markdown import Markdown
 
 from graphsvx.cli import app
+from graphsvx.cli.names import check_extra
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
@@ -81,6 +82,7 @@ def study(
         return
     if name is not None and everything:
         raise InputError("--all makes every study; leave out the name")
+    check_extra("matplotlib", "plot")
     selected = studies.names() if everything else (studies.get(str(name)).name,)
     folder = out or Path("out/studies" if quick else "docs/results")
     runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
