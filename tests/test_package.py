@@ -73,8 +73,8 @@ def core(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("env")
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    _link_core_packages(site)
     (wheel,) = packages.glob("*.whl")
+    _link_core_packages(wheel, site)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     for command in (
         [*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(wheel)],
@@ -122,9 +122,10 @@ def test_a_missing_extra_is_named_before_work_starts(
     assert list(tmp_path.iterdir()) == [], "a model was trained, or a file written"
 
 
-def _link_core_packages(site: Path) -> None:
-    """Links to what graphsvx needs without extras, and what that needs, of this environment."""
-    waiting, seen = ["graphsvx"], set[str]()
+def _link_core_packages(wheel: Path, site: Path) -> None:
+    """Links to what the wheel needs without extras, and what that needs, of this environment."""
+    (metadata,) = (f for f in zipfile.Path(wheel).iterdir() if f.name.endswith(".dist-info"))
+    waiting, seen = _needed(importlib.metadata.PathDistribution(metadata)), set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -134,12 +135,17 @@ def _link_core_packages(site: Path) -> None:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # for another system or Python
-        for requirement in distribution.requires or []:
-            wanted, _, marker = requirement.partition(";")
-            if "extra" not in marker:
-                waiting.append(re.split(r"[\s<>=!~\[(]", wanted.strip())[0].lower())
-        if name != "graphsvx":
-            _link(distribution, site)
+        waiting += _needed(distribution)
+        _link(distribution, site)
+
+
+def _needed(distribution: importlib.metadata.Distribution) -> list[str]:
+    parts = [requirement.partition(";") for requirement in distribution.requires or []]
+    return [
+        re.split(r"[\s<>=!~\[(]", wanted.strip())[0].lower()
+        for wanted, _, marker in parts
+        if "extra" not in marker
+    ]
 
 
 def _link(distribution: importlib.metadata.Distribution, site: Path) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -139,6 +140,8 @@ def _start(
         warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
         masks = hasattr(signal, "pthread_sigmask")
         if masks:  # Ctrl-C is for the caller, also while a worker starts
+            if method == "spawn":
+                resource_tracker.ensure_running()  # its own start would let signals through
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
