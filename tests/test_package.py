@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -52,6 +53,21 @@ def test_the_packages_hold_what_they_should(packages: Path) -> None:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
     assert {"pyproject.toml", "LICENSE", "CHANGELOG.md", "README.md"} <= names
     assert not any(name.startswith((".venv", "out", "runs")) for name in names)
+
+
+def test_the_lock_has_the_pinned_versions_and_what_the_project_needs() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    pins = [line.split("==") for line in (ROOT / "constraints.txt").read_text().split()]
+    locked = {_normal(package["name"]): package.get("version") for package in lock}
+    assert {_normal(name): version for name, version in pins}.items() <= locked.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {_normal(re.split("[>=]", line)[0]) for line in project["dependencies"]}
+    (own,) = (package for package in lock if package["name"] == "graphsvx")
+    assert wanted == {_normal(package["name"]) for package in own["dependencies"]}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_the_sdist_builds_the_same_wheel(packages: Path, tmp_path: Path) -> None:
