@@ -123,7 +123,7 @@ def test_a_core_install_explains_and_its_dependencies_fit(core: Path, tmp_path: 
         ("explain ba-shapes --node 400 --method lime", "lime", "baselines"),
         ("explain ba-shapes --node 400 --method pgm-explainer", "pgmpy", "baselines"),
         ("explain ba-shapes --node 400 --method integrated-gradients", "captum", "baselines"),
-        ("explain benzene --graph 0", "rdkit", "molecules"),
+        ("explain molecules-aromatic --graph 0", "rdkit", "molecules"),
         ("run ba-shapes --out runs/mine", "pyarrow", "data"),
         ("serve ba-shapes", "starlette", "serve"),
         ("study noisy-features --quick", "pyarrow", "data"),

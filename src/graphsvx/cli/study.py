@@ -74,15 +74,16 @@ def study(
     ] = None,
 ) -> None:
     """Reproduce an experiment of the paper: tables with its figures and ours, plots, a page."""
+    check_extra("pyarrow", "data")
     with stopped_at_once():
         from graphsvx import studies
 
     if name is None and not everything:
         _list()
         return
+    check_extra("matplotlib", "plot")
     if name is not None and everything:
         raise InputError("--all makes every study; leave out the name")
-    check_extra("matplotlib", "plot")
     selected = studies.names() if everything else (studies.get(str(name)).name,)
     folder = out or Path("out/studies" if quick else "docs/results")
     runs_folder = runs or Path("runs/studies-quick" if quick else "runs/studies")
