@@ -11,14 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parent
 LONGEST_FIRST = (
-    "studies/test_quick.py", "test_docs.py", "test_site.py", "runs/test_ray.py",
-    "runs/test_resume.py", "test_odd_arguments.py", "zoo/test_training.py", "runs/test_large.py",
+    "studies/test_quick.py", "test_docs.py", "test_site.py", "runs/test_resume.py",
+    "test_odd_arguments.py", "zoo/test_training.py", "runs/test_large.py",
     "engine/test_structure.py", "laws", "views/plot", "methods", "cli", "studies", "runs",
 )  # fmt: skip
 """Files and folders; in this order, before all others, so that both processes end together."""
 DATA = os.environ.pop("GRAPHSVX_DATA", None)
 """Folder with raw files of real data sets: set only while a test marked `data` runs."""
 NEEDS = "needs data: "
+LAST = ROOT / "runs/test_ray.py"
+"""Workers are not forked in a process that has used Ray."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,6 +74,8 @@ def _has(folder: str) -> bool:
 
 @cache
 def _place(path: Path) -> int:
+    if path == LAST:
+        return len(LONGEST_FIRST) + 1
     for place, name in enumerate(LONGEST_FIRST):
         if path.is_relative_to(ROOT / name):
             return place

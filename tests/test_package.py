@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -54,31 +55,93 @@ def test_the_packages_hold_what_they_should(packages: Path) -> None:
     assert not any(name.startswith((".venv", "out", "runs")) for name in names)
 
 
-def test_a_core_install_explains_and_its_dependencies_fit(packages: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
-    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
-    _link_core_packages(site)
+def test_the_lock_has_the_pinned_versions_and_what_the_project_needs() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    pins = [line.split("==") for line in (ROOT / "constraints.txt").read_text().split()]
+    locked = {_normal(package["name"]): package.get("version") for package in lock}
+    assert {_normal(name): version for name, version in pins}.items() <= locked.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {_normal(re.split("[>=]", line)[0]) for line in project["dependencies"]}
+    (own,) = (package for package in lock if package["name"] == "graphsvx")
+    assert wanted == {_normal(package["name"]) for package in own["dependencies"]}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_sdist_builds_the_same_wheel(packages: Path, tmp_path: Path) -> None:
+    (sdist,), (wheel,) = packages.glob("*.tar.gz"), packages.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    rebuilt = zipfile.ZipFile(tmp_path / wheel.name)
+    contents = {name: rebuilt.read(name) for name in rebuilt.namelist()}
+    original = zipfile.ZipFile(wheel)
+    assert contents == {name: original.read(name) for name in original.namelist()}
+
+
+@pytest.fixture(scope="module")
+def core(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and the core packages: the folder of its commands."""
+    folder = tmp_path_factory.mktemp("env")
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
     (wheel,) = packages.glob("*.whl")
-    python = str(tmp_path / "env" / "bin" / "python")
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    pip = [sys.executable, "-m", "pip", "--python", python]
+    _link_core_packages(wheel, site)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     for command in (
         [*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(wheel)],
         [*pip, "check"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        done = _run(command, folder)
         assert done.returncode == 0, done.stdout + done.stderr
-    command = [python, "-c", ONE_LINE]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    return folder / "bin"
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment |= {"GRAPHSVX_MODELS": str(folder / "models"), "COLUMNS": "400"}
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=folder, check=False
     )
+
+
+def test_a_core_install_explains_and_its_dependencies_fit(core: Path, tmp_path: Path) -> None:
+    done = _run([str(core / "python"), "-c", ONE_LINE], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "prediction" in done.stdout
 
 
-def _link_core_packages(site: Path) -> None:
-    """Links to what graphsvx needs without extras, and what that needs, of this environment."""
-    waiting, seen = ["graphsvx"], set[str]()
+@pytest.mark.parametrize(
+    ("arguments", "package", "extra"),
+    [
+        ("explain ba-shapes --node 400 --picture why.png", "matplotlib", "plot"),
+        ("explain ba-shapes --node 400 --method shap", "shap", "baselines"),
+        ("explain ba-shapes --node 400 --method lime", "lime", "baselines"),
+        ("explain ba-shapes --node 400 --method pgm-explainer", "pgmpy", "baselines"),
+        ("explain ba-shapes --node 400 --method integrated-gradients", "captum", "baselines"),
+        ("explain molecules-aromatic --graph 0", "rdkit", "molecules"),
+        ("run ba-shapes --out runs/mine", "pyarrow", "data"),
+        ("serve ba-shapes", "starlette", "serve"),
+        ("study noisy-features --quick", "pyarrow", "data"),
+    ],
+)
+def test_a_missing_extra_is_named_before_work_starts(
+    core: Path, tmp_path: Path, arguments: str, package: str, extra: str
+) -> None:
+    done = _run([str(core / "graphsvx"), *arguments.split()], tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert re.search(rf"error: .*{package}.*graphsvx\[{extra}\]", done.stderr), done.stderr
+    assert list(tmp_path.iterdir()) == [], "a model was trained, or a file written"
+
+
+def _link_core_packages(wheel: Path, site: Path) -> None:
+    """Links to what the wheel needs without extras, and what that needs, of this environment."""
+    (metadata,) = (f for f in zipfile.Path(wheel).iterdir() if f.name.endswith(".dist-info"))
+    waiting, seen = _needed(importlib.metadata.PathDistribution(metadata)), set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -88,12 +151,17 @@ def _link_core_packages(site: Path) -> None:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # for another system or Python
-        for requirement in distribution.requires or []:
-            wanted, _, marker = requirement.partition(";")
-            if "extra" not in marker:
-                waiting.append(re.split(r"[\s<>=!~\[(]", wanted.strip())[0].lower())
-        if name != "graphsvx":
-            _link(distribution, site)
+        waiting += _needed(distribution)
+        _link(distribution, site)
+
+
+def _needed(distribution: importlib.metadata.Distribution) -> list[str]:
+    parts = [requirement.partition(";") for requirement in distribution.requires or []]
+    return [
+        re.split(r"[\s<>=!~\[(]", wanted.strip())[0].lower()
+        for wanted, _, marker in parts
+        if "extra" not in marker
+    ]
 
 
 def _link(distribution: importlib.metadata.Distribution, site: Path) -> None:

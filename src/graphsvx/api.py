@@ -224,15 +224,16 @@ def explain_many(
         nodes: the nodes to explain; all of them if left out. Of HeteroData one node type, with
             ids or all: ("paper", [1, 2]) or "paper".
         edges: the links to explain instead, as pairs of nodes.
-        workers: processes to use. The result of a question does not depend on it.
+        workers: processes to use. The result of a question does not depend on it. Beside Ray or
+            CUDA, and on macOS and Windows, a script needs `if __name__ == "__main__":`.
         progress: show a bar on standard error; by default if that is a terminal.
         on_failure: called with each `Failure`; by default it is printed on standard error.
             A failure does not stop the others.
         options: everything else that `explain` takes (method, target, seed, ...).
 
     Raises:
-        InputError: arguments, model and graph do not go together. Failures of single questions
-            are not raised.
+        InputError: arguments, model and graph do not go together, or cannot be sent to workers.
+            Failures of single questions are not raised.
 
     """
     workers = checked(workers, Workers, "workers")

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, global_add_pool
 
 import graphsvx
-from graphsvx import runs
+from graphsvx import runs, studies
 from graphsvx.cli import loading, names
 from tests.cli.conftest import Run
 
@@ -194,14 +194,22 @@ def test_odd_queries_of_a_run_are_refused(own: Net, run: Run, rest, message) -> 
     assert message in ran.err
 
 
-def test_missing_matplotlib_is_said_before_the_work(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [
+        ("matplotlib", "plot", "explain cora --node 1 --picture why.png"),
+        ("ray", "ray", "run cora --backend ray --out out"),
+        ("uvicorn", "serve", "serve cora"),
+        ("matplotlib", "plot", "study noisy-features --quick"),
+    ],
+)
+def test_a_missing_package_is_said_before_the_work(
+    run: Run, monkeypatch: pytest.MonkeyPatch, package: str, extra: str, arguments: str
 ) -> None:
     find = names.find_spec
-    monkeypatch.setattr(
-        names, "find_spec", lambda name: None if name == "matplotlib" else find(name)
-    )
-    monkeypatch.setattr(loading, "load", lambda *_, **__: pytest.fail("the work has begun"))
-    ran = run("explain", "cora", "--node", "1", "--picture", "why.png")
+    monkeypatch.setattr(names, "find_spec", lambda name: None if name == package else find(name))
+    for module, name in ((loading, "load"), (studies.study, "measure_in_processes")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("the work has begun"))
+    ran = run(*arguments.split())
     assert ran.code == 2
-    assert 'pip install "graphsvx[plot]"' in ran.err
+    assert f'pip install "graphsvx[{extra}]"' in ran.err

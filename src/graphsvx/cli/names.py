@@ -30,6 +30,12 @@ METHODS: dict[str, tuple[str, ...]] = {
 }
 """Module and name of the classes whose fields are the settings of a method."""
 
+BASELINES = {
+    "pgm-explainer": "pgmpy", "lime": "lime", "shap": "shap", "saliency": "captum",
+    "integrated-gradients": "captum",
+}  # fmt: skip
+"""Packages of the extra `baselines` that methods need."""
+
 ZOO = ("gcn", "gat", "gin", "graphconv", "sage", "rgcn", "released")
 """Models of the zoo; which of them a data set has, the zoo says."""
 

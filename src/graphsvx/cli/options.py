@@ -133,10 +133,12 @@ class MethodChoice:
     order: int | None = None
 
     def check(self, choice: ModelChoice) -> None:
-        """Raise for names that do not exist."""
+        """Raise for names that do not exist, and for a package that is not installed."""
         if not choice.is_own:  # the module of one's own model may register methods
             names.check_method(self.name)
         names.check_settings(self.name, self.pairs)
+        if self.name in names.BASELINES:
+            names.check_extra(names.BASELINES[self.name], "baselines")
 
     def build(self) -> Method:
         """The explainer with these settings."""

@@ -211,6 +211,7 @@ def _backend(name: str, workers: int | None, address: str | None) -> runs.Backen
     from graphsvx import runs
 
     if name == "ray":
+        names.check_extra("ray", "ray")
         return runs.Ray(address=address, workers=workers)
     if name != "local":
         raise InputError(f"--backend must be local or ray, got {name!r}")

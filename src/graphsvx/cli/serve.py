@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphsvx.cli import app, options
+from graphsvx.cli.names import check_extra
 from graphsvx.cli.options import ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.datasets.catalogue import CATALOGUE
@@ -74,6 +75,8 @@ def serve(
     if not is_run:
         for choice in choices:
             choice.check(source)
+    for package in ("starlette", "uvicorn"):
+        check_extra(package, "serve")
     with stopped_at_once():
         from graphsvx.explorer.server import LOOPBACK, start
 

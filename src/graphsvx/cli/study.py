@@ -12,6 +12,7 @@ import typer
 from rich.markdown import Markdown
 
 from graphsvx.cli import app
+from graphsvx.cli.names import check_extra
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
@@ -73,12 +74,14 @@ def study(
     ] = None,
 ) -> None:
     """Reproduce an experiment of the paper: tables with its figures and ours, plots, a page."""
+    check_extra("pyarrow", "data")
     with stopped_at_once():
         from graphsvx import studies
 
     if name is None and not everything:
         _list()
         return
+    check_extra("matplotlib", "plot")
     if name is not None and everything:
         raise InputError("--all makes every study; leave out the name")
     selected = studies.names() if everything else (studies.get(str(name)).name,)

@@ -1,22 +1,30 @@
-"""Worker processes, forked where possible, one task each at a time; a dead worker is replaced."""
+"""Worker processes, forked where that is safe, one task each at a time; a dead one is replaced."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from enum import Enum
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
+import cloudpickle
 import torch
+
+from graphsvx.errors import InputError, first_line
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -25,14 +33,26 @@ Result = TypeVar("Result")
 _GRACE = 3.0
 
 
+class _Signal(Enum):
+    STARTED = "the first message of a worker"
+
+
 @dataclass(frozen=True)
 class WorkerDied:
     """Takes the place of a result if the worker process died (killed, out of memory)."""
 
 
 def can_fork() -> bool:
-    """Whether workers are forked and share the caller's memory; otherwise arguments are pickled."""
-    return "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
+    """Whether workers are forked and share the caller's memory; otherwise arguments are pickled.
+
+    A forked process has none of the caller's other threads, and what they had locked stays locked:
+    it cannot use CUDA, and may hang if Ray's threads were at work.
+    """
+    if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
+        return False
+    # Ray leaves some ten threads behind when it is shut down.
+    on_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return not on_cuda and "ray" not in sys.modules
 
 
 def imap_unordered(
@@ -43,71 +63,114 @@ def imap_unordered(
     A task is taken only when a worker is free and the consumer asks for more, so tasks never
     pile up. A worker that dies is replaced, and its task yields `WorkerDied`. Closing the
     generator stops the workers; a task that is still running after `_GRACE` seconds is killed.
+    No thread is started here: threads and `fork` do not go together.
+
+    Raises:
+        InputError: workers are not forked, and `work` cannot be sent to them.
     """
-    context = multiprocessing.get_context("fork" if can_fork() else "spawn")
-    stop, stop_sender = context.Pipe(duplex=False)
-
-    def process() -> ProcessPoolExecutor:
-        # One pool per process: when a process dies, its task is known.
-        return ProcessPoolExecutor(
-            1,
-            mp_context=context,
-            initializer=_start,
-            initargs=(work, stop, stop_sender, os.getpid()),
-        )
-
-    pools: list[ProcessPoolExecutor] = []
-    # Made one by one, each with its worker: no worker holds the ends of another one's pipes.
-    free: deque[ProcessPoolExecutor | None] = deque([None] * workers)
-    busy: dict[Future[Any], tuple[Task, ProcessPoolExecutor]] = {}
+    method = "fork" if can_fork() else "spawn"
+    sent: Any = work if method == "fork" else _pickled(work)
+    stop, stop_sender = multiprocessing.Pipe(duplex=False)
+    running: dict[Connection, BaseProcess] = {}
+    """Processes by the connection to them."""
+    started = set[Connection]()
+    free: deque[Connection | None] = deque([None] * workers)
+    busy: dict[Connection, Task] = {}
     ready: deque[tuple[Task, Any]] = deque()
     try:
         while True:
             while free and (task := take()) is not None:
-                pool = free.popleft()
-                if pool is None:
-                    pool = process()
-                    pools.append(pool)
-                busy[_submit(pool, task)] = task, pool
+                worker = free.popleft()
+                if worker is None:
+                    worker, process = _start(method, sent, stop, [stop_sender, *running])
+                    running[worker] = process
+                busy[worker] = task
+                with suppress(OSError):  # dead: noticed below
+                    worker.send(task)
             if ready:
                 yield ready.popleft()
                 continue
             if not busy:
                 return
-            for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                task, pool = busy.pop(future)
-                try:
-                    ready.append((task, future.result()))
-                except BrokenExecutor:
-                    ready.append((task, WorkerDied()))
-                    pools.remove(pool)
-                    pool.shutdown()
-                    free.append(None)
-                else:
-                    free.append(pool)
+            speaking = wait(list(busy))
+            for worker in [worker for worker in busy if worker in speaking]:
+                answer = _received(worker)
+                if answer is _Signal.STARTED:
+                    started.add(worker)
+                    continue
+                if isinstance(answer, WorkerDied):
+                    running.pop(worker).join()
+                    worker.close()
+                    if method == "spawn" and worker not in started:
+                        raise _not_started()
+                ready.append((busy.pop(worker), answer))
+                free.append(worker if worker in running else None)
     finally:
-        stop_sender.close()
-        for pool in pools:
-            pool.shutdown(wait=True, cancel_futures=True)
-        stop.close()
+        for connection in (stop_sender, *running, stop):
+            connection.close()
+        for process in running.values():
+            process.join()
 
 
-def _submit(pool: ProcessPoolExecutor, task: Any) -> Future[Any]:
+def _received(worker: Connection) -> Any:
+    """The result that a worker sends; raises what its task raised."""
+    try:
+        error, result = worker.recv()
+    except (EOFError, OSError):
+        return WorkerDied()
+    if error is not None:
+        raise error
+    return result
+
+
+def _start(
+    method: str, sent: Any, stop: Connection, of_caller: list[Connection]
+) -> tuple[Connection, BaseProcess]:
+    """A new worker and the connection to it. It alone holds the other end, which ends with it."""
+    connection, of_worker = multiprocessing.Pipe()
+    inherited = [*of_caller, connection] if method == "fork" else []
+    # A daemon: at the exit of a caller that never closed the generator it is stopped, not waited
+    # for. mypy does not know that contexts have `Process`.
+    process: BaseProcess = multiprocessing.get_context(method).Process(  # type: ignore[attr-defined]
+        target=_serve, args=(sent, of_worker, stop, inherited, os.getpid()), daemon=True
+    )
     with warnings.catch_warnings():
-        # Python 3.12 warns about forks in multi-threaded processes. The threads are those of the
-        # pools, which hold no lock that a worker needs, and torch's, which a worker does not use.
+        # Python 3.12 warns about forks in multi-threaded processes. `can_fork` and
+        # `utils.exclusive` see to the threads that hold locks which a worker needs.
         warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
-        future = pool.submit(_run, task)
-    # The worker exists now and has the only open end: if it dies while it sends a result, the
-    # rest of which the pool would wait for, the pipe ends.
-    results: Any = pool._result_queue
-    results._writer.close()
-    return future
+        masks = hasattr(signal, "pthread_sigmask")
+        if masks:  # Ctrl-C is for the caller, also while a worker starts
+            if method == "spawn":
+                resource_tracker.ensure_running()  # its own start would let signals through
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            if masks:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            of_worker.close()
+    return connection, process
+
+
+def _pickled(work: Callable[[Any], Any]) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(work))
+    except Exception as error:  # whatever the model's own pickling raises
+        raise InputError(
+            f"worker processes do not share memory on this system, or beside Ray or CUDA, and what "
+            f"they need cannot be pickled: {first_line(error)}; use one worker"
+        ) from error
+
+
+def _not_started() -> InputError:
+    return InputError(
+        "worker processes could not start, as their own message says; in a script, "
+        'put the call below `if __name__ == "__main__":`, or use one worker'
+    )
 
 
 # --- in the worker -------------------------------------------------------------------------
 
-_work: Any = None
 _stop_requested = False
 
 
@@ -116,20 +179,31 @@ def stop_requested() -> bool:
     return _stop_requested
 
 
-def _start(
-    work: Callable[[Any], Any], stop: Connection, stop_sender: Connection | None, parent: int
+def _serve(
+    sent: Any, caller: Connection, stop: Connection, inherited: list[Connection], parent: int
 ) -> None:
-    global _work  # noqa: PLW0603  (a worker process has exactly one kind of work)
-    _work = work
+    # The caller holds the only other ends: when it closes them or dies, reading here ends.
+    for connection in inherited:
+        connection.close()
     # Ctrl-C and SIGTERM are handled by the parent process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Parallelism is over tasks: one thread per worker process.
     torch.set_num_threads(1)
-    if stop_sender is not None:
-        # The caller holds the only open end: when it closes or dies, `stop.poll` returns.
-        stop_sender.close()
     threading.Thread(target=_watch, args=(stop, parent), daemon=True).start()
+    with suppress(EOFError, OSError):
+        work = pickle.loads(sent) if isinstance(sent, bytes) else sent  # noqa: S301  (our own)
+        caller.send((None, _Signal.STARTED))
+        while True:
+            caller.send_bytes(_answer(work, caller.recv()))
+
+
+def _answer(work: Callable[[Any], Any], task: Any) -> bytes:
+    try:
+        return pickle.dumps((None, work(task)))
+    except Exception as error:  # raised again by the caller
+        error.add_note(traceback.format_exc())
+        return pickle.dumps((error, None))
 
 
 def _watch(stop: Connection, parent: int) -> None:
@@ -141,7 +215,3 @@ def _watch(stop: Connection, parent: int) -> None:
     if os.getppid() == parent:
         time.sleep(_GRACE)
     os._exit(1)
-
-
-def _run(task: Any) -> Any:
-    return _work(task)
