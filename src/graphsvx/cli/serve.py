@@ -129,7 +129,7 @@ def _of_run(folder: Path) -> Workspace:
             message(f"shown without its model: {error}", style="yellow")
             return workspace_of_run(run)
         stored = run.manifest["identity"]
-        same_graph = stored.get("graph", {}).get("sha256") == identity.of_graphs(workspace.graphs)
+        same_graph = stored.get("graph", {}).get("sha256") == identity.of_graphs(workspace.graphs)["sha256"]
         weights = identity.of_model(next(iter(workspace.models.values())))["weights"]
         if same_graph and stored.get("model", {}).get("weights") == weights:
             return workspace

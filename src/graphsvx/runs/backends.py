@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from graphsvx.core.typed_graph import typed_nodes
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema
+from graphsvx.runs.torch_state import TorchState
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Workers
 
@@ -45,12 +46,19 @@ class Job:
     """Share of the score that the smallest set of players is looked for with; None: it is not."""
     flip: bool = False
     """Whether the smallest set is looked for whose removal changes the class."""
+    torch_state: TorchState = field(default_factory=TorchState.current)
+
+    @property
+    def graphs(self) -> list[Any]:
+        """All graphs of the run."""
+        return list(self.data) if self.kind == "graph" else [self.data]
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; any exception becomes a `Failure`."""
         try:
             data = self.data[query] if self.kind == "graph" else self.data
-            explanation = explain(self.model, data, **self.question(query), **self.options)
+            with self.torch_state.in_force():
+                explanation = explain(self.model, data, **self.question(query), **self.options)
             if self.sufficient is not None or self.flip:
                 share = self.sufficient
                 sets = [] if share is None else [explanation.sufficient(share)]

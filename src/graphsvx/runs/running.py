@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
 from graphsvx.utils.constraints import Count, Range, Seed, checked, shown
 from graphsvx.utils.files import as_path
+from graphsvx.utils.printable import one_line
 from graphsvx.utils.progress_bar import progress_bar
 
 _OPTIONS = frozenset(
@@ -208,15 +210,16 @@ def _queries(
 
 def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> dict[str, Any]:
     """Hashes and settings that must agree to resume a run."""
-    graph_list = list(job.data) if job.kind == "graph" else [job.data]
+    inputs = identity.of_inputs(job.model, job.graphs)
+    unseen = [name for part in inputs.values() for name in part.get("unseen", [])]
+    if unseen:
+        warnings.warn(
+            f"whether these stay the same cannot be seen: {', '.join(map(one_line, unseen[:5]))}; "
+            f"if they change, resume into another folder",
+            stacklevel=3,
+        )
     return {
-        "model": identity.of_model(job.model),
-        "graph": {
-            "sha256": identity.of_graphs(graph_list),
-            "graphs": len(graph_list),
-            "nodes": sum(int(graph.num_nodes) for graph in graph_list),
-            "edges": sum(int(graph.num_edges) for graph in graph_list),
-        },
+        **inputs,
         "setting": identity.settings(settings),
         "seed": job.options["seed"],
         "queries": {
