@@ -17,7 +17,7 @@ from graphsvx.core.calling import USUAL, CallPlan, plan_call
 from graphsvx.core.graph import DataForm, Graph
 from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.modules import modules
-from graphsvx.errors import InputError, ModelError, see
+from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import taking_back
 from graphsvx.utils.interruption import stop_if_unwanted
@@ -78,10 +78,10 @@ class Model:
             out = self.returned(inputs)
         except (KeyboardInterrupt, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form, error)}"
+                f"edges: {error_text(error)}{_hint(x, self.plan.form, error)}"
                 + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
@@ -287,9 +287,9 @@ def _tensor_fields(out: Any) -> list[str]:
     return [name for name in names if isinstance(getattr(out, name, None), Tensor)]
 
 
-def _hint(x: Tensor, form: DataForm, error: Exception) -> str:
+def _hint(x: Tensor, form: DataForm, error: BaseException) -> str:
     """Advice for the usual reasons of a model's failure."""
-    if "Expected more than 1" in str(error):
+    if "Expected more than 1" in error_text(error):
         return (
             "; a graph in which players are switched off has few nodes or edges, over which this "
             "layer cannot normalise: use batch_norm or track_running_stats=True"

@@ -19,7 +19,7 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.names import NUMBERS, Names, find_names
-from graphsvx.errors import InputError, ModelError, TargetError
+from graphsvx.errors import InputError, ModelError, TargetError, error_text
 from graphsvx.utils.constraints import Range, as_int, checked, shown
 from graphsvx.utils.printable import one_line
 
@@ -231,8 +231,8 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
         scores = decoder(out[:, 0], out[:, 1])
     except (KeyboardInterrupt, MemoryError):
         raise
-    except Exception as error:
-        raise ModelError(f"the decoder failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"the decoder failed: {error_text(error)}") from error
     count = out.shape[0]
     if isinstance(scores, Tensor) and scores.dim() == 1:
         scores = scores[:, None]

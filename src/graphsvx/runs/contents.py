@@ -188,7 +188,7 @@ class Contents:
             texts = [getattr(module, name).code for name in script._method_names()]
             texts.append(script.dump_to_str(False, True, False))  # attributes
             self._note(
-                _joined(path, "forward"), _short(_UNSTABLE_SCRIPT.sub("", repr(texts))), self.code
+                _joined(path, "forward"), _short(_UNSTABLE_SCRIPT.sub("", "\n".join(texts))), self.code
             )
         else:
             self._class(type(module), depth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,14 +22,14 @@ from rich.progress import (
 from torch import Tensor
 from torch_geometric.data import Dataset
 
-from graphsvx.api import Failure
+from graphsvx.api import Failure, check_call
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
 from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import node_number
-from graphsvx.core.typed_query import build_any_query, nodes_of_one_type
+from graphsvx.core.typed_query import nodes_of_one_type
 from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
@@ -127,11 +127,7 @@ def start(
               node_type, sufficient, flip)  # fmt: skip
     settings |= {} if sufficient is None else {"sufficient": sufficient}
     settings |= {"flip": flip} if flip else {}
-    # Raise for invalid options once, instead of a failure for each query.
-    first = int(queries[0])
-    build_any_query(
-        model, data[first] if kind == "graph" else data, **job.question(first), **options
-    )
+    check_call(model, map(job.asked, queries.tolist()), job.options)
     run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
@@ -302,12 +298,19 @@ def _display(
         yield meter
 
 
+def _answers(
+    job: Job, backend: Backend, scheduler: Scheduler
+) -> Generator[Answer | LostChunk, None, None]:
+    """The answers of a backend, whose iterator is closed with this one if it can be."""
+    yield from backend.answers(job, scheduler.take)
+
+
 def _work(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> None:
     if progress.done.all():
         return
     scheduler, buffer = Scheduler(progress), WriteBuffer(progress)
     try:
-        with closing(backend.answers(job, scheduler.take)) as answers:  # type: ignore[type-var]  # generators
+        with closing(_answers(job, backend, scheduler)) as answers:
             for result in answers:
                 if isinstance(result, LostChunk):
                     given_up = scheduler.put_back(result.queries)
