@@ -49,7 +49,6 @@ from graphsvx.results.naming import with_names
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
-from graphsvx.utils.printable import one_line
 
 _DEFAULT = GraphSVX()
 
@@ -397,7 +396,7 @@ def _with_progress(
 def _print_failure(failure: Failure) -> None:
     from graphsvx.utils.console import message  # noqa: PLC0415  (rich is slow to import)
 
-    message(one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow")
+    message(f"not explained: {failure.which}: {failure.error}", style="yellow")
 
 
 def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:

@@ -15,6 +15,7 @@ from torch_geometric.data import Data, HeteroData, TemporalData
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import embedding_method
 from graphsvx.core.edge_index import check_edge_index, index_by_end
+from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
@@ -110,6 +111,9 @@ def _parts(data: Any) -> _Parts:
 
 def _tensors(parts: _Parts) -> list[tuple[Any, str, Tensor]]:
     stores = [*parts.nodes.items(), *parts.edges.items()]
+    for kind, store in stores:
+        for name, value in store.items():
+            must_be_readable(value, f"data[{kind!r}].{name}")
     return [
         (kind, name, value)
         for kind, store in stores

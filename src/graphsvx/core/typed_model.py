@@ -86,7 +86,8 @@ class TypedModel(Model):
             return functional_call(_Method(self.call, self.method), cut, positional, named)
 
         try:
-            out = call_without_writing(self.call, run, values)
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+                out = call_without_writing(self.call, run, values)
             return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
