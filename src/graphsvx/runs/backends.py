@@ -16,7 +16,7 @@ from graphsvx.core import graph as graphs
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import typed_nodes
 from graphsvx.results.explanation import Explanation
-from graphsvx.runs import arrow_schema
+from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.torch_state import TorchState
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Workers
@@ -47,10 +47,11 @@ class Job:
     """Whether the smallest set is looked for whose removal changes the class."""
     torch_state: TorchState = field(default_factory=TorchState.current)
 
-    @property
-    def graphs(self) -> list[Any]:
-        """All graphs of the run."""
-        return list(self.data) if self.kind == "graph" else [self.data]
+    def inputs(self) -> dict[str, Any]:
+        """Identity of everything that outputs depend on, the same in every process."""
+        with self.torch_state.in_force():
+            graphs = list(self.data) if self.kind == "graph" else [self.data]
+            return identity.of_inputs(self.model, graphs)
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""

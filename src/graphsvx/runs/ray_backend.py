@@ -144,7 +144,7 @@ def _packed(job: Job) -> _Packed:
     stream = io.BytesIO()
     Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(job)
     arrays = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]
-    packed = _Packed(stream.getvalue(), arrays, identity.of_inputs(job.model, job.graphs))
+    packed = _Packed(stream.getvalue(), arrays, job.inputs())
     if job.kind == "graph" or is_typed(job.model, job.data) or not _has_tables(job.data):
         return packed
     graph = graphs.check_graph(job.data)
@@ -174,8 +174,7 @@ def _unpacked(packed: _Packed) -> Job:
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
             graphs.adopt(job.data, *packed.index, Statistics(mean, std))
-    with job.torch_state.in_force():
-        differ = identity.differences(packed.inputs, identity.of_inputs(job.model, job.graphs))
+    differ = identity.differences(packed.inputs, job.inputs())
     if differ:
         raise DataError(
             f"the workers of the Ray cluster have another model or graph: {'; '.join(differ[:5])} "

@@ -206,7 +206,7 @@ def _queries(
 
 def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> dict[str, Any]:
     """Hashes and settings that must agree to resume a run."""
-    inputs = identity.of_inputs(job.model, job.graphs)
+    inputs = job.inputs()
     unseen = [name for part in inputs.values() for name in part.get("unseen", [])]
     if unseen:
         warnings.warn(
