@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from functools import partial
 
 import pytest
 import torch
@@ -134,11 +135,9 @@ def test_a_list_of_links() -> None:
 @pytest.mark.parametrize("many", ["explain_many", "runs"])
 def test_what_is_wrong_with_all_questions_is_raised_at_once(tmp_path, wrong, message, many) -> None:
     options = {"model": random_model("gcn", 1), "data": random_graph(1), "nodes": [0], **wrong}
+    ask = partial(runs.start, out=tmp_path / "run") if many == "runs" else explain_many
     with pytest.raises(InputError, match=message):
-        if many == "runs":
-            runs.start(**options, out=tmp_path / "run")
-        else:
-            explain_many(**options)
+        ask(**options)
     assert not (tmp_path / "run").exists()
 
 
@@ -147,13 +146,13 @@ def test_a_method_for_other_questions_is_refused_at_once() -> None:
         explain_many(random_model("gcn", 1), random_graph(1), edges=[(0, 1)], method=GraphLIME())
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
 
 
 @pytest.mark.parametrize(
-    "failure", [ValueError("\udcff"), SystemExit(3), _Unreadable(), RecursionError("deep")],
+    "failure", [ValueError("\udcff"), SystemExit(3), _UnreadableError(), RecursionError("deep")],
     ids=["a lone surrogate", "sys.exit", "a message that fails", "recursion"],
 )  # fmt: skip
 def test_a_failure_of_any_kind_is_that_of_its_question(tmp_path, failure) -> None:

@@ -185,8 +185,9 @@ class Failure:
     @staticmethod
     def of(which: int, error: BaseException) -> Failure:
         """What any error says; one that is not ours is the model's or the method's."""
-        ours = isinstance(error, GraphSVXError)
-        return Failure(which, error if ours else ModelError(error_text(error)))
+        if isinstance(error, GraphSVXError):
+            return Failure(which, error)
+        return Failure(which, ModelError(error_text(error)))
 
 
 @dataclass(frozen=True, eq=False)

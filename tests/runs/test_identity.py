@@ -75,7 +75,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "an own forward": (
         lambda net: setattr(net, "forward", types.MethodType(_other_forward, net)),
         "model attribute forward .*model code _other_forward"),
-    "a hook": (lambda net: net.layer.register_forward_hook(_doubled), "model attribute layer._forward_hooks.*model code _doubled"),
+    "a hook": (lambda net: net.layer.register_forward_hook(_doubled),
+               "model attribute layer._forward_hooks.*model code _doubled"),
     "a weight": (lambda net: net.layer.bias.data.add_(1), "model weights"),
 }  # fmt: skip
 

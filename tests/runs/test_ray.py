@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -134,46 +134,48 @@ def attributed(seed: int = 5) -> Data:
     return data
 
 
+def _over_net() -> Any:
+    net = ReadsAll()
+    return lambda x, edge_index, pos: net(x, edge_index, pos).tanh()
+
+
+def _typed(kind: str) -> tuple[Any, Any]:
+    if kind == "hetero":
+        typed: Any = worlds.typed_graph(3)
+        return worlds.hetero_model("sage", typed, 3), typed
+    typed = worlds.relational_graph(3, nodes=6)
+    typed.node_names = [f"node {i}" for i in range(6)]
+    return worlds.relational_model("rgcn", 3), typed
+
+
+def _in_float(data: Data) -> Data:
+    data.x = data.x.float()
+    return data
+
+
+# Model and data, and the fields of the job.
+INPUTS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "attributes": lambda: (ReadsAll(), attributed()),
+    "namespace": lambda: (ReadsAll(), SimpleNamespace(**attributed().to_dict())),
+    "graphs": lambda: (whole, [attributed(1), attributed(2)], {"kind": "graph"}),
+    "lambda": lambda: (_over_net(), attributed()),
+    "autocast": lambda: (random_model("gcn", 3).float(), _in_float(attributed())),
+    "links": lambda: (ReadsAll(), attributed(), {"kind": "edge", "members": ((0, 1), (1, 2))}),
+    "hetero": lambda: (*_typed("hetero"), {"node_type": "paper"}),
+    "relations": lambda: _typed("relations"),
+}
+
+
 def _inputs(kind: str) -> Job:
     """A job with one kind of model and data."""
-    options: dict[str, Any] = {"method": INNER, "seed": 3}
-    match kind:
-        case "attributes":
-            return Job(ReadsAll(), attributed(), "node", options)
-        case "namespace":
-            return Job(ReadsAll(), SimpleNamespace(**attributed().to_dict()), "node", options)
-        case "graphs":
-            return Job(whole, [attributed(1), attributed(2)], "graph", options)
-        case "lambda":
-            net = ReadsAll()
-            return Job(lambda x, edge_index, pos: net(x, edge_index, pos), attributed(), "node",
-                       options)  # fmt: skip
-        case "autocast":
-            data = attributed()
-            data.x = data.x.float()
-            with torch.autocast("cpu", torch.bfloat16):
-                return Job(random_model("gcn", 3).float(), data, "node", options)
-        case "links":
-            return Job(ReadsAll(), attributed(), "edge", options, ((0, 1), (1, 2)))
-        case "hetero":
-            typed = worlds.typed_graph(3)
-            model = worlds.hetero_model("sage", typed, 3)
-            options["method"] = GraphSVX(players="nodes", samples=20)
-            return Job(model, typed, "node", options, node_type="paper")
-        case "relations":
-            options["method"] = GraphSVX(players="nodes", samples=20)
-            typed = worlds.relational_graph(3, nodes=6)
-            typed.node_names = [f"node {i}" for i in range(6)]
-            return Job(worlds.relational_model("rgcn", 3), typed, "node", options)
-    raise AssertionError(kind)
+    model, data, *more = INPUTS[kind]()
+    method = GraphSVX(players="nodes", samples=20) if kind in ("hetero", "relations") else INNER
+    fields = {"kind": "node", **(more[0] if more else {})}
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+        return Job(model, data, options={"method": method, "seed": 3}, **fields)
 
 
-KINDS = (
-    "attributes", "namespace", "graphs", "lambda", "autocast", "links", "hetero", "relations",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INPUTS)
 def test_what_a_worker_unpacks_is_the_same_question(kind: str) -> None:
     job = _inputs(kind)
     packed = pickle.loads(pickle.dumps(cluster_engine._packed(job)))
@@ -245,7 +247,7 @@ def test_a_run_started_with_processes_can_be_finished_on_ray(
     assert names(out) == names(reference.folder)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INPUTS)
 def test_all_backends_give_the_same_bits(connected, kind: str) -> None:
     job = _inputs(kind)
     rows = []

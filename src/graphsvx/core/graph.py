@@ -165,6 +165,8 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     must_be_readable(labels, "data.y")
     labels = labels if isinstance(labels, Tensor) else None
     y = labels if labels is not None and labels.shape == x.shape[:1] else None
+    if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        y = y.long()  # torch has few operations for these
     stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
     return Graph(
         x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels

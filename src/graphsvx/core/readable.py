@@ -17,7 +17,7 @@ def must_be_readable(value: object, name: str) -> None:
         raise InputError(f"{name} must be a plain tensor of numbers, got {problem}")
 
 
-def unreadable(tensor: Tensor) -> str | None:
+def unreadable(tensor: Tensor) -> str | None:  # noqa: PLR0911  (one return per kind of tensor)
     """What a tensor is whose numbers cannot be read as they are; None: they can."""
     if nn.parameter.is_lazy(tensor):
         return "a parameter without values; call the model once before"

@@ -83,9 +83,12 @@ def _parts(data: Any) -> _Parts:
     if isinstance(data, HeteroData):
         counts = {}
         for name in data.node_types:
-            count = data[name].num_nodes
+            try:
+                count = data[name].num_nodes
+            except (IndexError, TypeError, ValueError, RuntimeError):  # of what is no table
+                count = None
             if count is None:
-                raise InputError(f"data[{name!r}] must have x or num_nodes, got neither")
+                raise InputError(f"data[{name!r}] must have a table x or num_nodes, got neither")
             counts[name] = int(count)
         return _Parts(
             False,

@@ -18,7 +18,7 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from dis import get_instructions
 from functools import cached_property, partial
@@ -188,7 +188,9 @@ class Contents:
             texts = [getattr(module, name).code for name in script._method_names()]
             texts.append(script.dump_to_str(False, True, False))  # attributes
             self._note(
-                _joined(path, "forward"), _short(_UNSTABLE_SCRIPT.sub("", "\n".join(texts))), self.code
+                _joined(path, "forward"),
+                _short(_UNSTABLE_SCRIPT.sub("", "\n".join(texts))),
+                self.code,
             )
         else:
             self._class(type(module), depth)
@@ -245,7 +247,7 @@ class Contents:
         self._globals(name, function, depth)
 
     def _globals(self, name: str, function: FunctionType, depth: int) -> None:
-        """Collect the globals that a function reads; of an installed one only functions of users."""
+        """Collect the globals that a function reads; of an installed one only users' functions."""
         read, named, constants = _names(function.__code__)
         library, scope = _installed(function.__module__), function.__globals__
         if not library and "open" in read and "open" not in scope:
@@ -338,7 +340,7 @@ def feed(digest: Any, tensor: Tensor) -> None:
         digest.update(dense.view(torch.uint8).numpy().data)
 
 
-def _parts(tensor: Tensor) -> list[Any]:
+def _parts(tensor: Tensor) -> list[Any]:  # noqa: PLR0911  (one return per kind of tensor)
     """Dense tensors, and text, that a tensor of any layout consists of."""
     if tensor.is_meta:
         return ["meta"]
@@ -448,7 +450,7 @@ def _names(code: CodeType) -> tuple[set[str], set[str], set[str]]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             for names, inside in zip((read, named, texts), _names(constant), strict=True):
-                names |= inside
+                names.update(inside)
     return read, named, texts
 
 

@@ -20,8 +20,8 @@ from graphsvx.runs.contents import Contents, name_of, words
 from graphsvx.runs.torch_state import TorchState
 
 __all__ = [
-    "PACKAGES", "differences", "of_code", "of_graphs", "of_inputs", "of_members", "of_model", "of_queries",
-    "settings", "short_hash", "versions", "words",
+    "PACKAGES", "differences", "of_code", "of_graphs", "of_inputs", "of_members", "of_model",
+    "of_queries", "settings", "short_hash", "versions", "words",
 ]  # fmt: skip
 
 # Packages whose version may change results in the last bits; a run must not mix versions.

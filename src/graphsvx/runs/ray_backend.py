@@ -134,7 +134,7 @@ class _Packed:
 def _packed(job: Job) -> _Packed:
     cloudpickle: Any = require_extra("ray.cloudpickle", "ray")
 
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # its base has no types
+    class Pickler(cloudpickle.CloudPickler):
         def reducer_override(self, value: Any) -> Any:
             if type(value) is Tensor and _shareable(value):
                 return torch.from_numpy, (value.detach().numpy(),)
@@ -143,7 +143,7 @@ def _packed(job: Job) -> _Packed:
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(job)
-    arrays = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]
+    arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
     packed = _Packed(stream.getvalue(), arrays, job.inputs())
     if job.kind == "graph" or is_typed(job.model, job.data) or not _has_tables(job.data):
         return packed
@@ -170,7 +170,7 @@ def _unpacked(packed: _Packed) -> Job:
     with warnings.catch_warnings():
         # Arrays of Ray's object store are read-only; graphs are never modified.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        job: Job = pickle.loads(packed.content, buffers=packed.arrays)
+        job: Job = pickle.loads(packed.content, buffers=packed.arrays)  # noqa: S301  (of the driver)
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
             graphs.adopt(job.data, *packed.index, Statistics(mean, std))
