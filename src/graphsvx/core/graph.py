@@ -194,11 +194,8 @@ def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
     fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
     if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
         fitting = ["edges"] if "edge" in name else ["nodes"]
-    if fitting and (value.layout != torch.strided or _is_small_float(value)):
-        raise InputError(
-            f"data.{name} must be a dense tensor of an ordinary type, got {value.dtype}, "
-            f"{value.layout}; use .to_dense() or .float()"
-        )
+    if fitting and value.layout != torch.strided:
+        raise InputError(f"data.{name} must be a dense tensor, got a sparse one; use .to_dense()")
     return Attribute(fitting[0] if fitting else "graph", value)
 
 
@@ -256,7 +253,7 @@ def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
         raise InputError("the graph is empty: data.x has no rows")
     if x.layout != torch.strided:
         raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if x.is_complex() or _is_small_float(x):
+    if x.is_complex():
         raise InputError(
             f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
             f"use data.x.float()"
@@ -266,11 +263,6 @@ def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
     shape = tuple(x.shape[1:])
     # A copy: a view would keep x, and with it itself, alive for ever.
     return _once(x, "table", lambda: x.detach().reshape(len(x), -1).clone()), DataForm(shape)
-
-
-def _is_small_float(tensor: Tensor) -> bool:
-    """Whether numbers are floating ones of 8 bits, which torch hardly computes with."""
-    return tensor.is_floating_point() and tensor.dtype.itemsize == 1
 
 
 def _count_nodes(data: Any, edge_index: Tensor) -> int:
@@ -409,12 +401,8 @@ def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
     must_be_readable(value, f"data.{name}")
     if value is None:
         return None
-    if (
-        not isinstance(value, Tensor) or value.layout != torch.strided or _is_small_float(value)
-        or value.dim() == 0 or value.shape[0] != edges
-    ):  # fmt: skip
-        got = type(value).__name__
-        if isinstance(value, Tensor):
-            got = f"{list(value.shape)}, {value.dtype}, {value.layout}"
+    is_dense = isinstance(value, Tensor) and value.layout == torch.strided
+    if not is_dense or value.dim() == 0 or value.shape[0] != edges:
+        got = list(value.shape) if is_dense else type(value).__name__
         raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
     return value

@@ -31,6 +31,8 @@ def unreadable(tensor: Tensor) -> str | None:  # noqa: PLR0911  (one return per 
         return "one of MKL-DNN; use .to_dense()"
     if tensor.is_conj() or tensor.is_neg():
         return "one that is stored as its conjugate; use .resolve_conj().resolve_neg()"
+    if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
+        return f"{tensor.dtype}, which torch hardly computes with; use .float()"
     kind = type(tensor)
     own_dispatch = kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
     if own_dispatch and not kind.__module__.startswith("torch_geometric."):

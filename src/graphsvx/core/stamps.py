@@ -23,7 +23,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 Stamp = tuple[int, int]
 """Torch's version of a tensor and a checksum of its content."""
 
-_FLOATS_OF_NUMPY = (torch.float16, torch.float32, torch.float64)
 _SMALL_BYTES = 1 << 20
 _SAMPLE = 512
 _PAUSE = 20.0
@@ -77,6 +76,5 @@ def _weights(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def _bytes_checksum(values: Tensor) -> int:
     plain = values.cpu()
-    in_numpy = not plain.is_floating_point() or plain.dtype in _FLOATS_OF_NUMPY
-    array = (plain if in_numpy else plain.float()).numpy()
+    array = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
     return zlib.crc32(np.ascontiguousarray(array).data) if array.size else 0
