@@ -182,12 +182,12 @@ class Failure:
     """The node, or the position of the graph or link in its list."""
     error: GraphSVXError
 
-    @staticmethod
-    def of(which: int, error: BaseException) -> Failure:
-        """What any error says; one that is not ours is the model's or the method's."""
-        if isinstance(error, GraphSVXError):
-            return Failure(which, error)
-        return Failure(which, ModelError(error_text(error)))
+
+def failure_of(query: int, error: BaseException) -> Failure:
+    """Any error as a `Failure`; one that is not ours is the model's or the method's."""
+    if isinstance(error, GraphSVXError):
+        return Failure(query, error)
+    return Failure(query, ModelError(error_text(error)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ class _Job:
                 return explanation
             return replace(explanation, graph_index=item).with_question(explanation.question)
         except (Exception, SystemExit) as error:  # a single failure must not stop the others
-            return Failure.of(item, error)
+            return failure_of(item, error)
 
     def question(self, item: int) -> tuple[Any, dict[str, Any]]:
         """The graph that a question is about, and the argument of `explain` that asks it."""
@@ -328,9 +328,8 @@ def explain_many(
     links = None if edges is None else [*edges]
     job = _Job(model, data, whole_graphs, links, options, node_type)
     # Node 0 for any node: one that does not exist is a failure of its question.
-    asked = questions if whole_graphs or links else [0]
     if len(questions):
-        check_call(model, map(job.question, asked), options)
+        check_call(model, map(job.question, questions if whole_graphs or links else [0]), options)
     results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return ExplanationIterator(

@@ -130,9 +130,9 @@ def _of_run(folder: Path) -> Workspace:
             message(f"shown without its model: {error}", style="yellow")
             return workspace_of_run(run)
         stored = {name: run.manifest["identity"].get(name) for name in ("graph", "model")}
-        found = identity.of_inputs(next(iter(workspace.models.values())), workspace.graphs)
+        inputs = identity.of_inputs(next(iter(workspace.models.values())), workspace.graphs)
         if all(
-            isinstance(entry, dict) and entry.get(key) == found[name][key]
+            isinstance(entry, dict) and entry.get(key) == inputs[name][key]
             for (name, entry), key in zip(stored.items(), ("sha256", "weights"), strict=True)
         ):
             return workspace

@@ -110,10 +110,9 @@ class Guard:
     def _unauthorized(self, scope: Scope, headers: Headers, framed: bool) -> Response | None:
         opens_page = scope["path"] == "/"
         site = headers.get("sec-fetch-site", "none")
-        origin, own = headers.get("origin"), f"http://{headers['host']}".lower()
-        if not opens_page and (
-            site not in ("none", "same-origin") or (origin or own).lower() != own
-        ):
+        server = f"http://{headers['host']}"
+        same_origin = headers.get("origin", server).lower() == server.lower()
+        if not opens_page and not (same_origin and site in ("none", "same-origin")):
             return _refuse(403, "requests from other sites are refused")
         if framed:
             return None

@@ -30,7 +30,7 @@ class Server:
         uvicorn = require_extra("uvicorn", "serve")
         require_extra("starlette", "serve")
         from graphsvx.explorer.app import Explorer  # noqa: PLC0415  (needs the extra)
-        from graphsvx.explorer.connections import bounded_protocol  # noqa: PLC0415  (the same)
+        from graphsvx.explorer.connections import bounded_protocol  # noqa: PLC0415  (extra)
         from graphsvx.explorer.guard import Secrets  # noqa: PLC0415  (needs the extra)
 
         self._keys = Secrets()

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 from torch_geometric.data import HeteroData
 
-from graphsvx.api import Failure, explain
+from graphsvx.api import Failure, explain, failure_of
 from graphsvx.core import graph as graphs
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import typed_nodes
@@ -56,7 +56,7 @@ class Job:
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""
         try:
-            data, question = self.asked(query)
+            data, question = self.question(query)
             with self.torch_state.in_force():
                 explanation = explain(self.model, data, **question, **self.options)
             if self.sufficient is not None or self.flip:
@@ -70,9 +70,9 @@ class Job:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # a single failure must not stop the run
-            return Failure.of(query, error)
+            return failure_of(query, error)
 
-    def asked(self, query: int) -> tuple[Any, dict[str, Any]]:
+    def question(self, query: int) -> tuple[Any, dict[str, Any]]:
         """The graph that a query is about, and the argument of `graphsvx.explain` that asks it."""
         match self.kind:
             case "node":
@@ -107,7 +107,7 @@ def _rows(queries: Chunk, results: list[Explanation | Failure]) -> pa.Table:
         return arrow_schema.to_table(queries, results)
     except Exception as error:  # of an explainer of the user's, such as text that is no text
         if len(queries) == 1:
-            return arrow_schema.to_table(queries, [Failure.of(queries[0], error)])
+            return arrow_schema.to_table(queries, [failure_of(queries[0], error)])
         return pa.concat_tables(map(_rows, zip(queries), ([result] for result in results)))
 
 

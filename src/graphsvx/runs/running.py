@@ -127,7 +127,7 @@ def start(
               node_type, sufficient, flip)  # fmt: skip
     settings |= {} if sufficient is None else {"sufficient": sufficient}
     settings |= {"flip": flip} if flip else {}
-    check_call(model, map(job.asked, queries.tolist()), job.options)
+    check_call(model, map(job.question, queries.tolist()), job.options)
     run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
