@@ -51,6 +51,15 @@ def see(section: str) -> str:
     return f" (docs/howto/faq.md#{section})"
 
 
+def error_text(error: BaseException) -> str:
+    """Type and message of another code's error, as text that every file can hold."""
+    try:
+        message = str(error)
+    except Exception:  # a user's own __str__ may raise anything
+        message = "(its message cannot be read)"
+    return f"{type(error).__name__}: {message}".encode("utf-8", "replace").decode()
+
+
 def first_line(error: BaseException) -> str:
     """The first line of another library's error message; its type if there is none."""
     lines = str(error).strip().splitlines()

@@ -15,6 +15,7 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
+from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, adopt_statistics, statistics_of
 from graphsvx.errors import InputError
@@ -161,8 +162,11 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     if weight is not None and weight.dim() != 1:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
     labels = getattr(data, "y", None)
+    must_be_readable(labels, "data.y")
     labels = labels if isinstance(labels, Tensor) else None
     y = labels if labels is not None and labels.shape == x.shape[:1] else None
+    if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        y = y.long()  # torch has few operations for these
     stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
     return Graph(
         x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
@@ -171,6 +175,8 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
 
 def with_attributes(graph: Graph, data: Any, names: Iterable[str]) -> Graph:
     """The graph with further attributes of `data`: of nodes, edges or the graph, by their size."""
+    for name in (names := list(names)):
+        must_be_readable(getattr(data, name), f"data.{name}")
     attributes = {name: _attribute(graph, name, getattr(data, name)) for name in names}
     if not attributes:
         return graph
@@ -188,6 +194,8 @@ def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
     fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
     if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
         fitting = ["edges"] if "edge" in name else ["nodes"]
+    if fitting and value.layout != torch.strided:
+        raise InputError(f"data.{name} must be a dense tensor, got a sparse one; use .to_dense()")
     return Attribute(fitting[0] if fitting else "graph", value)
 
 
@@ -230,6 +238,7 @@ def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> N
 def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
     """Features as a table [nodes, features], and the form that they had."""
     x = getattr(data, "x", None)
+    must_be_readable(x, "data.x")
     if x is None:
         count = _count_nodes(data, edge_index)
         table = torch.zeros(count, 0, device=edge_index.device)
@@ -244,13 +253,11 @@ def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
         raise InputError("the graph is empty: data.x has no rows")
     if x.layout != torch.strided:
         raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if x.is_complex() or (x.is_floating_point() and x.dtype.itemsize == 1):
+    if x.is_complex():
         raise InputError(
             f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
             f"use data.x.float()"
         )
-    if x.is_meta:
-        raise InputError("data.x must hold numbers, got a tensor on the meta device")
     if x.dim() == 2:
         return x, DataForm()
     shape = tuple(x.shape[1:])
@@ -292,6 +299,7 @@ def _edges(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, torch.layout | None]:
     """edge_index, edge_weight, edge_attr, and the layout of the adjacency matrix they are from."""
     edge_index: Any = getattr(data, "edge_index", None)
+    must_be_readable(edge_index, "data.edge_index")
     if edge_index is None:
         adjacency = next((n for n in ADJACENCIES if getattr(data, n, None) is not None), None)
     if edge_index is None and adjacency is None:
@@ -309,6 +317,7 @@ def _edges(
             None,
         )
     matrix = getattr(data, adjacency)
+    must_be_readable(matrix, f"data.{adjacency}")
     if not isinstance(matrix, Tensor) or matrix.layout == torch.strided or matrix.dim() < 2:
         raise InputError(
             f"data.{adjacency} must be a sparse tensor of shape [nodes, nodes], got "
@@ -389,9 +398,11 @@ def out_edges(graph: Graph) -> Index:
 
 def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
     value = getattr(data, name, None)
+    must_be_readable(value, f"data.{name}")
     if value is None:
         return None
-    if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != edges:
-        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+    is_dense = isinstance(value, Tensor) and value.layout == torch.strided
+    if not is_dense or value.dim() == 0 or value.shape[0] != edges:
+        got = list(value.shape) if is_dense else type(value).__name__
         raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
     return value

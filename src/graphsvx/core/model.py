@@ -17,7 +17,8 @@ from graphsvx.core.calling import USUAL, CallPlan, plan_call
 from graphsvx.core.graph import DataForm, Graph
 from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.modules import modules
-from graphsvx.errors import InputError, ModelError, see
+from graphsvx.core.readable import unreadable
+from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import taking_back
 from graphsvx.utils.interruption import stop_if_unwanted
@@ -78,10 +79,10 @@ class Model:
             out = self.returned(inputs)
         except (KeyboardInterrupt, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form, error)}"
+                f"edges: {error_text(error)}{_hint(x, self.plan.form, error)}"
                 + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
@@ -112,7 +113,8 @@ class Model:
         if inputs["batch"] is None and "batch" in self.takes:
             x = inputs["x"]
             inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-        out = self.plan(self.call, inputs)
+        with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+            out = self.plan(self.call, inputs)
         return out if self.pick is None else self.pick(out)
 
     def _other_level(self, out: Tensor, nodes: int) -> str:
@@ -232,10 +234,14 @@ class Model:
 
 def must_be_real(out: object) -> None:
     """Refuse outputs that are no plain real numbers; their scores would be something else."""
-    if isinstance(out, Tensor) and (out.dtype.is_complex or out.layout != torch.strided):
-        kind = "complex" if out.dtype.is_complex else "sparse"
+    if not isinstance(out, Tensor):
+        return
+    kind = unreadable(out)
+    if kind is None and (out.dtype.is_complex or out.layout != torch.strided):
+        kind = "a complex one" if out.dtype.is_complex else "a sparse one"
+    if kind is not None:
         raise ModelError(
-            f"the model must return real numbers in a dense tensor, got a {kind} one; wrap it in "
+            f"the model must return real numbers in a dense tensor, got {kind}; wrap it in "
             f"a function that returns the scores"
         )
 
@@ -287,9 +293,9 @@ def _tensor_fields(out: Any) -> list[str]:
     return [name for name in names if isinstance(getattr(out, name, None), Tensor)]
 
 
-def _hint(x: Tensor, form: DataForm, error: Exception) -> str:
+def _hint(x: Tensor, form: DataForm, error: BaseException) -> str:
     """Advice for the usual reasons of a model's failure."""
-    if "Expected more than 1" in str(error):
+    if "Expected more than 1" in error_text(error):
         return (
             "; a graph in which players are switched off has few nodes or edges, over which this "
             "layer cannot normalise: use batch_norm or track_running_stats=True"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphsvx.core import graph as graphs
@@ -19,7 +20,8 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.names import NUMBERS, Names, find_names
-from graphsvx.errors import InputError, ModelError, TargetError
+from graphsvx.core.readable import must_be_readable
+from graphsvx.errors import InputError, ModelError, TargetError, error_text
 from graphsvx.utils.constraints import Range, as_int, checked, shown
 from graphsvx.utils.printable import one_line
 
@@ -231,12 +233,12 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
         scores = decoder(out[:, 0], out[:, 1])
     except (KeyboardInterrupt, MemoryError):
         raise
-    except Exception as error:
-        raise ModelError(f"the decoder failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"the decoder failed: {error_text(error)}") from error
     count = out.shape[0]
+    models.must_be_real(scores)
     if isinstance(scores, Tensor) and scores.dim() == 1:
         scores = scores[:, None]
-    models.must_be_real(scores)
     if not isinstance(scores, Tensor) or scores.dim() != 2 or scores.shape[0] != count:
         got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise ModelError(
@@ -249,6 +251,9 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
 def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
     """Node ids; a boolean mask over all nodes is converted to ids."""
     if isinstance(nodes, Tensor):
+        must_be_readable(nodes, name)
+        if nodes.layout != torch.strided or nodes.dtype.is_floating_point:
+            raise InputError(f"{name} must be integers or a mask, got {shown(nodes)}; use .long()")
         nodes = nodes.detach().cpu().numpy()
     if isinstance(nodes, np.ndarray):
         if nodes.dtype == np.bool_ and nodes.shape != (count,):

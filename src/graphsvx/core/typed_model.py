@@ -15,7 +15,7 @@ from graphsvx.core.calling import embedding_method
 from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, no_tensor, read_outputs
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
-from graphsvx.errors import InputError, ModelError
+from graphsvx.errors import InputError, ModelError, error_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +86,15 @@ class TypedModel(Model):
             return functional_call(_Method(self.call, self.method), cut, positional, named)
 
         try:
-            out = call_without_writing(self.call, run, values)
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+                out = call_without_writing(self.call, run, values)
             return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
             raise ModelError(
-                f"the model failed on a graph with {counts} nodes: {type(error).__name__}: {error}"
+                f"the model failed on a graph with {counts} nodes: {error_text(error)}"
                 f"{self._hint(inputs)}"
             ) from error
 

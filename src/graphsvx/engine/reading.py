@@ -188,9 +188,9 @@ def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> T
     try:
         with call:
             scores = decoder(out[:1], out[-1:])
+        return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
     except Exception:  # the decoder fails: later calls raise its error
         return None
-    return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
 
 
 class LastOperation(TorchFunctionMode):

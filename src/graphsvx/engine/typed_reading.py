@@ -60,9 +60,9 @@ def _read_link(query: TypedQuery, ends: tuple[Tensor, Tensor] | None) -> Assumpt
     try:
         with call:
             out = query.decoder(*ends)
+        if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
+            return Assumption()
     except Exception:  # the decoder fails: later calls raise its error
-        return Assumption()
-    if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
         return Assumption()
     rows = out[:, None] if out.dim() == 1 else out
     return assumption(query, rows, call.of(out), None, lambda: False)
