@@ -70,6 +70,8 @@ def test_the_command_of_a_run_is_used_for_names_of_the_zoo_only():
     assert _zoo_choice("graphsvx run evil.pt --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice("graphsvx run cora --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice(None) is None
+    for odd in ("'", "--model-seed ²", f"--model-seed {'1' * 5000}", "--model-seed -1"):
+        assert _zoo_choice(f"graphsvx run cora {odd}") is None
 
 
 def test_without_a_source_it_opens_a_set_that_needs_no_download(tmp_path, asked, monkeypatch):
@@ -78,9 +80,6 @@ def test_without_a_source_it_opens_a_set_that_needs_no_download(tmp_path, asked,
     assert "need no download" in result.stderr
     assert "karate" in result.stderr
     assert [(about["live"], about["count"]) for about in asked] == [(True, 1797)]
-
-    for odd in ("'", "--model-seed ²", f"--model-seed {'1' * 5000}", "--model-seed -1"):
-        assert _zoo_choice(f"graphsvx run cora {odd}") is None
 
 
 def test_the_identity_of_a_run_of_others_is_not_trusted(tmp_path, asked, monkeypatch):
