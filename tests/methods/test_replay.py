@@ -26,7 +26,8 @@ def played() -> SimpleNamespace:
 
 
 def replayed(played: SimpleNamespace, count: int) -> list[tuple[bool, ...]]:
-    chosen = _coalitions_to_replay(played, count, np.random.default_rng(0))
+    evaluator = SimpleNamespace(replays=count, replays_of_few=64)
+    chosen = _coalitions_to_replay(played, evaluator, np.random.default_rng(0))
     return [tuple(row) for row in chosen.tolist()]
 
 

@@ -198,7 +198,7 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
 def whole_graph_evaluators(
     query: Query, seed: int, replays: int, profile: ModelProfile
 ) -> Iterator[Evaluator]:
-    """Evaluators of graph-level queries: look-ups, batches of whole graphs, plain calls."""
+    """Evaluators of graph-level queries: look-ups, batches of whole graphs."""
     field = fields.whole_graph(query.graph)
     rng = np.random.default_rng(seed)
     reference_graph = full_reference(query.graph, field)
@@ -228,7 +228,6 @@ def whole_graph_evaluators(
                 no_look_ups = (declined or ["they differ from the model's own outputs"])[-1]
             without = f"whole perturbed graphs, no look-ups of node embeddings: {no_look_ups}"
             yield replace(batched, fallback=without if reason is None else reason)
-    yield plain_evaluator(query)
 
 
 def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup | None, str]:
@@ -262,4 +261,6 @@ def plain_evaluator(query: Query) -> Evaluator:
 
     require_deterministic(query, field, reference_graph)
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+    return Evaluator(
+        field, None, None, evaluate, ("deterministic",), reason, local=False, proved=True
+    )

@@ -39,6 +39,7 @@ from graphsvx.engine.trust import (
     needs_small_batches,
     reads_in_edges_only,
     reference_graph_for,
+    replays_of_few,
     required_replays,
 )
 from graphsvx.errors import ModelError
@@ -107,6 +108,17 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         return
     if needs_small_batches(query, profile):
         query = replace(query, memory=min(query.memory, _SMALL_BATCH))
+    for evaluator in _with_shortcuts(query, hops, seed, replays, profile):
+        # Read again each time: a check that failed leaves the structure unknown.
+        known = profile.structure is not None and profile.structure.known
+        few = 0 if known else replays_of_few(query.graph.x.numel(), query.graph)
+        yield replace(evaluator, proved=known, replays_of_few=few)
+    yield plain_evaluator(query)
+
+
+def _with_shortcuts(
+    query: Query, hops: int | None, seed: int, replays: int, profile: ModelProfile
+) -> Iterator[Evaluator]:
     if query.kind == "graph":
         yield from whole_graph_evaluators(query, seed, replays, profile)
         return
@@ -117,7 +129,6 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         yield from field_evaluators(query, depth, seed, replays)
     if depth is not None:
         yield from undirected_evaluators(query, depth, seed, replays)
-    yield plain_evaluator(query)
 
 
 def _depth_changed(query: Query, profile: ModelProfile) -> bool:

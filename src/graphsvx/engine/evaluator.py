@@ -45,6 +45,13 @@ class Evaluator:
     """Outputs of many nodes, [nodes, outputs], which set the scale of rounding errors."""
     replays: int = 0
     """Number of coalitions of each game that must be evaluated again by plain calls."""
+    replays_of_few: int = 0
+    """Exact games of at most so many coalitions are evaluated again completely."""
+    replays_vary: bool = False
+    """Whether later explanations replay fewer: a record must not depend on earlier ones."""
+    proved: bool = False
+    """Whether outputs are those of plain calls whatever the coalition: it makes plain calls, or the
+    structure of the model is known. False: as far as coalitions were replayed."""
     lookup: Lookup | None = None
     """Whole graphs: look-ups of embeddings, for models that are layers on nodes and a pooled head
     (`games.lookup_game`); None: no such model."""

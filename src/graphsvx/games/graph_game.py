@@ -68,6 +68,8 @@ class GraphGame:
     """State ids of the empty and the full coalition."""
     _recorded_state: int = -1
     _expected: ExpectedCredit | None = None
+    replayed: int = 0
+    """Coalitions for which plain calls gave the same outputs, after the game was played."""
     full_output: Tensor | None = None
     """Raw outputs of the recorded state, [centres, outputs], once it has been evaluated."""
 

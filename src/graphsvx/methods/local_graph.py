@@ -214,6 +214,8 @@ def game_report(name: str, players: int, calls: int, mask: str, **details: Any) 
         coalitions=details.get("coalitions", calls),
         r2=details.get("r2"),
         mask=mask,
+        exact_if_shortcuts_hold=details.get("exact_if_shortcuts_hold", False),
+        replayed=details.get("replayed", 0),
     )
 
 

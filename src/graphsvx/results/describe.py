@@ -322,7 +322,7 @@ def _for_experts(explanation: BaseExplanation) -> list[str]:
     ]
     lines.extend(
         f"Game {game.name}: {game.players} players, "
-        f"{'exact' if game.exact else 'estimated'} by {game.mask}, {game.calls} model calls for "
+        f"{game.status} by {game.mask}, {game.calls} model calls for "
         f"{game.coalitions} coalitions ({game.budget} allowed), "
         + ("no surrogate" if game.r2 is None else f"weighted R² {game.r2:.4f}")
         + ("" if game.model is None else f"; {game.model}")
@@ -352,4 +352,4 @@ def _with_error(entry: Entry) -> str:
 def _value_with_error(credit: float, error: float) -> str:
     if math.isnan(error):
         return f"{credit:+.4g}"
-    return f"{credit:+.4g} (exact)" if error == 0 else f"{credit:+.4g} ± {error:.2g}"
+    return f"{credit:+.4g} ± {error:.2g}"

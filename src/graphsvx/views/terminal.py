@@ -192,9 +192,7 @@ def _generated_graph(explanation: Explanation) -> Table:
 def _error(error: float) -> str:
     if math.isnan(error):
         return "–"
-    if error == 0:
-        return "exact"
-    return f"± {error:.4f}" if error >= 5e-5 else f"± {error:.0e}"
+    return f"± {error:.4f}" if error >= 5e-5 else "± 0" if error == 0 else f"± {error:.0e}"
 
 
 def _caption(explanation: Explanation) -> str:
