@@ -141,7 +141,8 @@ class Oracle:
         logs = values.log() if output == "probs" else values
         if len(row) == 1:  # the second of two classes
             if output == "raw":
-                logs = torch.stack([torch.zeros_like(logs[0]), logs[0]])
+                first = -logs[0] if scale == "logit" else torch.zeros_like(logs[0])
+                logs = torch.stack([first, logs[0]])
             else:
                 logs = torch.stack([torch.log1p(-logs[0].exp()), logs[0]])
         if scale == "probability":

@@ -26,8 +26,7 @@ def played() -> SimpleNamespace:
 
 
 def replayed(played: SimpleNamespace, count: int) -> list[tuple[bool, ...]]:
-    evaluator = SimpleNamespace(replays=count, replays_of_few=64)
-    chosen = _coalitions_to_replay(played, evaluator, np.random.default_rng(0))
+    chosen = _coalitions_to_replay(played, count, np.random.default_rng(0))
     return [tuple(row) for row in chosen.tolist()]
 
 

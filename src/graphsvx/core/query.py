@@ -47,6 +47,9 @@ class Query:
     decoder: Decoder | None = None
     """Links: what turns the embeddings of the two ends into a score."""
     names: Names = NUMBERS
+    removes_rows: bool = False
+    """Whether switched-off nodes are removed from the graph: then any node may have influence, and
+    each perturbed graph is one plain call."""
 
     def scores(self, out: Tensor) -> Tensor:
         """Outputs at the centres [states, centres, outputs] to scores [states, outputs].

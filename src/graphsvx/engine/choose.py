@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine import typed
 from graphsvx.engine.cached import cached_evaluator
 from graphsvx.engine.candidates import (
+    evaluate_plainly,
     field_evaluators,
     plain_evaluator,
     undirected_evaluators,
@@ -38,8 +40,8 @@ from graphsvx.engine.trust import (
     distrust_structure,
     needs_small_batches,
     reads_in_edges_only,
+    plain_up_to,
     reference_graph_for,
-    replays_of_few,
     required_replays,
 )
 from graphsvx.errors import ModelError
@@ -88,6 +90,9 @@ def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator
     if isinstance(query, TypedQuery):
         yield from typed.evaluators(query, hops, seed)
         return
+    if query.removes_rows:
+        yield plain_evaluator(query)
+        return
     cached = cached_evaluator(query)
     if cached is not None:
         yield cached
@@ -111,8 +116,9 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
     for evaluator in _with_shortcuts(query, hops, seed, replays, profile):
         # Read again each time: a check that failed leaves the structure unknown.
         known = profile.structure is not None and profile.structure.known
-        few = 0 if known else replays_of_few(query.graph.x.numel(), query.graph)
-        yield replace(evaluator, proved=known, replays_of_few=few)
+        few = 0 if known else plain_up_to(query.graph.x.numel(), query.graph)
+        plainly = partial(evaluate_plainly, query)
+        yield replace(evaluator, proved=known, plain_up_to=few, plainly=plainly)
     yield plain_evaluator(query)
 
 
@@ -142,6 +148,8 @@ def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
     if isinstance(query, TypedQuery):
         return next(typed.evaluators(query, hops, seed))
+    if query.removes_rows:
+        return plain_evaluator(query)
     cached = cached_evaluator(query)
     if cached is not None:
         if _gives_expected_output(query, cached):

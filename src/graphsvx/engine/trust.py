@@ -24,7 +24,7 @@ from graphsvx.errors import ModelError
 _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
 _REPLAYED_NUMBERS = 1 << 26
-_MOST_OF_FEW = 512
+_MOST_PLAIN = 512
 
 
 def has_known_structure(query: Query, profile: ModelProfile) -> bool:
@@ -65,9 +65,9 @@ def affordable_replays(features: int, graph: Graph) -> int:
     return _REPLAYED_NUMBERS // max(1, features + 32 * (graph.num_nodes + graph.num_edges))
 
 
-def replays_of_few(features: int, graph: Graph) -> int:
-    """Coalitions up to which a game is replayed completely, where the structure is unknown."""
-    return min(_MOST_OF_FEW, affordable_replays(features, graph))
+def plain_up_to(features: int, graph: Graph) -> int:
+    """Coalitions up to which all are plain calls, where the structure of the model is unknown."""
+    return min(_MOST_PLAIN, affordable_replays(features, graph))
 
 
 def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:

@@ -28,8 +28,8 @@ from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.engine.trust import (
     affordable_replays,
     is_known_to_read_degrees,
+    plain_up_to,
     reads_degrees,
-    replays_of_few,
 )
 from graphsvx.engine.typed_batches import (
     Batching,
@@ -80,7 +80,8 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         ("field = whole graph", "batch = single calls", "deterministic"),
         local=local,
         replays=_replays(graph),
-        replays_of_few=replays_of_few(_numbers(graph), graph),
+        plainly=lambda field, perturbed, _: evaluate_plainly(query, field, perturbed),
+        plain_up_to=plain_up_to(_numbers(graph), graph),
         replays_vary=_replays(graph) < _REPLAYS[1],
         agrees=lambda *outputs: _agrees(query, *outputs),
     )

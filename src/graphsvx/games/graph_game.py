@@ -163,7 +163,7 @@ class GraphGame:
         if not self.evaluator.local:
             parts = [
                 perturbations.active_edges(field)
-                if self.query.kind == "graph"
+                if self.query.kind == "graph" and not perturbations.removes_rows
                 else perturbations.active
             ]
             if changed_edges and self.query.kind != "graph":

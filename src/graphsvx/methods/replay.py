@@ -40,11 +40,13 @@ def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) 
         return True
     rng = np.random.default_rng(seed)
     for played in games:
-        coalitions = _coalitions_to_replay(played, evaluator, rng)
+        if not played.game.evaluator.replays:  # it was evaluated by the definition
+            continue
+        coalitions = _coalitions_to_replay(played, evaluator.replays, rng)
         if not coalitions_agree(played.game, coalitions, rng):
             return False
         played.game.replayed = len(coalitions)
-        if evaluator.replays_vary and len(coalitions) < 1 << played.game.players:
+        if evaluator.replays_vary:
             played.game.replayed = min(LATER, len(coalitions))
     return True
 
@@ -79,21 +81,16 @@ def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Ge
     )
 
 
-def _coalitions_to_replay(
-    played: PlayedGame, evaluator: Evaluator, rng: np.random.Generator
-) -> Bools:
-    """All coalitions of a small game, or both ends, the extremes and some of all sizes.
+def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
+    """A few coalitions of a game, or both ends, the extremes and `count` of all sizes.
 
     Where plain calls are costly, the full coalition, which is compared anyway, and the extremes of
     all outputs but the first are left out.
     """
-    game, rows, count = played.game, played.masks.rows, evaluator.replays
+    game, rows = played.game, played.masks.rows
     ends = empty_and_full(game.players)
     if not len(rows):
         return ends
-    if played.masks.exact and 1 << min(game.players, 62) <= evaluator.replays_of_few:
-        # Exact values follow from all coalitions, also those that share a state with another one.
-        return all_rows(game.players)
     costly = count <= FEW
     extremes = _extremes(played, outputs=1 if costly else 4)
     ends = ends[:1] if costly else ends
@@ -101,7 +98,11 @@ def _coalitions_to_replay(
         return rows[[extremes[0], rng.integers(len(rows))]]
     always = np.concatenate([ends, rows[extremes]])
     if played.masks.exact:
-        rows = _distinct(np.concatenate([rows, _random_coalitions(game, count, rng)]))
+        # Exact values follow from all coalitions, also those that share a state with another one.
+        # Each once: of few players, none may be left out because others come twice.
+        few = game.players < count.bit_length()
+        others = all_rows(game.players) if few else _random_coalitions(game, count, rng)
+        rows = _distinct(np.concatenate([rows, others]))
     order = by_size(row_sizes(rows), game.players)
     over_sizes = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)
     return _distinct(np.concatenate([always, rows[order[over_sizes]]]))

@@ -38,7 +38,17 @@ def setup_games(
         else kind.setup(query, evaluator, seed)
     )
     prepared = block.prepare(setup, derive_rng(seed, "paths"))
-    return setup, _games(query, evaluator, setup, prepared, mask)
+    return setup, [_few_plainly(game) for game in _games(query, evaluator, setup, prepared, mask)]
+
+
+def _few_plainly(game: PlayableGame) -> PlayableGame:
+    """A game of few coalitions by the definition, where shortcuts are not proved."""
+    evaluator = game.evaluator
+    few = 1 << min(game.players, 62) <= evaluator.plain_up_to
+    if evaluator.proved or not few or not isinstance(game, GraphGame):
+        return game
+    setup = game.full_setup or game.setup
+    return replace(game, evaluator=evaluator.by_definition(), setup=setup, full_setup=None)
 
 
 def _games(

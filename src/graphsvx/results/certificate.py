@@ -83,6 +83,8 @@ class Certificate:
     sampling ended before; None: it was reached, or cannot be predicted."""
     by_clock: bool = False
     """True: `seconds` limited the calls, so that another run may make more or fewer of them."""
+    no_influence: str | None = None
+    """Where no player changes the output: what the reason may be, and what to try."""
 
     @property
     def exact(self) -> bool:
@@ -105,12 +107,16 @@ class Certificate:
     def __str__(self) -> str:
         """A table of the games, and a line for each further fact."""
         facts = [*([] if self.games else ["no players"]), *self._facts()]
-        return "\n".join([*(_text_table(self.games) if self.games else []), *facts])
+        table = _text_table(self.games) if self.games else []
+        return "\n".join([*self._warnings(), *table, *facts])
 
     def line(self) -> str:
         """The whole certificate in one line."""
         parts = [game.line() for game in self.games] or ["no players"]
-        return "; ".join([*parts, *self._facts()])
+        return "; ".join([*self._warnings(), *parts, *self._facts()])
+
+    def _warnings(self) -> list[str]:
+        return [] if self.no_influence is None else [self.no_influence]
 
     def _facts(self) -> list[str]:
         """What holds for all games together, in words."""

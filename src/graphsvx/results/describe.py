@@ -66,7 +66,9 @@ def equation(explanation: BaseExplanation) -> str:
 
 def _for_everyone(explanation: BaseExplanation) -> list[str]:
     credited = [entry for entry in entries(explanation) if entry.credit != 0]
-    sentences = [_what_it_says(explanation)]
+    warning = explanation.certificate.no_influence
+    sentences = [] if warning is None else [f"{warning[:1].upper()}{warning[1:]}."]
+    sentences.append(_what_it_says(explanation))
     if not credited:
         sentences.append(
             "There is nothing to share out: no feature, node or edge that could be left out "
@@ -299,7 +301,8 @@ def _capital(words: str) -> str:
 
 def _for_experts(explanation: BaseExplanation) -> list[str]:
     certificate = explanation.certificate
-    lines = [
+    lines = [] if certificate.no_influence is None else [certificate.no_influence]
+    lines += [
         f"{explanation.title} ({explanation.method}, {scale_of(explanation)} scale)",
         explanation.meaning,
         f"prediction {explanation.prediction:.6g}, base {explanation.base:.6g}, "
