@@ -263,6 +263,12 @@ class GraphSVX(Checked):
             raise UnsupportedError(
                 "nodes of typed graphs cannot be removed, only isolated; leave erase= out"
             )
+        for name, attribute in query.graph.attributes.items():
+            if attribute.owner == "graph" and "index" in name:
+                raise UnsupportedError(
+                    f"nodes cannot be removed from a graph whose data.{name} has their numbers; "
+                    f"leave erase= out"
+                )
         return replace(query, removes_rows=True)
 
     def _goal(self) -> Goal | None:

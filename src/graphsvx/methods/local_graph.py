@@ -152,6 +152,11 @@ def refuse_unless(query: Query, method: object, *kinds: Kind) -> None:
 def message_passing_module(query: Query, method: object) -> nn.Module:
     """The model if it has PyG layers that take an edge mask; otherwise `UnsupportedError`."""
     module = query.model.call
+    if query.graph.form.edge_sets:
+        raise UnsupportedError(
+            f"{type(method).__name__} weighs the messages along one edge_index, got a model of "
+            f"{', '.join(names[0] for names in query.graph.form.edge_sets)}; use GraphSVX or Greedy"
+        )
     if not isinstance(module, nn.Module) or not any(
         isinstance(layer, MessagePassing) and layer.explain is not False
         for layer in module.modules()

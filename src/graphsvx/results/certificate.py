@@ -93,7 +93,7 @@ class Certificate:
 
     @property
     def status(self) -> str:
-        """"exact", "exact if shortcuts hold" or "estimated": that of the least sure game."""
+        """ "exact", "exact if shortcuts hold" or "estimated": that of the least sure game."""
         return max((game.status for game in self.games), key=_STATUSES.index, default="exact")
 
     @property
