@@ -306,7 +306,10 @@ def test_a_matrix_of_nodes_by_nodes_is_cut() -> None:
 def refused_attributes() -> dict[str, tuple]:
     hyper = seeded(lambda: HypergraphConv(3, 3))
     return {
-        "face": (lambda x, edge_index, face: x[face].mean(0).mean(0) + x, torch.tensor([[0], [1], [2]])),
+        "face": (
+            lambda x, edge_index, face: x[face].mean(0).mean(0) + x,
+            torch.tensor([[0], [1], [2]]),
+        ),
         "hyperedge_index": (
             lambda x, edge_index, hyperedge_index: hyper(x, hyperedge_index),
             torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]]),

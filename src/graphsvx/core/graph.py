@@ -187,19 +187,21 @@ def with_attributes(
     Pairs of nodes by number (pos_edge_index) are edges too: the graph has all of them, beside
     those of edge_index if the model takes these.
     """
-    values = {name: getattr(data, name) for name in names}
-    pairs = [name for name, value in values.items() if is_edge_index(name, value, graph.num_nodes)]
-    edges = {name: value for name, value in values.items() if name in pairs}
-    attributes = {
-        name: _attribute(graph, name, value) for name, value in values.items() if name not in pairs
-    }
+    edges: dict[str, Tensor] = {}
+    attributes: dict[str, Attribute] = {}
+    for name in names:
+        value = getattr(data, name)
+        if is_edge_index(name, value, graph.num_nodes):
+            edges[name] = value
+        else:
+            attributes[name] = _attribute(graph, name, value)
     if edges:
         graph, attributes = _joined(graph, edges, attributes, takes_edges)
     if not attributes:
         return graph
-    values = [attribute.value for attribute in attributes.values()]
+    tensors = [attribute.value for attribute in attributes.values()]
     stamps = [stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None
-              for v in values]  # fmt: skip
+              for v in tensors]  # fmt: skip
     return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
 
 

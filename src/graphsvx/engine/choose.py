@@ -39,8 +39,8 @@ from graphsvx.engine.profile import ModelProfile, invalidate, profile_for
 from graphsvx.engine.trust import (
     distrust_structure,
     needs_small_batches,
-    reads_in_edges_only,
     plain_up_to,
+    reads_in_edges_only,
     reference_graph_for,
     required_replays,
 )

@@ -30,8 +30,8 @@ from graphsvx.methods import build_explanation
 from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record
 from graphsvx.methods.cells import EvaluatedGames
-from graphsvx.methods.influence import no_influence
 from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
+from graphsvx.methods.influence import no_influence
 from graphsvx.methods.pipeline import (
     PlayableGame,
     PlayedGame,

@@ -37,8 +37,9 @@ def no_influence(
         return f"{said}, although switched-off nodes are removed: the model ignores them"
     takes = ", ".join(sorted(query.model.plan.attributes))
     return (
-        f"{said}: the model, which takes {takes}, does not read the graph's edges; if it makes edges "
-        f'of its own (from positions or features) or mixes all nodes, use GraphSVX(erase="rows")'
+        f"{said}: the model, which takes {takes}, does not read the graph's edges; if it makes "
+        f"edges of its own (from positions or features) or mixes all nodes, use "
+        f'GraphSVX(erase="rows")'
     )
 
 
