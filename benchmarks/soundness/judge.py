@@ -189,7 +189,7 @@ def judge_sets(world: World, e: Explanation) -> None:
 
     def predicted(off: Sequence[int]) -> int:
         changed = perturb(world.data, players, world.question.centres, [], off, [])
-        return int(oracle.scores(changed)[0].argmax())
+        return int(oracle.raw(changed)[0][0].argmax())
 
     def smallest(does: Callable[[set[int]], bool]) -> int | None:
         sizes = (

@@ -582,7 +582,8 @@ class FarEdges(nn.Module):
 
 def other_edges(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
     """Layers on two tensors of edges; the graph must be given the second."""
-    names = [draw.choice(_COMMON)] * draw.choice([1, 2])
+    kinds = ["GCNConv", "SAGEConv", "GraphConv", "GATConv", "GINConv", "TAGConv"]
+    names = [draw.choice(kinds)] * draw.choice([1, 2])
     first = draw.random() < 0.5
     kind = draw.choice([pyg.GraphConv, pyg.SAGEConv, pyg.GCNConv])
     layer = kind(inputs, inputs) if first else kind(outputs, outputs)

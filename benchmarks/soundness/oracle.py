@@ -82,13 +82,13 @@ class Oracle:
     def scores(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
         """Scores [outputs] on the asked scale, and the size of the numbers behind each."""
         if perturbation.removed and len(perturbation.off) == len(perturbation.x):
-            raw, size = self._raw(Perturbation(self.data.x, torch.arange(self.data.num_edges)))
+            raw, size = self.raw(Perturbation(self.data.x, torch.arange(self.data.num_edges)))
             raw = torch.zeros_like(raw)
         else:
-            raw, size = self._raw(perturbation)
+            raw, size = self.raw(perturbation)
         return self._scaled(raw.double()).mean(0), size.double().amax(0)
 
-    def _raw(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
+    def raw(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
         """Raw outputs of the explained nodes, pair or graph, [rows, outputs], and their size.
 
         The score of a pair can be far smaller than what layers return, where its rounding errors

@@ -226,10 +226,10 @@ def is_edge_index(name: str, value: Any, nodes: int) -> bool:
     return not value.numel() or (int(value.min()) >= 0 and int(value.max()) < nodes)
 
 
-def uncut(name: str, what: str) -> str:
+def uncut(name: str, kind: str) -> str:
     """Why an attribute that names nodes cannot be used, and what to do."""
     return (
-        f"data.{name} ({what}) refers to nodes, and would stay as it is when these are switched "
+        f"data.{name} ({kind}) refers to nodes, and would stay as it is when these are switched "
         f"off; give the model a function of (x, edge_index) that makes {name} from edge_index"
     )
 
@@ -238,8 +238,8 @@ def _joined(
     graph: Graph, edges: Mapping[str, Tensor], attributes: dict[str, Attribute], takes_edges: bool
 ) -> tuple[Graph, dict[str, Attribute]]:
     """The graph with all edges that the model takes, and the attributes of each."""
-    own = {"edge_index": graph.edge_index} if takes_edges else {}
-    parts: dict[str, Tensor] = {**own, **edges}
+    parts: dict[str, Tensor] = {"edge_index": graph.edge_index} if takes_edges else {}
+    parts |= edges
     counts = [part.shape[1] for part in parts.values()]
     source = next(iter(edges.values()))
     key = ("edges", *(stamp(part) for part in parts.values()))

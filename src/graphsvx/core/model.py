@@ -262,7 +262,10 @@ def log_odds(logits: Tensor) -> Tensor:
     best = logits.argmax(-1, keepdim=True)
     others = log_probs.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
     rest = torch.log1p(-log_probs.exp().scatter(-1, best, 0.0))
-    return log_probs - rest.scatter(-1, best, others)
+    # Several largest ones stay equal, so that argmax chooses among them as among the logits.
+    tied = (logits == logits.amax(-1, keepdim=True)).sum(-1, keepdim=True) > 1
+    largest = log_probs.amax(-1, keepdim=True).exp().clamp(max=0.75)
+    return log_probs - rest.scatter(-1, best, torch.where(tied, torch.log1p(-largest), others))
 
 
 _OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))

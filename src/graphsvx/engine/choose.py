@@ -115,10 +115,10 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         query = replace(query, memory=min(query.memory, _SMALL_BATCH))
     for evaluator in _with_shortcuts(query, hops, seed, replays, profile):
         # Read again each time: a check that failed leaves the structure unknown.
-        known = profile.structure is not None and profile.structure.known
-        few = 0 if known else plain_up_to(query.graph.x.numel(), query.graph)
+        proved = profile.structure is not None and profile.structure.known
+        few = 0 if proved else plain_up_to(query.graph.x.numel(), query.graph)
         plainly = partial(evaluate_plainly, query)
-        yield replace(evaluator, proved=known, plain_up_to=few, plainly=plainly)
+        yield replace(evaluator, proved=proved, plain_up_to=few, plainly=plainly)
     yield plain_evaluator(query)
 
 

@@ -256,7 +256,13 @@ class GraphSVX(Checked):
         return kind.finish(explanation)
 
     def prepared(self, query: Query) -> Query:
-        """The query with what its evaluator has to know of the generator."""
+        """The query with what its evaluator has to know of the generator.
+
+        Raises:
+            UnsupportedError: nodes cannot be removed from a typed graph, nor from one whose data
+                has numbers of nodes.
+
+        """
         if not isinstance(self.generator, RemoveRows):
             return query
         if isinstance(query, TypedQuery):
@@ -306,8 +312,8 @@ class GraphSVX(Checked):
     def _play(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
-        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
         calls, goal = self.budget.first_calls, self._goal()
+        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)
         by_default = isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
         if by_default:
             calls = default_first_calls(games, self.estimator)
@@ -319,8 +325,8 @@ class GraphSVX(Checked):
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""
-        kind = self._kind(query)
-        return setup_games(query, evaluator, kind, self.generator, self.mask, seed)[1]
+        kind, calls = self._kind(query), self.budget.first_calls
+        return setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)[1]
 
     def hops(self, query: Query) -> int | None:
         """How far away from the explained node players are; None: as far as the model looks."""

@@ -27,17 +27,17 @@ def no_influence(
     if not flat or (kinds == {"features"} and len(flat) < len(games)):
         return None
     kind = {"features": "feature", "edges": "edge"}.get(flat[-1].game.side, "node")
-    said = f"no {kind} changes the output"
+    fact = f"no {kind} changes the output"
     scores = flat[-1].values[1, list(outputs)]
     if query.model.scale == "probability" and bool(((scores < 1e-9) | (scores > 1 - 1e-9)).all()):
-        return f'{said}: the probability is {float(scores[0]):.0f} throughout; use scale="log_odds"'
+        return f'{fact}: the probability is {float(scores[0]):.0f} throughout; use scale="log_odds"'
     if kind == "feature":
-        return f"{said}: the model does not read x, or only where it is the reference"
+        return f"{fact}: the model does not read x, or only where it is the reference"
     if isinstance(generator, RemoveRows):
-        return f"{said}, although switched-off nodes are removed: the model ignores them"
+        return f"{fact}, although switched-off nodes are removed: the model ignores them"
     takes = ", ".join(sorted(query.model.plan.attributes))
     return (
-        f"{said}: the model, which takes {takes}, does not read the graph's edges; if it makes "
+        f"{fact}: the model, which takes {takes}, does not read the graph's edges; if it makes "
         f"edges of its own (from positions or features) or mixes all nodes, use "
         f'GraphSVX(erase="rows")'
     )

@@ -159,9 +159,9 @@ class _Rows:
 
 def _frame(explanation: Explanation, caption: str) -> Table:
     warning = explanation.certificate.no_influence
-    said = "" if warning is None else f"{one_line(warning)}\n"
+    first_line = "" if warning is None else f"{one_line(warning)}\n"
     return Table(
-        title=Text.assemble((said, "bold red"), (explanation.title, "bold")),
+        title=Text.assemble((first_line, "bold red"), (explanation.title, "bold")),
         caption=Text("\n".join(map(one_line, caption.splitlines())), style=QUIET),
         box=box.SIMPLE_HEAD,
         title_justify="left",
