@@ -156,7 +156,7 @@ def explain(
         raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
     explanation = with_names(explanation, query.names)
     if isinstance(method, GraphSVX):
-        return explanation.with_question(Question(query, method, seed))
+        return explanation.with_question(Question(method.prepared(query), method, seed))
     return explanation
 
 

@@ -9,6 +9,8 @@
     ├── UnsupportedError (NotImplementedError)  a method was asked for what it cannot do
     └── MissingExtraError (ImportError) an optional package is not installed or cannot be imported
 
+and a warning: NoInfluenceWarning (UserWarning), no player changes the output.
+
 Messages say what was expected, what came and what to do. The command line prints them in one
 line and exits with code 2.
 """
@@ -44,6 +46,10 @@ class ModelError(GraphSVXError, RuntimeError):
 
 class UnsupportedError(GraphSVXError, NotImplementedError):
     """A method was asked for something that it cannot do."""
+
+
+class NoInfluenceWarning(UserWarning):
+    """No player changes the output: all credit is 0, for a reason that should be looked at."""
 
 
 def see(section: str) -> str:

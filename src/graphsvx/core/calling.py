@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphsvx.core.graph import ADJACENCIES, DataForm, attribute_names
+from graphsvx.core.graph import ADJACENCIES, EDGE_SET, DataForm, attribute_names
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import shown
 
@@ -79,6 +79,12 @@ class CallPlan:
     def _in_form(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         values, form = dict(inputs), self.form
         x = values["x"]
+        if form.edge_sets:
+            edge_set, edges = values.pop(EDGE_SET), values["edge_index"]
+            for number, (name, *attributes) in enumerate(form.edge_sets):
+                members = edge_set == number
+                values[name] = edges[:, members]
+                values |= {of: values[of][members] for of in attributes}
         if not form.has_x:
             values["x"] = None
         elif form.row_shape is not None:
@@ -99,6 +105,8 @@ def _adjacency(values: Mapping[str, Any], count: int, layout: torch.layout) -> T
     size = (count, count, *entries.shape[1:])
     ends = values["edge_index"].flip(0)
     matrix = torch.sparse_coo_tensor(ends, entries, size, check_invariants=False).coalesce()
+    if layout == torch.strided:
+        return matrix.to_dense()
     if layout == torch.sparse_csr:
         return matrix.to_sparse_csr()
     return matrix.to_sparse_csc() if layout == torch.sparse_csc else matrix
@@ -144,6 +152,8 @@ def plan_call(
     if through == "forward" and not mapped and _takes_data(parameters, names):
         # What a model reads of its Data is not known before it is called.
         read = available - {"num_nodes", "ptr", "batch_size"}
+        if not names & {"edge_index", *ADJACENCIES}:
+            read -= {"edge_index"}
         return CallPlan((), tuple(sorted((name, name) for name in read)), as_data=True)
     plan = _plan_arguments(parameters, mapped, available)
     sigmoid = through == "encode and decode" and _has_sigmoid(model)

@@ -145,11 +145,17 @@ class Model:
         """Whether the model takes pairs of nodes and returns one row per pair."""
         return "edge_label_index" in self.takes or self.plan.through == "encode and decode"
 
+    def without_nodes(self, out: Tensor) -> Tensor:
+        """Raw output for a graph without nodes, in the shape of `out`: values or logits of 0."""
+        even = 0.5 if out.shape[-1] == 1 or self.output == "multilabel_probs" else 1 / out.shape[-1]
+        value = {"probs": even, "multilabel_probs": even, "log_probs": math.log(even)}
+        return torch.full_like(out, value.get(self.output, 0.0))
+
     def scores(self, out: Tensor) -> Tensor:
         """The explained scores: the model's output on the chosen scale, float64.
 
-        A single output on a probability scale is read as the logit (or probability) of the
-        second of two classes.
+        A single output on a probability scale is read as the logit z (or probability) of the
+        second of two classes; on the scale of logits, the first one has -z.
         """
         out = out.double()
         least, most = map(float, out.detach().aminmax() if out.numel() else (0, 0))
@@ -226,7 +232,9 @@ class Model:
 
     def _two_classes(self, out: Tensor) -> Tensor:
         if self.output == "raw":
-            return torch.cat([torch.zeros_like(out), out], -1)
+            # As a logit by itself, 0 would say nothing of the first class.
+            first = -out if self.scale == "logit" else torch.zeros_like(out)
+            return torch.cat([first, out], -1)
         if self.output == "probs":
             return torch.cat([1 - out, out], -1)
         return torch.cat([torch.log1p(-out.exp()), out], -1)
@@ -260,7 +268,10 @@ def log_odds(logits: Tensor) -> Tensor:
     best = logits.argmax(-1, keepdim=True)
     others = log_probs.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
     rest = torch.log1p(-log_probs.exp().scatter(-1, best, 0.0))
-    return log_probs - rest.scatter(-1, best, others)
+    # Several largest ones stay equal, so that argmax chooses among them as among the logits.
+    tied = (logits == logits.amax(-1, keepdim=True)).sum(-1, keepdim=True) > 1
+    largest = log_probs.amax(-1, keepdim=True).exp().clamp(max=0.75)
+    return log_probs - rest.scatter(-1, best, torch.where(tied, torch.log1p(-largest), others))
 
 
 _OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))

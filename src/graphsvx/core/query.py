@@ -49,6 +49,9 @@ class Query:
     decoder: Decoder | None = None
     """Links: what turns the embeddings of the two ends into a score."""
     names: Names = NUMBERS
+    removes_rows: bool = False
+    """Whether switched-off nodes are removed from the graph: then any node may have influence, and
+    each perturbed graph is one plain call."""
 
     def scores(self, out: Tensor) -> Tensor:
         """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
@@ -124,11 +127,16 @@ def build_query(
         model, data, arguments=arguments, whole_graphs=graph,
         links=edge is not None and decoder is None, decoder=decoder is not None,
     )  # fmt: skip
-    about = graphs.with_attributes(about, data, sorted(plan.attributes - SUPPLIED))
+    takes_edges = bool(plan.attributes & {"edge_index", *graphs.ADJACENCIES})
+    if takes_edges and not about.form.has_edges:
+        raise InputError(graphs.NO_EDGES)
+    further = sorted(plan.attributes - SUPPLIED)
+    about = graphs.with_attributes(about, data, further, takes_edges)
     called = models.check_model(
         model, about, output, scale, whole_graphs=graph, plan=replace(plan, form=about.form)
     )
     called, about = in_type_of_model(called, about)
+    _refuse_uncut(called, about)
     if kind == "edge" and decoder is None and not called.scores_pairs:
         decoder = inner_product
     scores_links = decoder is inner_product or called.plan.through == "encode and decode"
@@ -152,6 +160,27 @@ def build_query(
         memory=memory,
         decoder=decoder,
     )
+
+
+def _refuse_uncut(model: Model, graph: Graph) -> None:
+    """Raise an InputError if the model reads what refers to nodes and is not cut with them."""
+    for name, attribute in graph.attributes.items():
+        value = attribute.value
+        if attribute.owner != "graph" or not graphs.names_nodes(name, value):
+            continue
+        nothing = value[..., :0] if isinstance(value, Tensor) else type(value)()
+        without = {**graph.attributes, name: replace(attribute, value=nothing)}
+        try:
+            with evaluation_mode(model.submodules):
+                outputs = [
+                    models.call_on(model, replace(graph, attributes=attributes))
+                    for attributes in (graph.attributes, without)
+                ]
+        except ModelError:
+            outputs = []
+        if not outputs or not torch.equal(*outputs):
+            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(graphs.uncut(name, f"{shape}"))
 
 
 def _refuse_batch(data: Any) -> None:

@@ -92,6 +92,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         expected_output=expected,
         outputs=profile.full_output,
         replays=required_replays(query, profile),
+        proved=True,
         states=states,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -198,7 +199,7 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
 def whole_graph_evaluators(
     query: Query, seed: int, replays: int, profile: ModelProfile
 ) -> Iterator[Evaluator]:
-    """Evaluators of graph-level queries: look-ups, batches of whole graphs, plain calls."""
+    """Evaluators of graph-level queries: look-ups, batches of whole graphs."""
     field = fields.whole_graph(query.graph)
     rng = np.random.default_rng(seed)
     reference_graph = full_reference(query.graph, field)
@@ -228,7 +229,6 @@ def whole_graph_evaluators(
                 no_look_ups = (declined or ["they differ from the model's own outputs"])[-1]
             without = f"whole perturbed graphs, no look-ups of node embeddings: {no_look_ups}"
             yield replace(batched, fallback=without if reason is None else reason)
-    yield plain_evaluator(query)
 
 
 def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup | None, str]:
@@ -246,20 +246,32 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
 
 def plain_evaluator(query: Query) -> Evaluator:
     """Evaluator with one plain call per coalition on the whole graph: correct for every model."""
-    graph_level = query.kind == "graph"
     field = (
         fields.whole_graph(query.graph)
-        if graph_level
-        else fields.undirected_neighbourhood(query.graph, query.centres, None)
-    )
-    reference_graph = full_reference(query.graph, field)
-
-    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        reference = replace(reference_graph, position=field.ids[: field.size])
-        return evaluate_one_by_one(
-            query.model, query.graph, field, reference, perturbations, graph_level
+        if query.kind == "graph"
+        else fields.undirected_neighbourhood(
+            query.graph, query.centres, None, everyone=query.removes_rows
         )
-
-    require_deterministic(query, field, reference_graph)
+    )
+    require_deterministic(query, field, full_reference(query.graph, field))
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+    if query.removes_rows:
+        reason = "one call a coalition on the whole graph: switched-off nodes are removed"
+    evaluate = partial(evaluate_plainly, query)
+    return Evaluator(
+        field, None, None, evaluate, ("deterministic",), reason, local=False, proved=True
+    )
+
+
+def evaluate_plainly(
+    query: Query,
+    field: Field,
+    perturbations: Perturbations,
+    hops: HopCounts,  # noqa: ARG001  (all matter)
+) -> Tensor:
+    """Outputs by the definition: one plain call a perturbed graph on the whole graph."""
+    reference = full_reference(query.graph, field)
+    graph_level = query.kind == "graph"
+    return evaluate_one_by_one(
+        query.model, query.graph, field, reference, perturbations, graph_level
+    )

@@ -14,7 +14,7 @@ from graphsvx.core.arrays import Ids, as_tensor, setdiff_sorted
 from graphsvx.core.edge_index import Index
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph, out_edges
-from graphsvx.core.model import Model
+from graphsvx.core.model import Model, call_on
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
@@ -173,12 +173,18 @@ def _evaluate_single(
         x[as_tensor(reference_graph.position, device)] = perturbation.feature_table[
             as_tensor(perturbation.feature_row[0], device)
         ]
-    keep = as_tensor(np.flatnonzero(keeps), device)
     edge_ids = as_tensor(reference_graph.edges[keeps], device)
+    edge_index = reference_graph.edge_index[:, as_tensor(np.flatnonzero(keeps), device)]
     centres = as_tensor(reference_graph.position[: field.centres], device)
+    if perturbation.removes_rows:  # on the whole graph, so that positions are ids
+        if not on.any():
+            return model.without_nodes(call_on(model, graph))
+        left, number = np.flatnonzero(on), as_tensor(np.cumsum(on) - 1, device)
+        x, edge_index, centres = x[as_tensor(left, device)], number[edge_index], number[centres]
+        reference_graph = replace(reference_graph, nodes=left)
     out = model(
         x,
-        reference_graph.edge_index[:, keep],
+        edge_index,
         None if graph.edge_weight is None else graph.edge_weight[edge_ids],
         None if graph.edge_attr is None else graph.edge_attr[edge_ids],
         torch.zeros(len(x), dtype=torch.long, device=device) if graph_level else None,

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Reading, Scale, call_on
+from graphsvx.core.model import Model, Reading, Scale, call_on
 from graphsvx.core.query import Query, inner_product
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import ModelError
@@ -37,12 +37,13 @@ class Assumption:
     output: Reading = "raw"
     scale: Scale = "probability"
     warning: str | None = None
+    one_output: bool = False
 
 
 def with_reading(query: Query) -> Query:
     """The query with `model.output` and `model.scale` inferred where the user did not give them."""
     model = query.model
-    if model.output_is_given or model.scale == "value":
+    if not needs_reading(model):
         return query
     profile = profile_for(model, query.graph)
     if query.decoder not in (None, inner_product):  # each decoder has scores of its own
@@ -52,8 +53,25 @@ def with_reading(query: Query) -> Query:
     return apply_reading(query, profile.readings[query.kind])
 
 
+def needs_reading(model: Model) -> bool:
+    """Whether the meaning of outputs is not given, or their number matters."""
+    return model.scale != "value" and (not model.output_is_given or model.scale == "logit")
+
+
 def apply_reading(query: Query, assumed: Assumption) -> Query:
-    """The query with the assumed meaning of its outputs; warns where it rests on little."""
+    """The query with the assumed meaning of its outputs; warns where it rests on little.
+
+    A model of one logit is asked about this logit, whichever class is predicted.
+    """
+    model, one_output = query.model, assumed.one_output
+    if not model.output_is_given:
+        model = _as_assumed(query, assumed)
+    if one_output and query.target is None and (model.output, model.scale) == ("raw", "logit"):
+        return replace(query, model=model, target=1)
+    return replace(query, model=model)
+
+
+def _as_assumed(query: Query, assumed: Assumption) -> Model:
     model = query.model
     if query.kind == "edge" and assumed.output in ("multilabel_probs", "values"):
         # One score a link is that of the link.
@@ -61,9 +79,9 @@ def apply_reading(query: Query, assumed: Assumption) -> Query:
     if assumed.output == "values" and model.scale_is_given:
         assumed = Assumption()
     if assumed.warning is not None and not model.scale_is_given:
-        warnings.warn(assumed.warning, stacklevel=5)
+        warnings.warn(assumed.warning, stacklevel=6)
     scale = model.scale if model.scale_is_given else assumed.scale
-    return replace(query, model=replace(model, output=assumed.output, scale=scale))
+    return replace(model, output=assumed.output, scale=scale)
 
 
 _ONE_OUTPUT = Assumption(
@@ -104,6 +122,14 @@ def assumption(
     stays_between_0_and_1: Callable[[], bool],
 ) -> Assumption:  # fmt: skip
     """What outputs are, by the model's last operation, labels [rows, labels] and their range."""
+    assumed = _assumption(query, out, last, labels, stays_between_0_and_1)
+    return replace(assumed, one_output=out.shape[-1] == 1)
+
+
+def _assumption(
+    query: Query, out: Tensor, last: Reading | None, labels: Tensor | None,
+    stays_between_0_and_1: Callable[[], bool],
+) -> Assumption:  # fmt: skip
     outputs = out.shape[-1]
     if last is not None:
         return Assumption("probs" if outputs == 1 else last)

@@ -221,23 +221,37 @@ def read_structure(
 def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     """Whether another graph of `extra` nodes in the same batch leaves the output as it is.
 
-    What the trace cannot see (the number of nodes as an integer in `math.log`, say) shows here.
+    What the trace cannot see (the number of nodes as an integer in `math.log`, a maximum computed
+    in another thread) shows here: the other graph has a node of higher degree than all others,
+    and features that are larger.
     """
     count, device = graph.num_nodes, graph.x.device
     path = count + torch.arange(extra, device=device)
+    most = int(graph.edge_index.flatten().bincount(minlength=1).max())
+    hub = path.repeat(1 + most // extra)
     edges = torch.stack([path, path.roll(1)])
+    edges = torch.cat([edges, torch.stack([hub, torch.full_like(hub, count)])], 1)
+    edges = torch.cat([edges, edges.flip(0)], 1)
     weight, attr = (
-        None if values is None else torch.cat([values, values.new_ones(extra, *values.shape[1:])])
+        None
+        if values is None
+        else torch.cat([values, values.new_ones(edges.shape[1], *values.shape[1:])])
         for values in (graph.edge_weight, graph.edge_attr)
     )
     batch = None
     if "batch" in model.takes:
         batch = torch.zeros(count + extra, dtype=torch.long, device=device)
         batch[count:] = 1
+    rows = graph.x[:1].repeat(extra, 1)
+    if graph.x.is_floating_point():
+        rows[::2] += graph.x.abs().max() + 1
     wider = model(
-        torch.cat([graph.x, graph.x[:1].repeat(extra, 1)]), torch.cat([graph.edge_index, edges], 1),
+        torch.cat([graph.x, rows]), torch.cat([graph.edge_index, edges], 1),
         weight, attr, batch, torch.zeros(2, 1, dtype=torch.long, device=device),
-        {name: a.extended(extra).value for name, a in graph.attributes.items()},
+        {
+            name: a.extended(extra if a.owner == "nodes" else edges.shape[1]).value
+            for name, a in graph.attributes.items()
+        },
     )  # fmt: skip
     # One graph has one row, whose outputs may be near 0: the other graph tells how large they are.
     like = wider.detach() if model.whole_graphs else None

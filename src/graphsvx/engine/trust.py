@@ -24,6 +24,7 @@ from graphsvx.errors import ModelError
 _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
 _REPLAYED_NUMBERS = 1 << 26
+_MOST_PLAIN = 512
 
 
 def has_known_structure(query: Query, profile: ModelProfile) -> bool:
@@ -56,9 +57,17 @@ def required_replays(query: Query, profile: ModelProfile) -> int:
 
 
 def _replays_of_unknown(graph: Graph) -> int:
-    """As many coalitions as take about as long as `_REPLAYED_NUMBERS` numbers."""
-    numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
-    return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
+    return int(np.clip(affordable_replays(graph.x.numel(), graph), *_REPLAYS_UNKNOWN))
+
+
+def affordable_replays(features: int, graph: Graph) -> int:
+    """Plain calls on a graph with so many numbers as features that take as long as others do."""
+    return _REPLAYED_NUMBERS // max(1, features + 32 * (graph.num_nodes + graph.num_edges))
+
+
+def plain_up_to(features: int, graph: Graph) -> int:
+    """Coalitions up to which all are plain calls, where the structure of the model is unknown."""
+    return min(_MOST_PLAIN, affordable_replays(features, graph))
 
 
 def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:

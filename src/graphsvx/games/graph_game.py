@@ -68,6 +68,8 @@ class GraphGame:
     """State ids of the empty and the full coalition."""
     _recorded_state: int = -1
     _expected: ExpectedCredit | None = None
+    replayed: int = 0
+    """Coalitions for which plain calls gave the same outputs, after the game was played."""
     full_output: Tensor | None = None
     """Raw outputs of the recorded state, [centres, outputs], once it has been evaluated."""
 
@@ -161,7 +163,7 @@ class GraphGame:
         if not self.evaluator.local:
             parts = [
                 perturbations.active_edges(field)
-                if self.query.kind == "graph"
+                if self.query.kind == "graph" and not perturbations.removes_rows
                 else perturbations.active
             ]
             if changed_edges and self.query.kind != "graph":

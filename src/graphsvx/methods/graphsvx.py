@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Unpack
@@ -15,12 +16,12 @@ from graphsvx.core.typed_query import TypedQuery
 from graphsvx.datasets.catalogue import checked_name
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import EstimatorSetting, Fit
-from graphsvx.generators import GameSetup, Indirect, Isolate
+from graphsvx.generators import GameSetup, Indirect, Isolate, RemoveRows
 from graphsvx.generators.base import GeneratorSetting
 from graphsvx.generators.indirect import Variant
 from graphsvx.masks import Auto, SmarterSeparate
@@ -30,6 +31,7 @@ from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record
 from graphsvx.methods.cells import EvaluatedGames
 from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
+from graphsvx.methods.influence import no_influence
 from graphsvx.methods.pipeline import (
     PlayableGame,
     PlayedGame,
@@ -113,7 +115,9 @@ class GraphSVX(Checked):
     and budget are keywords too: `GraphSVX(samples=400, players="edges", hops=2)` is
     `GraphSVX(budget=Budget(samples=400), players=Edges(hops=2))`. `indirect="mean"` is short for
     `generator=Indirect("mean")` (algorithm 2), `erase=True` for `generator=Isolate(erase=True)`
-    (whole graphs: a pooling model does not see the features of a switched-off node).
+    (whole graphs: a pooling model does not see the features of a switched-off node), `erase="rows"`
+    for `generator=RemoveRows()` (switched-off nodes are removed: for models that make edges of
+    their own, or mix all nodes).
 
     Each game is exact where its distinct perturbed graphs fit the budget.
     """
@@ -210,7 +214,7 @@ class GraphSVX(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
-        kind = self._kind(query)
+        kind, query = self._kind(query), self.prepared(query)
         if isinstance(query, TypedQuery):
             check_typed_players(kind, self.generator, query.typed_graph)
         else:
@@ -243,11 +247,35 @@ class GraphSVX(Checked):
             self.budget.samples or FIRST_CALLS, seed,
         )  # fmt: skip
         explanation = kind.refine(self._explanation(query, verified, seed), games)
+        if explanation.certificate.no_influence is not None:
+            warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
         if isinstance(query, TypedQuery):
             apart = getattr(kind, "directions", "together") == "apart"
             field, players = verified.evaluator.field, verified.setup.players
             explanation = with_types(explanation, query, field, players, apart)
         return kind.finish(explanation)
+
+    def prepared(self, query: Query) -> Query:
+        """The query with what its evaluator has to know of the generator.
+
+        Raises:
+            UnsupportedError: nodes cannot be removed from a typed graph, nor from one whose data
+                has numbers of nodes.
+
+        """
+        if not isinstance(self.generator, RemoveRows):
+            return query
+        if isinstance(query, TypedQuery):
+            raise UnsupportedError(
+                "nodes of typed graphs cannot be removed, only isolated; leave erase= out"
+            )
+        for name, attribute in query.graph.attributes.items():
+            if attribute.owner == "graph" and "index" in name:
+                raise UnsupportedError(
+                    f"nodes cannot be removed from a graph whose data.{name} has their numbers; "
+                    f"leave erase= out"
+                )
+        return replace(query, removes_rows=True)
 
     def _goal(self) -> Goal | None:
         """When calls end; None: after `samples`."""
@@ -284,8 +312,8 @@ class GraphSVX(Checked):
     def _play(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
-        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
         calls, goal = self.budget.first_calls, self._goal()
+        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)
         by_default = isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
         if by_default:
             calls = default_first_calls(games, self.estimator)
@@ -297,8 +325,8 @@ class GraphSVX(Checked):
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""
-        kind = self._kind(query)
-        return setup_games(query, evaluator, kind, self.generator, self.mask, seed)[1]
+        kind, calls = self._kind(query), self.budget.first_calls
+        return setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)[1]
 
     def hops(self, query: Query) -> int | None:
         """How far away from the explained node players are; None: as far as the model looks."""
@@ -318,7 +346,7 @@ class GraphSVX(Checked):
         }  # fmt: skip
 
     def _certificate(
-        self, run: _Run, residual: float, values: Tensor, errors: Tensor, seed: int
+        self, query: Query, run: _Run, residual: float, values: Tensor, errors: Tensor, seed: int
     ) -> Certificate:
         """What was exact and what was checked; `values` and `errors` are the target's."""
         row = run.outputs.index(run.target)
@@ -333,6 +361,7 @@ class GraphSVX(Checked):
             depth=run.evaluator.depth,
             checks=run.evaluator.checks,
             fallback=run.evaluator.fallback,
+            no_influence=no_influence(query, self.generator, run.played, run.outputs),
             **self._accuracy(run, values, errors),
         )
 
@@ -352,7 +381,7 @@ class GraphSVX(Checked):
         errors = torch.cat([fit.errors for fit in fits], 1)
         row = outputs.index(target)
         residual = float((prediction - base - values.sum(1))[row])
-        certificate = self._certificate(run, residual, values[row], errors[row], seed)
+        certificate = self._certificate(query, run, residual, values[row], errors[row], seed)
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors
         )

@@ -139,6 +139,6 @@ class Explanation(BaseExplanation):
                 )
                 if credit.players
             ),
-            "exact" if self.certificate.exact else "estimated",
+            self.certificate.status,
         ]
         return ", ".join(part for part in parts if part) + ")"

@@ -124,7 +124,7 @@ def to_shapiq(explanation: BaseExplanation) -> Any:
         min_order=0,
         n_players=players,
         interaction_lookup={members: at for at, members in enumerate(scores)},
-        estimated=not explanation.certificate.exact,
+        estimated=explanation.certificate.status == "estimated",
         estimation_budget=explanation.certificate.calls,
         baseline_value=explanation.base,
     )
