@@ -41,7 +41,13 @@ from graphsvx.errors import (
 from graphsvx.estimators import WLS
 from graphsvx.methods.answers import Question
 from graphsvx.methods.base import Method
-from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
+from graphsvx.methods.call_advice import (
+    advice,
+    check_method,
+    check_model_and_data,
+    with_advice,
+)
+from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.local_graph import refuse_unless
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.many import ExplanationIterator
@@ -53,6 +59,7 @@ from graphsvx.utils.exclusive import exclusive
 _DEFAULT = GraphSVX()
 
 
+@with_advice
 def explain(
     model: Callable[..., Any],
     data: Any,
@@ -127,7 +134,8 @@ def explain(
 
     """
     seed = checked(seed, Seed, "seed")
-    method = checked(_DEFAULT if method is None else method, MethodSetting, "method")
+    method = _DEFAULT if method is None else check_method(method)
+    check_model_and_data(model, data)
     options: dict[str, Any] = {
         "node": node, "nodes": nodes, "graph": graph, "edge": edge, "decoder": decoder,
         "target": target, "targets": targets, "output": output, "scale": scale,
@@ -235,7 +243,7 @@ def check_call(
     The first question that can be asked tells that the arguments go together. Failures of the
     model are left to the questions.
     """
-    method = checked(options.get("method") or _DEFAULT, MethodSetting, "method")
+    method = check_method(options.get("method") or _DEFAULT)
     errors: list[InputError] = []
     for data, question in islice(questions, 10):
         try:
@@ -296,9 +304,8 @@ def explain_many(
     workers = checked(workers, Workers, "workers")
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
-        raise InputError(
-            f"explain_many() does not take {unknown[0]!r}; of explain() it takes {sorted(_OPTIONS)}"
-        )
+        raise InputError(advice("explain_many", unknown[0], options[unknown[0]], _OPTIONS))
+    check_model_and_data(model, data)
     if on_failure is not None and not callable(on_failure):
         raise InputError(f"on_failure must be a function of a Failure, got {shown(on_failure)}")
     if isinstance(edges, (Tensor, np.ndarray)):

@@ -53,8 +53,8 @@ class NoInfluenceWarning(UserWarning):
 
 
 def see(section: str) -> str:
-    """The end of a message that a section of the FAQ explains."""
-    return f" (docs/howto/faq.md#{section})"
+    """The end of a message that a section of the documentation's FAQ explains."""
+    return f' (FAQ: "{section.replace("-", " ").capitalize()}")'
 
 
 def error_text(error: BaseException) -> str:

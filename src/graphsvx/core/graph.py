@@ -360,7 +360,8 @@ def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
         return _once(edge_index, ("x", count), lambda: table), DataForm(has_x=False)
     if not isinstance(x, Tensor):
         raise InputError(
-            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}"
+            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}; use "
+            f"torch.tensor(data.x)"
         )
     if x.dim() == 0:
         raise InputError("data.x must be of shape [nodes, features], got a number")

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.core.calling import USUAL, CallPlan, plan_call
-from graphsvx.core.graph import DataForm, Graph
+from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
+from graphsvx.core.graph import Graph
 from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.modules import modules
 from graphsvx.core.readable import unreadable
@@ -65,12 +65,12 @@ class Model:
     ) -> Tensor:
         """The model's raw output for one graph, [nodes, graphs or pairs, outputs]."""
         inputs = {
+            "batch": batch,  # of nodes of a batch of graphs: one of the attributes
             **(attributes or {}),
             "x": x,
             "edge_index": edge_index,
             "edge_weight": edge_weight,
             "edge_attr": edge_attr,
-            "batch": batch,
             "edge_label_index": pairs,
             "num_nodes": x.shape[0],
         }
@@ -82,7 +82,7 @@ class Model:
         except (Exception, SystemExit) as error:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {error_text(error)}{_hint(x, self.plan.form, error)}"
+                f"edges: {error_text(error)}{self._advice(x, edge_index, error)}"
                 + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
@@ -129,6 +129,29 @@ class Model:
         ):
             return "; it returns one row for the whole graph: ask with graph=True"
         return ""
+
+    def _advice(self, x: Tensor, edge_index: Tensor, error: Exception) -> str:
+        """Advice for the usual reasons of a model's failure."""
+        shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
+        hints = {
+            "a graph in which players are switched off has few nodes or edges, over which this "
+            "layer cannot normalise: use batch_norm or track_running_stats=True":
+                "Expected more than 1" in str(error),
+            "without its players a graph may have no edges, which this model does not take: add "
+            "self-loops to it (torch_geometric.transforms.AddSelfLoops())":
+                not edge_index.shape[1],
+            f"its one argument {parameter!r} was a Data object: if it is something else, give a "
+            "function that computes it, as in def model(x, edge_index): return net(...)":
+                self.plan.as_data and parameter not in ("data", "batch", "graph", "g"),
+            "data has no x, so the model was given None":
+                not self.plan.form.has_x,
+            f"data.x is {x.dtype}: if these are numbers and not categories for an embedding, use "
+            "data.x.float()":
+                not x.is_floating_point(),
+            f"data.x is of shape [nodes{''.join(f', {n}' for n in shape or ())}]":
+                shape is not None,
+        }  # fmt: skip
+        return next((f"; {hint}" for hint, applies in hints.items() if applies), "")
 
     @property
     def takes(self) -> frozenset[str]:
@@ -302,25 +325,6 @@ def _tensor_fields(out: Any) -> list[str]:
     """Attributes of a dataclass, named tuple or object that are tensors."""
     names = getattr(out, "_fields", None) or list(getattr(out, "__dict__", ()))
     return [name for name in names if isinstance(getattr(out, name, None), Tensor)]
-
-
-def _hint(x: Tensor, form: DataForm, error: BaseException) -> str:
-    """Advice for the usual reasons of a model's failure."""
-    if "Expected more than 1" in error_text(error):
-        return (
-            "; a graph in which players are switched off has few nodes or edges, over which this "
-            "layer cannot normalise: use batch_norm or track_running_stats=True"
-        )
-    if not form.has_x:
-        return "; data has no x, so the model was given None"
-    if not x.is_floating_point():
-        return (
-            f"; data.x is {x.dtype}: if these are numbers and not categories for an embedding, "
-            f"use data.x.float()"
-        )
-    if form.row_shape is not None:
-        return f"; data.x is of shape [nodes{''.join(f', {n}' for n in form.row_shape)}]"
-    return ""
 
 
 def check_model(

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphsvx.core import graph as graphs
 from graphsvx.core import model as models
 from graphsvx.core.arrays import Ids
-from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, unwrapped
+from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, several_graphs, unwrapped
 from graphsvx.core.convert import as_data, node_positions
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Pick, Scale
@@ -29,6 +29,10 @@ Target = int | None
 Bytes = Annotated[int, Range(1)]
 Decoder = Callable[[Tensor, Tensor], Tensor]
 """Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
+
+
+LINK_CLASSES = ("no link", "link")
+"""Classes of a link that has one score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +134,8 @@ def build_query(
     takes_edges = bool(plan.attributes & {"edge_index", *graphs.ADJACENCIES})
     if takes_edges and not about.form.has_edges:
         raise InputError(graphs.NO_EDGES)
-    further = sorted(plan.attributes - SUPPLIED)
+    supplied = SUPPLIED if graph or not several_graphs(data) else SUPPLIED - {"batch"}
+    further = sorted(plan.attributes - supplied)
     about = graphs.with_attributes(about, data, further, takes_edges)
     called = models.check_model(
         model, about, output, scale, whole_graphs=graph, plan=replace(plan, form=about.form)
@@ -139,10 +144,8 @@ def build_query(
     _refuse_uncut(called, about)
     if kind == "edge" and decoder is None and not called.scores_pairs:
         decoder = inner_product
-    scores_links = decoder is inner_product or called.plan.through == "encode and decode"
-    binary = called.scale != "value" and called.output != "multilabel"
-    if scores_links and names.classes is None and binary and called.pick is None:
-        names = replace(names, classes=("no link", "link"))
+    if kind == "edge" and names.classes is None and isinstance(target, str):
+        names = replace(names, classes=LINK_CLASSES)
     target = names.target(target)
     return Query(
         model=called,
@@ -185,10 +188,9 @@ def _refuse_uncut(model: Model, graph: Graph) -> None:
 
 def _refuse_batch(data: Any) -> None:
     """Raise an InputError if `data` is a batch of several graphs."""
-    batch = getattr(data, "batch", None)
-    if isinstance(batch, Tensor) and batch.numel() and int(batch.max()) > 0:
+    if several_graphs(data):
         raise InputError(
-            f"graph=True explains one graph, got a batch of {int(batch.max()) + 1}; "
+            f"graph=True explains one graph, got a batch of {int(data.batch.max()) + 1}; "
             "use explain_many(model, batch.to_data_list())"
         )
 
@@ -237,7 +239,7 @@ def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
     warnings.warn(
         f"data.x is {x_dtype} and the model's weights are {dtype}: x is converted; use "
         f"data.x.to({dtype})",
-        stacklevel=4,
+        stacklevel=5,
     )
     return changed_model, changed
 

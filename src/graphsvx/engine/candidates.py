@@ -42,24 +42,35 @@ from graphsvx.engine.trust import (
 )
 from graphsvx.errors import ModelError
 
-CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
+SAME_WIDER = "same output on a wider part of the graph"
+SAME_ALONE = "same output in a batch as alone"
+SAME_AGAIN = "same output when called again"
+CHECKS = (SAME_WIDER, SAME_ALONE, SAME_AGAIN)
+"""What was compared, in the words of the certificate."""
 _REPLAYS_LOOK_UPS = 16
+ONE_BY_ONE = (
+    "one call a coalition on the whole graph: graphs in one batch change each other's output"
+)
+_COPIED = (
+    "features were copied for each perturbed graph: storing equal rows once changed the output"
+)
 
 
 def field_evaluators(
     query: Query, depth: int | None, seed: int, replays: int
 ) -> Iterator[Evaluator]:  # fmt: skip
     """Evaluators on the receptive field: shortcuts, copied feature rows, all nodes upstream."""
-    copied = "feature rows copied, sharing them changed the output"
-    all_reaching = f"all nodes that can reach the explained one, {depth} hops are not enough"
+    all_reaching = (
+        f"all nodes that can reach the explained one were evaluated: {depth} hops are not enough"
+    )
     candidates: list[tuple[Shortcuts, str | None]] = [
         (Shortcuts(None), None),
-        (Shortcuts(None, shared_rows=False), copied),
+        (Shortcuts(None, shared_rows=False), _COPIED),
     ]
     if depth is not None:
         candidates = [
             *shortcut_candidates(query.model, depth),
-            (Shortcuts(depth + 1, shared_rows=False), copied),
+            (Shortcuts(depth + 1, shared_rows=False), _COPIED),
             (Shortcuts(None), all_reaching),
         ]
     for attempt, (shortcuts, reason) in enumerate(candidates):
@@ -179,9 +190,9 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
         "the neighbourhood: the model has layers that are not known to pass messages "
         "along the edges only"
     )
-    checks = ("neighbourhood = wider graph", "deterministic")
+    checks = (SAME_WIDER, SAME_AGAIN)
     if copies_equal_single_calls(query, field, reference, perturbations, alone):
-        batched = (checks[0], "batch = single calls", checks[1])
+        batched = CHECKS
         yield Evaluator(
             field,
             depth,
@@ -203,12 +214,11 @@ def whole_graph_evaluators(
     field = fields.whole_graph(query.graph)
     rng = np.random.default_rng(seed)
     reference_graph = full_reference(query.graph, field)
-    checks = ("batch = single calls", "deterministic")
-    copied = "feature rows copied, sharing them changed the output"
+    checks = (SAME_ALONE, SAME_AGAIN)
     lookup, no_look_ups = _lookup(query, field, profile)
     for shortcuts, reason in (
         (Shortcuts(None, keep_all_nodes=True), None),
-        (Shortcuts(None, shared_rows=False, keep_all_nodes=True), copied),
+        (Shortcuts(None, shared_rows=False, keep_all_nodes=True), _COPIED),
     ):
         if reason is not None:
             replays = distrust_structure(query)
@@ -227,7 +237,7 @@ def whole_graph_evaluators(
                 )
                 lookup = None
                 no_look_ups = (declined or ["they differ from the model's own outputs"])[-1]
-            without = f"whole perturbed graphs, no look-ups of node embeddings: {no_look_ups}"
+            without = f"each perturbed graph was evaluated as a whole: {no_look_ups}"
             yield replace(batched, fallback=without if reason is None else reason)
 
 
@@ -237,9 +247,9 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
     if structure is None or not structure.known:
         return None, "the model's structure is unknown" if structure is None else structure.reason
     if profile.depth is None or not reads_in_edges_only(query.model):
-        return None, "its rounds of message passing are not known"
+        return None, "it is not known how far the model passes messages"
     if query.graph.attributes:
-        return None, "it takes attributes of nodes or edges, which look-ups do not carry"
+        return None, "the model takes further attributes of nodes or edges"
     degrees = reads_degrees(query.model)
     return Lookup(StateGraphs(query.model, query.graph, field, profile.depth, degrees)), ""
 
@@ -254,13 +264,11 @@ def plain_evaluator(query: Query) -> Evaluator:
         )
     )
     require_deterministic(query, field, full_reference(query.graph, field))
-    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
+    reason = ONE_BY_ONE
     if query.removes_rows:
         reason = "one call a coalition on the whole graph: switched-off nodes are removed"
     evaluate = partial(evaluate_plainly, query)
-    return Evaluator(
-        field, None, None, evaluate, ("deterministic",), reason, local=False, proved=True
-    )
+    return Evaluator(field, None, None, evaluate, (SAME_AGAIN,), reason, local=False, proved=True)
 
 
 def evaluate_plainly(

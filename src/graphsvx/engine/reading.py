@@ -21,13 +21,13 @@ from torch.overrides import TorchFunctionMode
 from graphsvx.core import graph as graphs
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on
-from graphsvx.core.query import Query, inner_product
+from graphsvx.core.query import LINK_CLASSES, Query, inner_product
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import ModelError
 
 _SQUASHING: dict[str, Reading] = {"sigmoid": "multilabel_probs", "softmax": "probs"}
-_PASSING = {"squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "double", "contiguous",
-            "detach", "to", "clone", "type_as"}  # fmt: skip
+_PASSING = {"getitem", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "double",
+            "contiguous", "detach", "to", "clone", "type_as"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,12 @@ class Assumption:
 
 
 def with_reading(query: Query) -> Query:
-    """The query with `model.output` and `model.scale` inferred where the user did not give them."""
+    """The query with `model.output` and `model.scale` inferred where the user did not give them.
+
+    The classes of a link with one score are named.
+    """
     model = query.model
-    if not needs_reading(model):
+    if not needs_reading(model) and (query.kind != "edge" or query.class_names is not None):
         return query
     profile = profile_for(model, query.graph)
     if query.decoder not in (None, inner_product):  # each decoder has scores of its own
@@ -61,25 +64,32 @@ def needs_reading(model: Model) -> bool:
 def apply_reading(query: Query, assumed: Assumption) -> Query:
     """The query with the assumed meaning of its outputs; warns where it rests on little.
 
-    A model of one logit is asked about this logit, whichever class is predicted.
+    A model of one logit is asked about this logit, whichever class is predicted. The classes of a
+    link with one score are named.
     """
     model, one_output = query.model, assumed.one_output
-    if not model.output_is_given:
+    if not model.output_is_given and model.scale != "value":
         model = _as_assumed(query, assumed)
+    query = replace(query, model=model)
     if one_output and query.target is None and (model.output, model.scale) == ("raw", "logit"):
-        return replace(query, model=model, target=1)
-    return replace(query, model=model)
+        query = replace(query, target=1)
+    two_classes = one_output and model.scale != "value" and "multi" not in model.output
+    if query.kind != "edge" or query.class_names is not None or not two_classes:
+        return query
+    names = replace(query.names, classes=LINK_CLASSES)
+    return replace(query, class_names=LINK_CLASSES, names=names)
 
 
 def _as_assumed(query: Query, assumed: Assumption) -> Model:
     model = query.model
     if query.kind == "edge" and assumed.output in ("multilabel_probs", "values"):
         # One score a link is that of the link.
-        assumed = Assumption("probs" if assumed.output == "multilabel_probs" else "raw")
+        output: Reading = "probs" if assumed.output == "multilabel_probs" else "raw"
+        assumed = replace(assumed, output=output, scale="probability", warning=None)
     if assumed.output == "values" and model.scale_is_given:
         assumed = Assumption()
     if assumed.warning is not None and not model.scale_is_given:
-        warnings.warn(assumed.warning, stacklevel=6)
+        warnings.warn(assumed.warning, stacklevel=7)
     scale = model.scale if model.scale_is_given else assumed.scale
     return replace(model, output=assumed.output, scale=scale)
 
@@ -200,7 +210,7 @@ def _sample_output(query: Query, call: LastOperation) -> Tensor | None:
     for part in tries:
         try:
             with call:
-                out = call_on(model, part)
+                call.last = out = call_on(model, part)
             if query.decoder is not None:
                 return _decoded(query.decoder, out, call)
             return out
@@ -213,10 +223,12 @@ def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> T
     call.seen.clear()
     try:
         with call:
-            scores = decoder(out[:1], out[-1:])
-        return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
+            call.last = scores = decoder(out[:1], out[-1:])
     except Exception:  # the decoder fails: later calls raise its error
         return None
+    if not isinstance(scores, Tensor) or not 1 <= scores.dim() <= 2:
+        return None
+    return scores[:, None] if scores.dim() == 1 else scores
 
 
 class LastOperation(TorchFunctionMode):
@@ -243,7 +255,7 @@ class LastOperation(TorchFunctionMode):
 
     @property
     def squashing(self) -> Reading | None:
-        """The operation (sigmoid, softmax) that the last tensor comes from."""
+        """The operation (sigmoid, softmax) that the output comes from."""
         return None if self.last is None else self.of(self.last)
 
     def of(self, tensor: Tensor) -> Reading | None:

@@ -134,7 +134,9 @@ class _Trace(TorchFunctionMode):
             return self._about(func, name, args, kwargs)
         counts = [value for value in leaves(args, kwargs) if type(value) is _Count]
         if counts and name not in ("view", "reshape"):
-            raise _UnknownError(f"{name} is given the number of nodes or edges")
+            raise _UnknownError(
+                f"the model's operation {name!r} is given the number of nodes or edges"
+            )
         if not kinds:
             return func(*args, **kwargs)
         if kinds <= {"pair ends", "nodes"} and "pair ends" in kinds:
@@ -142,12 +144,20 @@ class _Trace(TorchFunctionMode):
         if kinds == {"edge_label_index"} and name == "__getitem__" and type(args[1]) is int:
             return self.tag(func(*args, **kwargs), "pair ends")
         plain = name if name.endswith("__") else name.rstrip("_")
-        row_wise = len(kinds) == 1 and not kinds & {"edge_index", "batch", "edge_label_index"}
+        row_wise = len(kinds) == 1 and not kinds & {
+            "edge_index",
+            "edge_label_index",
+            "batch",
+            "ptr",
+        }
         if not row_wise or not is_row_wise(plain, args, kwargs, self.comes_from_graph):
             alone = len(tensors(args, kwargs)) == 1
             combined = alone and kinds == {"nodes"} and plain in COMBINES_ROWS
             kind_of_error = _CombinedError if combined else _UnknownError
-            raise kind_of_error(f"{name} on {' and '.join(sorted(kinds))} may mix rows")
+            raise kind_of_error(
+                f"the model's operation {name!r} on {' and '.join(sorted(kinds))} may combine "
+                "several nodes or graphs"
+            )
         return self.tag(func(*args, **kwargs), next(iter(kinds)))
 
     def _about(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -165,7 +175,7 @@ class _Trace(TorchFunctionMode):
         """Rows of nodes picked by the ends of the links that are asked about."""
         picks = name == "__getitem__" or (name == "index_select" and args[1] == 0)
         if not picks or self.kind(args[0]) != "nodes" or self.kind(args[-1]) != "pair ends":
-            raise _UnknownError(f"{name} on nodes and pairs of nodes")
+            raise _UnknownError(f"the model's operation {name!r} combines nodes and pairs of nodes")
         return func(*args, **kwargs)
 
 
@@ -184,6 +194,7 @@ def read_structure(
         "edge_attr": None if graph.edge_attr is None else graph.edge_attr.detach().clone(),
         "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
         "edge_label_index": torch.zeros(2, 1, dtype=torch.long, device=x.device),
+        "ptr": torch.tensor([0, len(x)], device=x.device),
     }
     trace.tag(x, "nodes")
     trace.tag(edge_index, "edge_index")
@@ -267,7 +278,8 @@ def _cause(error: BaseException) -> _UnknownError | None:
 
 
 def _reason(error: BaseException, cause: _UnknownError | None) -> str:
-    return f"{type(error).__name__}: {error}" if cause is None else str(cause)
+    failure = f"the model could not be followed ({type(error).__name__}: {error})"
+    return failure if cause is None else str(cause)
 
 
 @contextmanager

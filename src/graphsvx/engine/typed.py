@@ -21,6 +21,7 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import HopCounts, Perturbations
 from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.candidates import ONE_BY_ONE, SAME_AGAIN, SAME_ALONE
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
@@ -77,7 +78,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         depth if local else None,
         reach,
         TypedBatches(query, Batching(False, False)),
-        ("field = whole graph", "batch = single calls", "deterministic"),
+        ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
         local=local,
         replays=_replays(graph),
         plainly=lambda field, perturbed, _: evaluate_plainly(query, field, perturbed),
@@ -158,9 +159,8 @@ def _plain_evaluator(query: TypedQuery) -> Evaluator:
     _require_deterministic(
         query, field, unperturbed(field), evaluate_plainly(query, field, unperturbed(field))
     )
-    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
     return Evaluator(
-        field, None, None, evaluate, ("deterministic",), reason, local=False, proved=True
+        field, None, None, evaluate, (SAME_AGAIN,), ONE_BY_ONE, local=False, proved=True
     )
 
 

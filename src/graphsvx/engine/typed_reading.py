@@ -18,7 +18,6 @@ from graphsvx.engine.reading import (
     LastOperation,
     apply_reading,
     assumption,
-    needs_reading,
 )
 from graphsvx.engine.typed import profile_of
 from graphsvx.engine.typed_batches import whole_input
@@ -36,8 +35,6 @@ def with_typed_reading(query: TypedQuery) -> TypedQuery:
     key = (query.kind, *(int(kind) for kind in query.typed_graph.node_type[query.centres]))
     if key not in readings:
         readings[key] = _ends(query) if query.decoder is not None else _read(query)
-    if not needs_reading(query.model):
-        return query
     # Embeddings are kept, not what one decoder makes of them.
     assumed = readings[key] if query.decoder is None else _read_link(query, readings[key])
     read = apply_reading(query, assumed)

@@ -125,7 +125,7 @@ class Certificate:
         if self.checks:
             parts.append("checked: " + ", ".join(self.checks))
         if self.fallback:
-            parts.append(f"fallback: {self.fallback}")
+            parts.append(f"slower way: {self.fallback}")
         if self.tolerance_met is not None:
             parts.append("tolerance met" if self.tolerance_met else "tolerance NOT met")
         if self.relative_error:
