@@ -130,13 +130,13 @@ class Model:
             return "; it returns one row for the whole graph: ask with graph=True"
         return ""
 
-    def _advice(self, x: Tensor, edge_index: Tensor, error: Exception) -> str:
+    def _advice(self, x: Tensor, edge_index: Tensor, error: BaseException) -> str:
         """Advice for the usual reasons of a model's failure."""
         shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
         hints = {
             "a graph in which players are switched off has few nodes or edges, over which this "
             "layer cannot normalise: use batch_norm or track_running_stats=True":
-                "Expected more than 1" in str(error),
+                "Expected more than 1" in error_text(error),
             "without its players a graph may have no edges, which this model does not take: add "
             "self-loops to it (torch_geometric.transforms.AddSelfLoops())":
                 not edge_index.shape[1],
