@@ -51,7 +51,7 @@ def can_fork() -> bool:
     if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
         return False
     # Ray leaves some ten threads behind when it is shut down.
-    on_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    on_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  (torch has no types here)
     return not on_cuda and "ray" not in sys.modules
 
 
@@ -129,9 +129,10 @@ def _start(
     """A new worker and the connection to it. It alone holds the other end, which ends with it."""
     connection, of_worker = multiprocessing.Pipe()
     inherited = [*of_caller, connection] if method == "fork" else []
+    context: Any = multiprocessing.get_context(method)
     # A daemon: at the exit of a caller that never closed the generator it is stopped, not waited
-    # for. mypy does not know that contexts have `Process`.
-    process: BaseProcess = multiprocessing.get_context(method).Process(  # type: ignore[attr-defined]
+    # for.
+    process: BaseProcess = context.Process(
         target=_serve, args=(sent, of_worker, stop, inherited, os.getpid()), daemon=True
     )
     with warnings.catch_warnings():
