@@ -141,10 +141,11 @@ def batch_slopes(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Slo
 
 
 def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> Iterator[Evaluator]:
-    """Evaluator on the undirected neighbourhood, without shortcuts.
+    """Evaluators on the undirected neighbourhood.
 
-    Correct for every model with `depth` rounds of message passing. Copies are batched where that
-    gives the outputs of single calls; otherwise there is one call per coalition.
+    Correct for every model with `depth` rounds of message passing. Copies are batched, and each
+    round trimmed, where that gives the outputs of single calls; otherwise there is one call per
+    coalition.
     """
     graph, centres = query.graph, query.centres
     field = fields.undirected_neighbourhood(graph, centres, depth)
@@ -168,8 +169,10 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
     ):
         return
 
-    def in_copies(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        return evaluate_copies(query.model, graph, field, reference, perturbations, query.memory)
+    def in_copies(rounds: int | None) -> Evaluate:
+        return lambda field, perturbations, _: evaluate_copies(
+            query.model, graph, field, reference, perturbations, query.memory, rounds
+        )
 
     def one_at_a_time(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
         return evaluate_one_by_one(query.model, graph, field, reference, perturbations, False)
@@ -179,18 +182,13 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
         "along the edges only"
     )
     checks = ("neighbourhood = wider graph", "deterministic")
-    if copies_equal_single_calls(query, field, reference, perturbations, alone):
-        batched = (checks[0], "batch = single calls", checks[1])
-        yield Evaluator(
-            field,
-            depth,
-            None,
-            in_copies,
-            batched,
-            f"whole copies of {reason}",
-            local=False,
-            replays=replays,
-        )
+    batched = (checks[0], "batch = single calls", checks[1])
+    for rounds, copies in ((depth, "copies"), (None, "whole copies")):
+        if copies_equal_single_calls(query, field, reference, perturbations, alone, rounds):
+            yield Evaluator(
+                field, depth, None, in_copies(rounds), batched, f"{copies} of {reason}",
+                local=False, replays=replays,
+            )  # fmt: skip
     yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {reason}",
                  local=False, replays=replays)  # fmt: skip
 

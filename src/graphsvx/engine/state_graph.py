@@ -107,7 +107,7 @@ class StateGraphs:
 
     def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
         """What the model gives on the graph of all states, of which those at the end come last."""
-        table = plain(states.perturbations.feature_table)
+        table = states.perturbations.feature_table
         if self._degrees_suffice(states.perturbations):
             with suppress(ModelError):  # a layer needs all edges
                 return self._evaluate_by_level(self._counting_degrees(states), table, call)
@@ -115,12 +115,12 @@ class StateGraphs:
         if not self.reads_degrees:
             return self._evaluate_by_level(graph, table, call)
         # Degrees of senders, which have edges into them in all rounds.
-        x = table.index_select(0, graph.rows[0])
+        x = SharedRows(table, graph.rows[0])
         return call(x, graph.edge_index, graph.weight, graph.attributes)
 
     def _evaluate_by_level(self, graph: StateRounds, table: Tensor, call: Call[Result]) -> Result:
         with by_level(self.model.submodules, graph):
-            x = SharedRows(table, graph.rows[0])
+            x = SharedRows(plain(table), graph.rows[0])
             return call(x, graph.edge_index, graph.weight, graph.attributes)
 
     def _degrees_suffice(self, perturbations: Perturbations) -> bool:
