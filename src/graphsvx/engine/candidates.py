@@ -36,7 +36,6 @@ from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.engine.trust import (
     distrust_structure,
     reads_degrees,
-    reads_in_edges_only,
     reference_graph_for,
 )
 from graphsvx.errors import ModelError
@@ -234,7 +233,7 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
     structure = profile.structure
     if structure is None or not structure.known:
         return None, "the model's structure is unknown" if structure is None else structure.reason
-    if profile.depth is None or not reads_in_edges_only(query.model):
+    if profile.depth is None:
         return None, "its rounds of message passing are not known"
     if query.graph.attributes:
         return None, "it takes attributes of nodes or edges, which look-ups do not carry"

@@ -41,8 +41,6 @@ class ModelProfile:
     """How the model is called."""
     checked: bool = False
     """Whether `shortcuts` and `full_output` have been computed."""
-    in_edges_only: bool | None = None
-    """Whether all layers read in-degrees only; None: not computed yet."""
     shortcuts: Any = None
     """The fastest `Shortcuts` that passed the checks on samples of the graph, if any."""
     full_output: Tensor | None = None
