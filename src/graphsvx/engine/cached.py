@@ -88,6 +88,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         outputs=profile.full_output,
         replays=required_replays(query, profile),
         states=states,
+        has_kernels=profile.layers.all_fast,
     )
 
 

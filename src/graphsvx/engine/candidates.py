@@ -35,6 +35,7 @@ from graphsvx.engine.profile import ModelProfile, profile_for
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.engine.trust import (
     distrust_structure,
+    has_known_structure,
     reads_degrees,
     reference_graph_for,
 )
@@ -60,6 +61,7 @@ def field_evaluators(
             (Shortcuts(depth + 1, shared_rows=False), copied),
             (Shortcuts(None), all_reaching),
         ]
+    profile = profile_for(query.model, query.graph)
     for attempt, (shortcuts, reason) in enumerate(candidates):
         if reason is not None:
             replays = distrust_structure(query)
@@ -76,7 +78,7 @@ def field_evaluators(
             slopes = batch_slopes(query, shortcuts, layers)
             yield Evaluator(
                 field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays, slopes=slopes,
-                states=states,
+                states=states, has_kernels=has_known_structure(query, profile) and layers.all_fast,
             )  # fmt: skip
         elif not attempt:
             require_deterministic(query, field, reference_graph)
@@ -189,7 +191,7 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
                 local=False, replays=replays,
             )  # fmt: skip
     yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {reason}",
-                 local=False, replays=replays)  # fmt: skip
+                 local=False, replays=replays, batched=False)  # fmt: skip
 
 
 def whole_graph_evaluators(
@@ -259,4 +261,6 @@ def plain_evaluator(query: Query) -> Evaluator:
 
     require_deterministic(query, field, reference_graph)
     reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+    return Evaluator(
+        field, None, None, evaluate, ("deterministic",), reason, local=False, batched=False
+    )

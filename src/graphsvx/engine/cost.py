@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 from graphsvx.engine.rowwise import tensors
 
 _SECONDS_OF_NUMBER, _SECONDS_OF_FLOP, _SECONDS_OF_CALL = 1.5e-9, 3e-11, 1e-5
-_NUMBERS_OF_SCORE = 8  # read and written for each pair of rows that an attention compares
+_NUMBERS_OF_SCORE = 20  # read and written for each pair of rows that an attention compares
 
 
 class _Count(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's

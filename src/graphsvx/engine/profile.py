@@ -53,6 +53,8 @@ class ModelProfile:
     """The model's structure as traced in one call; None: not read yet."""
     small_batches: bool | None = None
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
+    seconds_of_call: float | None = None
+    """What a plain call on the whole graph costs, by a count; None: not counted yet."""
     readings: dict[Any, Any] = field(default_factory=dict)
     """Assumed meaning of its outputs (`engine.reading.Assumption`), by kind of question."""
     explained: int = 0

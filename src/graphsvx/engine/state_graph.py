@@ -48,6 +48,11 @@ class BatchStates:
     edges: ActiveEdges
     levels: Levels
 
+    @staticmethod
+    def count(levels: Levels) -> int:
+        """Number of states of all nodes in some levels."""
+        return sum(len(states.example) for level in levels for states in level)
+
     @property
     def last(self) -> list[NodeStates]:
         """States after the last round."""
@@ -65,6 +70,11 @@ class StateGraphs:
     """Rounds of message passing."""
     reads_degrees: bool
     """Whether messages depend on the degree of the sender."""
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all layers have kernels."""
+        return self._layers.all_fast
 
     def block(self, memory: int) -> int:
         """Number of perturbed graphs that are evaluated together within `memory` bytes."""

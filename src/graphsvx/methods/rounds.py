@@ -69,15 +69,16 @@ def default_calls(game: PlayableGame) -> int:
 
 
 def _calls_in_batches(game: GraphGame) -> int:
+    most = min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game)))
     if game.evaluator.fallback is not None:
-        return FIRST_CALLS  # one slow call after the other
-    return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
+        most = FIRST_CALLS  # one slow call after the other
+    return int(most if game.affordable_calls is None else min(most, game.affordable_calls))
 
 
 def default_difference_calls(game: GraphGame) -> int:
     """Most calls of a game by default where differences are measured."""
-    if game.evaluator.slopes is None:  # layers whose first round is not a product of matrices
-        return _calls_in_batches(game)
+    if game.evaluator.slopes is None or game.affordable_calls is not None:
+        return _calls_in_batches(game)  # layers whose first round is not a product of matrices
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
@@ -96,6 +97,16 @@ def _work(game: GraphGame) -> float:
 
 def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     """Calls of the first round by default: all, where a second fit would be needed or small."""
+    affordable = [
+        game.affordable_calls if isinstance(game, GraphGame) else None for game in games
+    ]
+    counted = [calls for calls in affordable if calls is not None]
+    if len(counted) == len(games):
+        return min(_first_calls(games, estimator), sum(counted))
+    return _first_calls(games, estimator)
+
+
+def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     players = [game.players for game in games if isinstance(game, LookupGame)]
     of_many = [calls for least, calls in _CALLS_OF_MANY.items() if min(players, default=0) >= least]
     if of_many and len(players) == len(games):
