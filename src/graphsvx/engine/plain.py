@@ -223,7 +223,11 @@ def evaluate_copies(
     perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
     parts = [
         _evaluate_copies(
-            model, graph, field, reference_graph, perturbations.take(slice(first, first + step)),
+            model,
+            graph,
+            field,
+            reference_graph,
+            perturbations.take(slice(first, first + step)),
             rounds,
         )
         for first in range(0, len(perturbations), step)

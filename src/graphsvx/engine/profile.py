@@ -55,6 +55,10 @@ class ModelProfile:
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
     seconds_of_call: float | None = None
     """What a plain call on the whole graph costs, by a count; None: not counted yet."""
+    seconds_of_replay: float = 0.0
+    seconds_after_games: float = 0.0
+    """How long one replayed coalition of each game, and all that follows the games, took in the
+    last explanation; for limits by the clock only."""
     readings: dict[Any, Any] = field(default_factory=dict)
     """Assumed meaning of its outputs (`engine.reading.Assumption`), by kind of question."""
     explained: int = 0

@@ -37,9 +37,7 @@ _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 _LEAST_SLOPES, _MOST_SLOPES = 48, 256
 _CALLS_PER_SLOPE = 16
 _CALLS_A_PLAYER = 48
-# What calls may cost by default, and at least how many are made; perturbed graphs that show the
-# cost of one, and in how many batches share what they have in common.
-_SECONDS, _LEAST_CALLS = 0.5, 50
+# Perturbed graphs that show the cost of one, and how many share what a batch has in common.
 _PROBES, _BATCH = 16, 128
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
@@ -108,8 +106,8 @@ class GraphGame:
         return most_look_ups(states, self.players, lambda rows: self.perturbed(rows)[1])
 
     @cached_property
-    def affordable_calls(self) -> int | None:
-        """Calls that take about half a second, by a count; None: all layers have kernels."""
+    def seconds_of_call(self) -> float | None:
+        """What a call costs, by a count; None: all layers have kernels, its cost is known."""
         if self.evaluator.has_kernels:
             return None
         rng = np.random.default_rng(0)
@@ -125,7 +123,7 @@ class GraphGame:
         if self.evaluator.batched:
             few = seconds(_PROBES // 4)
             each = (seconds(_PROBES) - few) / (_PROBES - _PROBES // 4) + few / _BATCH
-        return max(_LEAST_CALLS, int(_SECONDS / max(each, 1e-9)))
+        return max(each, 1e-9)
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""

@@ -68,6 +68,9 @@ class Certificate:
     by_clock: bool = False
     """True: `seconds` limited the calls, so that another run may make more or fewer of them."""
 
+    by_cost: bool = False
+    """True: calls of the model are so costly that fewer were made than by default."""
+
     @property
     def exact(self) -> bool:
         """True if every game was played exactly."""
@@ -108,6 +111,8 @@ class Certificate:
             parts.append(f"{goal} needs about {self.calls_needed:,} calls")
         if self.by_clock:
             parts.append("calls limited by the clock: another run may differ")
+        if self.by_cost:
+            parts.append("few calls, as each is costly: bars are wide, samples= asks for more")
         return parts
 
 
