@@ -126,6 +126,8 @@ class StateGraphs:
             return self._evaluate_by_level(graph, table, call)
         # Degrees of senders, which have edges into them in all rounds.
         x = SharedRows(table, graph.rows[0])
+        if self.has_kernels:  # which take rows as they are
+            x = plain(x)
         return call(x, graph.edge_index, graph.weight, graph.attributes)
 
     def _evaluate_by_level(self, graph: StateRounds, table: Tensor, call: Call[Result]) -> Result:
