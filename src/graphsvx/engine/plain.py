@@ -264,14 +264,14 @@ def _evaluate_copies(
     )
     hops = np.full(size, 0 if rounds is None else rounds + 1, dtype=np.uint8)
     hops[reference_graph.position] = 0 if rounds is None else field.hops
-    place = BatchRows.by_hops(np.broadcast_to(hops, (count, size)))
-    row_of = place.row_of.reshape(count, size)
-    index = as_tensor(rows.reshape(-1)[place.nodes], device)
+    batch_rows = BatchRows.by_hops(np.broadcast_to(hops, (count, size)))
+    row_of = batch_rows.row_of.reshape(count, size)
+    index = as_tensor(rows.reshape(-1)[batch_rows.nodes], device)
     weight, attr = graph.edge_weight, graph.edge_attr
     edge_ids = as_tensor(reference_graph.edges[edge], device)
     centres = as_tensor(row_of[:, reference_graph.position[: field.centres]].reshape(-1), device)
     layers = ModelLayers.of(model.submodules)
-    with trimmed(model.submodules, layers, place.within(rounds), None):
+    with trimmed(model.submodules, layers, batch_rows.within(rounds), None):
         out = model(
             SharedRows(torch.cat([reference_graph.x, perturbations.feature_table]), index),
             as_tensor(row_of[copy, ends[:, edge]], device),
@@ -279,7 +279,7 @@ def _evaluate_copies(
             None if attr is None else attr[edge_ids],
             None,
             centres.reshape(count, -1).t() if model.scores_pairs else None,
-            _attributes(graph, reference_graph, edge_ids, place.node),
+            _attributes(graph, reference_graph, edge_ids, batch_rows.node),
         )
     if model.scores_pairs:
         return plain(out)[:, None, :]

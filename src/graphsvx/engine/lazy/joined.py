@@ -55,10 +55,11 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
 def _linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not isinstance(x, JoinedColumns) or isinstance(weight, Lazy):
         return NotImplemented
-    first, *others = weight.split([part.shape[-1] for part in x.parts], 1)
-    out = functional.linear(x.parts[0], first, bias)
-    for part, columns in zip(x.parts[1:], others, strict=True):
-        out = out + functional.linear(part, columns)
+    widths = [part.shape[-1] for part in x.parts]
+    out, start = functional.linear(x.parts[0], weight[:, : widths[0]], bias), widths[0]
+    for part, width in zip(x.parts[1:], widths[1:], strict=True):
+        out = out + functional.linear(part, weight[:, start : start + width])
+        start += width
     return out
 
 
