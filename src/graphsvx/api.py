@@ -6,8 +6,10 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
+from threading import current_thread, main_thread
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +57,7 @@ from graphsvx.results.naming import with_names
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
+from graphsvx.utils.timing import shown_after
 
 _DEFAULT = GraphSVX()
 
@@ -159,7 +162,8 @@ def explain(
                 query = with_typed_reading(query)
             else:
                 query = with_reading(query)
-            explanation = method(query, seed)
+            with _progress_of_one():
+                explanation = method(query, seed)
     if not isinstance(explanation, Explanation):
         raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
     explanation = with_names(explanation, query.names)
@@ -369,6 +373,25 @@ def _questions_about(
         return data, range(len(edges)), [names.node_group(edge) for edge in edges]
     listed = range(count) if nodes is None else node_list(names.node_group(nodes), count)
     return data, listed, None
+
+
+def _progress_of_one() -> AbstractContextManager[None]:
+    """After two seconds, the time that an explanation has taken; in a terminal only."""
+    if not sys.stderr.isatty() or current_thread() is not main_thread():
+        return nullcontext()
+    return shown_after(2.0, _time_taken)
+
+
+@contextmanager
+def _time_taken() -> Iterator[None]:
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415  (slow)
+
+    from graphsvx.utils.progress_bar import progress_bar  # noqa: PLC0415  (rich)
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with progress_bar(*columns, shown=True) as bar:
+        bar.add_task("explaining", total=None)
+        yield
 
 
 def _with_progress(

@@ -36,8 +36,8 @@ from graphsvx.engine.profile import ModelProfile, profile_for
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.engine.trust import (
     distrust_structure,
+    has_known_structure,
     reads_degrees,
-    reads_in_edges_only,
     reference_graph_for,
 )
 from graphsvx.errors import ModelError
@@ -73,6 +73,7 @@ def field_evaluators(
             (Shortcuts(depth + 1, shared_rows=False), _COPIED),
             (Shortcuts(None), all_reaching),
         ]
+    profile = profile_for(query.model, query.graph)
     for attempt, (shortcuts, reason) in enumerate(candidates):
         if reason is not None:
             replays = distrust_structure(query)
@@ -89,7 +90,7 @@ def field_evaluators(
             slopes = batch_slopes(query, shortcuts, layers)
             yield Evaluator(
                 field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays, slopes=slopes,
-                states=states,
+                states=states, has_kernels=has_known_structure(query, profile) and layers.all_fast,
             )  # fmt: skip
         elif not attempt:
             require_deterministic(query, field, reference_graph)
@@ -153,10 +154,11 @@ def batch_slopes(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Slo
 
 
 def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> Iterator[Evaluator]:
-    """Evaluator on the undirected neighbourhood, without shortcuts.
+    """Evaluators on the undirected neighbourhood.
 
-    Correct for every model with `depth` rounds of message passing. Copies are batched where that
-    gives the outputs of single calls; otherwise there is one call per coalition.
+    Correct for every model with `depth` rounds of message passing. Copies are batched, and each
+    round trimmed, where that gives the outputs of single calls; otherwise there is one call per
+    coalition.
     """
     graph, centres = query.graph, query.centres
     field = fields.undirected_neighbourhood(graph, centres, depth)
@@ -180,8 +182,10 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
     ):
         return
 
-    def in_copies(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        return evaluate_copies(query.model, graph, field, reference, perturbations, query.memory)
+    def in_copies(rounds: int | None) -> Evaluate:
+        return lambda field, perturbations, _: evaluate_copies(
+            query.model, graph, field, reference, perturbations, query.memory, rounds
+        )
 
     def one_at_a_time(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
         return evaluate_one_by_one(query.model, graph, field, reference, perturbations, False)
@@ -191,20 +195,14 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
         "along the edges only"
     )
     checks = (SAME_WIDER, SAME_AGAIN)
-    if copies_equal_single_calls(query, field, reference, perturbations, alone):
-        batched = CHECKS
-        yield Evaluator(
-            field,
-            depth,
-            None,
-            in_copies,
-            batched,
-            f"whole copies of {reason}",
-            local=False,
-            replays=replays,
-        )
+    for rounds, copies in ((depth, "copies"), (None, "whole copies")):
+        if copies_equal_single_calls(query, field, reference, perturbations, alone, rounds):
+            yield Evaluator(
+                field, depth, None, in_copies(rounds), CHECKS, f"{copies} of {reason}",
+                local=False, replays=replays,
+            )  # fmt: skip
     yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {reason}",
-                 local=False, replays=replays)  # fmt: skip
+                 local=False, replays=replays, batched=False)  # fmt: skip
 
 
 def whole_graph_evaluators(
@@ -246,7 +244,7 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
     structure = profile.structure
     if structure is None or not structure.known:
         return None, "the model's structure is unknown" if structure is None else structure.reason
-    if profile.depth is None or not reads_in_edges_only(query.model):
+    if profile.depth is None:
         return None, "it is not known how far the model passes messages"
     if query.graph.attributes:
         return None, "the model takes further attributes of nodes or edges"
@@ -268,7 +266,10 @@ def plain_evaluator(query: Query) -> Evaluator:
     if query.removes_rows:
         reason = "one call a coalition on the whole graph: switched-off nodes are removed"
     evaluate = partial(evaluate_plainly, query)
-    return Evaluator(field, None, None, evaluate, (SAME_AGAIN,), reason, local=False, proved=True)
+    return Evaluator(
+        field, None, None, evaluate, (SAME_AGAIN,), reason,
+        local=False, proved=True, batched=False,
+    )  # fmt: skip
 
 
 def evaluate_plainly(

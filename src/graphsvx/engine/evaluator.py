@@ -43,6 +43,11 @@ class Evaluator:
     the full coalition (`matches_expected`); None: the checks are complete."""
     outputs: Tensor | None = None
     """Outputs of many nodes, [nodes, outputs], which set the scale of rounding errors."""
+    batched: bool = True
+    """Whether many perturbed graphs are evaluated in one call."""
+    has_kernels: bool = False
+    """Whether the structure is known and all layers have kernels, so that the size of the field
+    tells what a call costs; False: it has to be counted."""
     replays: int = 0
     """Number of coalitions of each game that must be evaluated again by plain calls."""
     plainly: Evaluate | None = None

@@ -111,6 +111,8 @@ class _Trace(TorchFunctionMode):
         super().__init__()
         self._traced: dict[int, tuple[Tensor, str]] = {}
         """Tensors by id, which keeps them alive, and what their rows are."""
+        self.nodes = 0
+        """Number of nodes of the traced graph."""
 
     def tag(self, value: Any, kind: str) -> Any:
         """The rows of all tensors in `value` are of a kind: nodes, edges, graphs, pairs."""
@@ -184,8 +186,10 @@ def read_structure(
 ) -> Structure:  # fmt: skip
     """Structure of a model, traced in one call on a graph, which should be small."""
     layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
-    for layer in layers:
-        if not is_known_layer(layer):
+    known = [layer for layer in layers if is_known_layer(layer)]
+    own = [layer for layer in layers if not is_known_layer(layer)]
+    for layer in own:
+        if not _has_usual_propagate(layer):
             return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
     trace = _Trace()
     x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
@@ -197,6 +201,7 @@ def read_structure(
         "ptr": torch.tensor([0, len(x)], device=x.device),
     }
     trace.tag(x, "nodes")
+    trace.nodes = len(x)
     trace.tag(edge_index, "edge_index")
     for name, value in inputs.items():
         trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
@@ -209,7 +214,7 @@ def read_structure(
     if model.whole_graphs and any(a.owner == "graph" for a in graph.attributes.values()):
         return Structure(False, "it is given attributes of the graph")
     try:
-        with _known_calls(model.submodules, layers, trace, edge_index), trace:
+        with _known_calls(model.submodules, known, own, trace, edge_index), trace:
             count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
             attributes = {**further, "x": x, "edge_index": edge_index, **inputs, **count}
             out = model.returned_for(attributes)
@@ -284,17 +289,20 @@ def _reason(error: BaseException, cause: _UnknownError | None) -> str:
 
 @contextmanager
 def _known_calls(
-    parts: list[nn.Module], layers: list[Any], trace: _Trace, edge_index: Tensor
+    parts: list[nn.Module], layers: list[Any], own: list[Any], trace: _Trace, edge_index: Tensor
 ) -> Iterator[None]:
-    """Within it, known layers and aggregations count as one operation each."""
-    inside = {id(child) for layer in layers for child in layer.modules()}
+    """Within it, known layers and aggregations count as one operation each.
+
+    Of other layers (`own`) all that they compute is followed, messages row by row.
+    """
+    inside = {id(child) for layer in (*layers, *own) for child in layer.modules()}
     poolings = {id(part) for part in parts if id(part) not in inside and aggregates_locally(part)}
     scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
-    wrapped: list[nn.Module] = []
+    wrapped: list[tuple[nn.Module, str]] = []
 
-    def wrap(module: nn.Module, call: Callable[..., Any]) -> None:
-        wrapped.append(module)
-        vars(module)["forward"] = call
+    def wrap(module: nn.Module, call: Callable[..., Any], method: str = "forward") -> None:
+        wrapped.append((module, method))
+        vars(module)[method] = call
 
     def aggregated(module: Any, *args: Any, **kwargs: Any) -> Any:
         if id(module) not in poolings:
@@ -305,8 +313,8 @@ def _known_calls(
         glob.scatter = scatter
         aggr.Aggregation.__call__ = aggregate
         _Trace.active = False
-        for module in wrapped:
-            vars(module).pop("forward", None)
+        for module, method in wrapped:
+            vars(module).pop(method, None)
 
     with taking_back(restore):
         _Trace.active = True
@@ -314,6 +322,8 @@ def _known_calls(
             for child in _called_children(layer):
                 wrap(child, _inner_call(trace, child.forward))
             wrap(layer, _layer_call(trace, layer.forward, edge_index))
+        for layer in own:
+            wrap(layer, _propagate_call(trace, layer, edge_index), "propagate")
         glob.scatter = _pooling_call(trace, scatter)
         aggr.Aggregation.__call__ = aggregated
         yield
@@ -346,6 +356,60 @@ def _layer_call(
             out = forward(*args, **kwargs)
         if not isinstance(out, Tensor):
             raise _UnknownError("a layer returns more than one tensor")
+        return trace.tag(out, "nodes")
+
+    return call
+
+
+_USUAL = ("aggregate", "update", "_collect", "_lift")
+
+
+def _has_usual_propagate(layer: Any) -> bool:
+    """Whether a layer sends messages along the edges as PyG does, and aggregates each node's alone.
+
+    Of its own it has `forward` and `message` only, those of its class, without hooks.
+    """
+    kind, attributes = type(layer), vars(layer)
+    # PyG writes a `propagate` for each class, and keeps the one that the class had.
+    usual = getattr(kind, "_orig_propagate", None) is MessagePassing.propagate
+    as_written = kind.propagate in (MessagePassing.propagate, getattr(kind, "_jinja_propagate", 0))
+    replaced = {"forward", "message", "propagate", *_USUAL} & attributes.keys()
+    hooks = any(value for name, value in attributes.items() if name.endswith("_hooks"))
+    return (
+        usual and as_written and not replaced and not hooks and not attributes.get("_explain")
+        and all(getattr(kind, name) is getattr(MessagePassing, name) for name in _USUAL)
+        and attributes.get("_decomposed_layers", 1) == 1
+        and attributes["flow"] == "source_to_target"
+        and aggregates_locally(layer.aggr_module)
+    )  # fmt: skip
+
+
+def _propagate_call(trace: _Trace, layer: Any, edge_index: Tensor) -> Callable[..., Any]:
+    """`propagate` on the graph's own edges, with the layer's `message` followed row by row."""
+
+    def call(edges: Any, size: Any = None, **kwargs: Any) -> Any:
+        if edges is not edge_index or size is not None:
+            raise _UnknownError("a layer is given other edges than the graph's")
+        messages: dict[str, Any] = {}
+        for name in layer.inspector.get_param_names("message"):
+            argument = name[:-2] if name[-2:] in ("_i", "_j") else name
+            if argument not in kwargs:
+                raise _UnknownError(f"messages of {type(layer).__name__} read {name}")
+            value = kwargs[argument]
+            if argument != name and isinstance(value, Tensor):
+                if trace.kind(value) != "nodes" or layer.node_dim % value.dim():
+                    raise _UnknownError("messages are made of something else than rows of nodes")
+                with torch._C.DisableTorchFunction():
+                    value = value.index_select(0, edge_index[int(name.endswith("_i"))])
+                trace.tag(value, "edges")
+            elif argument != name and value is not None:
+                raise _UnknownError("messages are made of something else than rows of nodes")
+            messages[name] = value
+        sent = layer.message(**messages)
+        if trace.kind(sent) != "edges":
+            raise _UnknownError("messages are not known to have a row for each edge")
+        with torch._C.DisableTorchFunction():
+            out = layer.aggregate(sent, edge_index[1], None, trace.nodes)
         return trace.tag(out, "nodes")
 
     return call

@@ -16,6 +16,7 @@ from graphsvx.core.typed_query import TypedQuery
 from graphsvx.datasets.catalogue import checked_name
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.profile import profile_for
 from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
@@ -59,7 +60,9 @@ from graphsvx.methods.rounds import (
     Rounds,
     calls_needed,
     default_first_calls,
+    first_calls_by_clock,
     first_of_many,
+    limited_by_cost,
     measures_differences,
 )
 from graphsvx.methods.settings import (
@@ -90,6 +93,8 @@ _PAPER: dict[str, tuple[int, int]] = {
     "ba-shapes": (400, 1), "ba-community": (800, 1),
     "tree-cycles": (1400, 4), "tree-grid": (1500, 4),
 }  # fmt: skip
+# Coalitions that are replayed at least, and the share of a limit by the clock that they may take.
+_FEWEST_REPLAYS, _SHARE_OF_REPLAYS = 2, 0.25
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
 
@@ -222,26 +227,37 @@ class GraphSVX(Checked):
         if isinstance(kind, EdgeFeatures):
             return self._explain_edge_features(query, kind, seed)
 
+        start = time.monotonic()
+        limit, profile = self.budget.seconds, profile_for(query.model, query.graph)
+        played_at = start
+
         def run(evaluator: Evaluator) -> _Run:
-            start = time.monotonic()
+            nonlocal played_at
             setup, played = self._play(query, evaluator, kind, seed)
             outputs, target = query.choose_outputs(played[-1].values[1])
             fits = fit_all(played, self.estimator, outputs)
             goal = self._goal()
             if goal is None:
                 return _Run(evaluator, setup, without_local(played), fits, outputs, target)
-            limit = self.budget.seconds
+            clock = None if limit is None else Clock(limit, start, profile.seconds_after_games)
             rounds = Rounds(
-                goal, self.mask, self.estimator, outputs, seed, most=self.budget.most_calls,
-                clock=None if limit is None else Clock(limit, start),
-            )  # fmt: skip
+                goal, self.mask, self.estimator, outputs, seed, self.budget.most_calls, clock
+            )
             played, fits = rounds.play(played, fits)
+            played_at = time.monotonic()
             return _Run(evaluator, setup, without_local(played), fits, outputs, target, goal)
 
-        verified = run_verified(
-            query, kind.hops, seed, run,
-            holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
-        )  # fmt: skip
+        def holds(evaluator: Evaluator, result: _Run) -> bool:
+            replays = evaluator.replays
+            if limit is not None and replays:
+                affordable = int(_SHARE_OF_REPLAYS * limit / max(profile.seconds_of_replay, 1e-9))
+                replays = min(replays, max(_FEWEST_REPLAYS, affordable))
+            began = time.monotonic()
+            agree = replays_agree(replace(evaluator, replays=replays), result.played, seed)
+            profile.seconds_of_replay = (time.monotonic() - began) / max(replays, 1)
+            return agree
+
+        verified = run_verified(query, kind.hops, seed, run, holds)
         games = EvaluatedGames(
             query, verified.evaluator, verified.setup, verified.played[-1],
             self.budget.samples or FIRST_CALLS, seed,
@@ -253,7 +269,9 @@ class GraphSVX(Checked):
             apart = getattr(kind, "directions", "together") == "apart"
             field, players = verified.evaluator.field, verified.setup.players
             explanation = with_types(explanation, query, field, players, apart)
-        return kind.finish(explanation)
+        finished = kind.finish(explanation)
+        profile.seconds_after_games = time.monotonic() - played_at
+        return finished
 
     def prepared(self, query: Query) -> Query:
         """The query with what its evaluator has to know of the generator.
@@ -287,6 +305,10 @@ class GraphSVX(Checked):
         by_default = self.budget.samples is None and not isinstance(self.estimator, Lasso)
         return RelativeErrorBelow() if by_default or self.budget.seconds is not None else None
 
+    def _by_default(self, goal: Goal | None) -> bool:
+        """Whether the number of calls follows the games alone."""
+        return isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
+
     def _explain_edge_features(self, query: Query, kind: EdgeFeatures, seed: int) -> Explanation:
         if self.budget.tolerance is not None or self.generator is not None:
             raise InputError(
@@ -314,9 +336,11 @@ class GraphSVX(Checked):
     ) -> tuple[GameSetup, list[PlayedGame]]:
         calls, goal = self.budget.first_calls, self._goal()
         setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)
-        by_default = isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
+        by_default = self._by_default(goal)
         if by_default:
             calls = default_first_calls(games, self.estimator)
+        elif self.budget.seconds is not None:
+            calls = first_calls_by_clock(games, calls, self.budget.seconds)
         elif isinstance(goal, AllCalls):
             calls = first_of_many(games, calls)
         share = self.budget.feature_share
@@ -343,6 +367,9 @@ class GraphSVX(Checked):
                 run.goal, run.played, run.fits
             ),
             "by_clock": self.budget.seconds is not None and bool(errors.any()),
+            "by_cost": self._by_default(run.goal) and bool(errors.any()) and limited_by_cost(
+                [game.game for game in run.played]
+            ),
         }  # fmt: skip
 
     def _certificate(

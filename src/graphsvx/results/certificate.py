@@ -86,6 +86,9 @@ class Certificate:
     no_influence: str | None = None
     """Where no player changes the output: what the reason may be, and what to try."""
 
+    by_cost: bool = False
+    """True: calls of the model are so costly that fewer were made than by default."""
+
     @property
     def exact(self) -> bool:
         """True if the values of every game are proved to be exact."""
@@ -135,6 +138,8 @@ class Certificate:
             parts.append(f"{goal} needs about {self.calls_needed:,} calls")
         if self.by_clock:
             parts.append("calls limited by the clock: another run may differ")
+        if self.by_cost:
+            parts.append("few calls, as each is costly: bars are wide, samples= asks for more")
         return parts
 
 

@@ -51,8 +51,8 @@ def can_fork() -> bool:
     if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
         return False
     # Ray leaves some ten threads behind when it is shut down.
-    on_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  (torch has no types here)
-    return not on_cuda and "ray" not in sys.modules
+    cuda: Any = torch.cuda
+    return not cuda.is_initialized() and "ray" not in sys.modules
 
 
 def imap_unordered(
