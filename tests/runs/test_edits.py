@@ -20,6 +20,7 @@ from torch_geometric.nn.conv import gcn_conv
 
 from graphsvx import runs
 from graphsvx.errors import DataError
+from graphsvx.utils import processes
 from tests.typed_worlds import hetero_model, typed_graph
 from tests.worlds import random_graph, random_model
 
@@ -257,3 +258,11 @@ def test_what_cannot_be_seen_is_named_and_recorded(tmp_path) -> None:
         start(tmp_path / "run", Reads(), graph())
     stored = runs.open(tmp_path / "run").manifest["identity"]["model"]["unseen"]
     assert any("Reads.forward" in name for name in stored)
+
+
+def test_a_spawned_worker_with_another_model_says_so(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "can_fork", lambda: False)
+    # Workers import this module anew, with the activation that is written there.
+    monkeypatch.setitem(globals(), "ACTIVATION", torch.relu)
+    with pytest.raises(DataError, match=r"the workers have another model or graph: .*ACTIVATION"):
+        runs.start(over_global, graph(), [1], out=tmp_path / "run", backend=runs.Local(1))

@@ -185,7 +185,7 @@ def test_what_a_worker_unpacks_is_the_same_question(kind: str) -> None:
 def test_another_model_in_the_worker_is_refused(monkeypatch) -> None:
     packed = cluster_engine._packed(Job(whole, [attributed()], "graph", {}))
     monkeypatch.setitem(globals(), "whole", lambda x, edge_index: x)
-    with pytest.raises(DataError, match="workers of the Ray cluster have another model or graph"):
+    with pytest.raises(DataError, match="the workers have another model or graph"):
         cluster_engine._unpacked(packed)
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from graphsvx.api import Failure, explain, failure_of
 from graphsvx.core import graph as graphs
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import typed_nodes
+from graphsvx.errors import DataError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.torch_state import TorchState
@@ -52,6 +54,15 @@ class Job:
         with self.torch_state.in_force():
             graphs = list(self.data) if self.kind == "graph" else [self.data]
             return identity.of_inputs(self.model, graphs)
+
+    def check_inputs(self, inputs: dict[str, Any]) -> None:
+        """Raise a DataError unless this process has the model and graph of the one that sent it."""
+        differ = identity.differences(inputs, self.inputs())
+        if differ:
+            raise DataError(
+                f"the workers have another model or graph: {'; '.join(differ[:5])} (there: where "
+                f"the run was started); make it part of the model, such as an attribute"
+            )
 
     def explain(self, query: int) -> Explanation | Failure:
         """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""
@@ -145,6 +156,22 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+@dataclass(frozen=True, eq=False)
+class _SentJob:
+    """A job that is pickled for a worker, which checks at first that it is the same there."""
+
+    job: Job
+    inputs: dict[str, Any]
+
+    @cached_property
+    def received(self) -> Job:
+        self.job.check_inputs(self.inputs)
+        return self.job
+
+    def __call__(self, chunk: Chunk) -> Answer:
+        return self.received(chunk)
+
+
 @dataclass(frozen=True)
 class Local(Checked):
     """Processes on this machine that share the graph's memory, with one torch thread each."""
@@ -160,5 +187,6 @@ class Local(Checked):
                 check_typed_graph(job.data)
             else:
                 graphs.out_edges(graphs.check_graph(job.data))
-        for chunk, result in processes.imap_unordered(job, take, self.workers or cores()):
+        work = job if processes.can_fork() else _SentJob(job, job.inputs())
+        for chunk, result in processes.imap_unordered(work, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

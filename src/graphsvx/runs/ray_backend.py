@@ -21,7 +21,6 @@ from graphsvx.core.edge_index import Index
 from graphsvx.core.statistics import Statistics
 from graphsvx.core.typed_data import is_typed
 from graphsvx.errors import DataError
-from graphsvx.runs import identity
 from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
 from graphsvx.utils.constraints import Checked, Workers
 from graphsvx.utils.extras import require_extra
@@ -174,12 +173,7 @@ def _unpacked(packed: _Packed) -> Job:
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
             graphs.adopt(job.data, *packed.index, Statistics(mean, std))
-    differ = identity.differences(packed.inputs, job.inputs())
-    if differ:
-        raise DataError(
-            f"the workers of the Ray cluster have another model or graph: {'; '.join(differ[:5])} "
-            f"(there: where the run was started); make it part of the model, such as an attribute"
-        )
+    job.check_inputs(packed.inputs)
     return job
 
 
