@@ -19,6 +19,8 @@ def must_be_readable(value: object, name: str) -> None:
 
 def unreadable(tensor: Tensor) -> str | None:  # noqa: PLR0911  (one return per kind of tensor)
     """What a tensor is whose numbers cannot be read as they are; None: they can."""
+    if type(tensor).__module__.startswith("graphsvx."):  # rows of a batch, of which few are stored
+        return None
     if nn.parameter.is_lazy(tensor):
         return "a parameter without values; call the model once before"
     if tensor.is_nested:
