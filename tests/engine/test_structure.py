@@ -141,7 +141,7 @@ class OwnPropagate(Own):
 class OwnIndex(Own):
     """Reads which nodes edges go to."""
 
-    def message(self, x_i: Tensor, x_j: Tensor, index: Tensor) -> Tensor:  # type: ignore[override]
+    def message(self, x_i: Tensor, x_j: Tensor, index: Tensor) -> Tensor:
         return self.sent(x_i, x_j) * (1 + index[:1].sum())
 
 

@@ -129,8 +129,8 @@ def _with_shortcuts(
         yield from whole_graph_evaluators(query, seed, replays, profile)
         return
     depth = profile.depth
-    known = profile.structure is not None and profile.structure.known
-    in_edges_only = depth is None or known or reads_in_edges_only(query.model)
+    has_known_layers = profile.structure is not None and profile.structure.known
+    in_edges_only = depth is None or has_known_layers or reads_in_edges_only(query.model)
     if in_edges_only:
         depth = hops if depth is None else depth
         yield from field_evaluators(query, depth, seed, replays)

@@ -186,9 +186,9 @@ def read_structure(
 ) -> Structure:  # fmt: skip
     """Structure of a model, traced in one call on a graph, which should be small."""
     layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
-    known = [layer for layer in layers if is_known_layer(layer)]
-    own = [layer for layer in layers if not is_known_layer(layer)]
-    for layer in own:
+    known_layers = [layer for layer in layers if is_known_layer(layer)]
+    own_layers = [layer for layer in layers if not is_known_layer(layer)]
+    for layer in own_layers:
         if not _has_usual_propagate(layer):
             return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
     trace = _Trace()
@@ -214,7 +214,7 @@ def read_structure(
     if model.whole_graphs and any(a.owner == "graph" for a in graph.attributes.values()):
         return Structure(False, "it is given attributes of the graph")
     try:
-        with _known_calls(model.submodules, known, own, trace, edge_index), trace:
+        with _known_calls(model.submodules, known_layers, own_layers, trace, edge_index), trace:
             count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
             attributes = {**further, "x": x, "edge_index": edge_index, **inputs, **count}
             out = model.returned_for(attributes)
@@ -289,13 +289,17 @@ def _reason(error: BaseException, cause: _UnknownError | None) -> str:
 
 @contextmanager
 def _known_calls(
-    parts: list[nn.Module], layers: list[Any], own: list[Any], trace: _Trace, edge_index: Tensor
+    parts: list[nn.Module],
+    layers: list[Any],
+    own_layers: list[Any],
+    trace: _Trace,
+    edge_index: Tensor,
 ) -> Iterator[None]:
     """Within it, known layers and aggregations count as one operation each.
 
-    Of other layers (`own`) all that they compute is followed, messages row by row.
+    Of other layers (`own_layers`) all that they compute is followed, messages row by row.
     """
-    inside = {id(child) for layer in (*layers, *own) for child in layer.modules()}
+    inside = {id(child) for layer in (*layers, *own_layers) for child in layer.modules()}
     poolings = {id(part) for part in parts if id(part) not in inside and aggregates_locally(part)}
     scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
     wrapped: list[tuple[nn.Module, str]] = []
@@ -322,7 +326,7 @@ def _known_calls(
             for child in _called_children(layer):
                 wrap(child, _inner_call(trace, child.forward))
             wrap(layer, _layer_call(trace, layer.forward, edge_index))
-        for layer in own:
+        for layer in own_layers:
             wrap(layer, _propagate_call(trace, layer, edge_index), "propagate")
         glob.scatter = _pooling_call(trace, scatter)
         aggr.Aggregation.__call__ = aggregated

@@ -121,11 +121,11 @@ class GraphGame:
             part = perturbations.take(slice(0, count))
             return counted_seconds(lambda: self.evaluator.evaluate(field, part, hops[:count]))
 
-        each = seconds(1)
+        seconds_of_one = seconds(1)
         if self.evaluator.batched:
             few = seconds(_PROBES // 4)
-            each = (seconds(_PROBES) - few) / (_PROBES - _PROBES // 4) + few / _BATCH
-        return max(each, 1e-9)
+            seconds_of_one = (seconds(_PROBES) - few) / (_PROBES - _PROBES // 4) + few / _BATCH
+        return max(seconds_of_one, 1e-9)
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""

@@ -12,6 +12,7 @@ from graphsvx.generators.base import GeneratorSetting
 from graphsvx.methods.pipeline import PlayedGame
 
 _ROUNDING = 64  # units in the last place that values of the same output may differ by
+_MOST_ROUNDING = 1e-4  # of the value: in half precision, more is influence
 
 
 def no_influence(
@@ -47,5 +48,5 @@ def _is_flat(game: PlayedGame, outputs: Sequence[int]) -> bool:
     """Whether all coalitions have the same values, but for rounding."""
     values = game.values[:, list(outputs)]
     size = values.abs().amax(0)
-    rounding = _ROUNDING * torch.finfo(game.game.played().dtype).eps
+    rounding = min(_MOST_ROUNDING, _ROUNDING * torch.finfo(game.game.played().dtype).eps)
     return bool((values.amax(0) - values.amin(0) <= rounding * size).all())

@@ -117,7 +117,9 @@ def start(
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
-    if isinstance(backend, type) or not callable(getattr(backend or Local(), "answers", None)):
+    if backend is not None and (
+        isinstance(backend, type) or not callable(getattr(backend, "answers", None))
+    ):
         raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     sufficient = checked(sufficient, Annotated[float, Range(0, 1)] | None, "sufficient")
