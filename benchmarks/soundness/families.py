@@ -27,7 +27,6 @@ from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx.engine import batches, profile
 from graphsvx.engine.kernels import gin
-from graphsvx.engine.lazy import mixed
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.games import graph_game
 from graphsvx.generators import isolate
@@ -138,7 +137,6 @@ def settings(  # noqa: PLR0912  (a list of choices)
 
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (isolate, "_WIDE", 1),
-    (mixed, "_WIDE", 1),
     (gin, "_WIDE", 1),
 )
 

@@ -49,7 +49,7 @@ ONE_ROUND = 4500
 """Calls of all games together that are made at once."""
 _WORK = 2.5e8  # below a second of known layers,
 _WORK_OF_DIFFERENCES = 1.2e9  # and where no model of the game is fitted to them
-_SECONDS, _LEAST_CALLS = 0.5, 50  # of a game whose calls are counted
+_SECONDS, _LEAST_CALLS = 0.5, 100  # of a game whose calls are counted
 _FIRST_SHARE, _FEWEST_BY_CLOCK = 0.25, 8  # of a limit by the clock, before it is looked at
 _HARD = 1e-3  # squared error over squared credit, from which on differences may tell more
 _LEARNT_FROM = 4  # calls a player, before which pairs of coalitions tell little of each
