@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch_geometric.nn import GCN, global_add_pool
 
-from graphsvx import Failure, GraphSVX, explain, explain_many
-from graphsvx.errors import InputError
+from graphsvx import Failure, GraphSVX, explain, explain_many, runs
+from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.masks import Paired
+from graphsvx.methods import GraphLIME
 from graphsvx.results import serialize
+from tests.runs.helpers import ThisProcess
 from tests.worlds import random_graph, random_model
 
 METHOD = GraphSVX(mask=Paired(), samples=60)
@@ -114,3 +117,66 @@ def test_a_list_of_links() -> None:
     assert serialize.same(explanations[3, 7], explain(model, data, edge=(3, 7)))
     with pytest.raises(InputError, match="got both"):
         explain_many(model, data, [1], edges=links)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seed": "x"}, "seed must be"),
+        ({"target": 9}, "target must be from 0 to 2, got 9"),
+        ({"target": 10**30}, "target must be"),
+        ({"scale": "percent"}, "scale must be"),
+        ({"memory": 0}, "memory must be"),
+        ({"class_names": ["a"]}, "class_names must name each of the 3 outputs"),
+        ({"model": None}, "model must be"),
+        ({"method": "graphsvx"}, "method must be"),
+    ],
+)
+@pytest.mark.parametrize("many", ["explain_many", "runs"])
+def test_what_is_wrong_with_all_questions_is_raised_at_once(tmp_path, wrong, message, many) -> None:
+    options = {"model": random_model("gcn", 1), "data": random_graph(1), "nodes": [0], **wrong}
+    ask = partial(runs.start, out=tmp_path / "run") if many == "runs" else explain_many
+    with pytest.raises(InputError, match=message):
+        ask(**options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_method_for_other_questions_is_refused_at_once() -> None:
+    with pytest.raises(UnsupportedError, match="GraphLIME explains a node"):
+        explain_many(random_model("gcn", 1), random_graph(1), edges=[(0, 1)], method=GraphLIME())
+
+
+class _UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "failure", [ValueError("\udcff"), SystemExit(3), _UnreadableError(), RecursionError("deep")],
+    ids=["a lone surrogate", "sys.exit", "a message that fails", "recursion"],
+)  # fmt: skip
+def test_a_failure_of_any_kind_is_that_of_its_question(tmp_path, failure) -> None:
+    inner = random_model("gcn", 1)
+
+    def model(x, edge_index):
+        if float(x[0, 0]) == 7:
+            raise failure
+        return inner(x, edge_index).mean(0, keepdim=True)
+
+    good, bad = random_graph(1), random_graph(1)
+    bad.x[0, 0] = 7
+    failures: list[Failure] = []
+    done = explain_many(model, [good, bad], method=METHOD, on_failure=failures.append).collect()
+    assert [e.graph_index for e in done] == [0]
+    assert [f.which for f in failures] == [1]
+    run = runs.start(model, [bad, good], out=tmp_path / "run", method=METHOD, backend=ThisProcess())
+    assert list(run.failures()) == [0]
+    assert run.status().state == "finished"
+
+
+def test_ctrl_c_in_a_model_stops_a_run(tmp_path) -> None:
+    def model(x, edge_index):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.start(model, random_graph(1), [0], out=tmp_path / "run", backend=ThisProcess())

@@ -1073,7 +1073,7 @@ def test_edges_are_not_lost_on_the_way_out() -> None:
     assert e.edges[source, target] == value == max(e.edges.values())
     converted = e.to_pyg(data)
     assert converted.edge_mask.shape == (data.num_edges,)
-    assert float(converted.edge_mask.sum()) == pytest.approx(e.total, abs=1e-5)
+    assert float(converted.edge_credit.sum()) == pytest.approx(e.total, abs=1e-5)
     shap = pytest.importorskip("shap") and e.to_shap()
     assert float(shap.values.sum()) == pytest.approx(e.total, abs=1e-9)
 

@@ -21,6 +21,7 @@ from torch_geometric.utils import degree, to_undirected
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import candidates
+from graphsvx.engine.candidates import SAME_ALONE
 from tests.worlds import node_truth, prediction, random_graph
 
 
@@ -122,14 +123,14 @@ class Centred(MessagePassing):
         return x_j
 
 
-@pytest.mark.parametrize(("name", "how"), [("chebyshev", "whole copies"), ("centred", "one call")])
+@pytest.mark.parametrize(("name", "how"), [("chebyshev", "copies of"), ("centred", "one call")])
 def test_unknown_layers_are_batched_where_that_changes_nothing(name: str, how: str) -> None:
     torch.manual_seed(0)
     model = (MODELS[name]() if name in MODELS else Net(Centred())).double().eval()
     data = random_graph(2, nodes=8)
     e = explain(model, data, node=1, method=GraphSVX(samples=4000))
     assert how in str(e.certificate.fallback)
-    assert ("batch = single calls" in e.certificate.checks) == (how == "whole copies")
+    assert (SAME_ALONE in e.certificate.checks) == (how == "copies of")
     truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
     assert e.nodes == pytest.approx(truth, abs=1e-9)
 
@@ -149,7 +150,7 @@ def test_copies_with_edges_and_features_as_players(wide: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(candidates, "copies_equal_single_calls", lambda *_: False)
             slow = explain(model, data, node=1, method=method)
-        assert "whole copies" in str(quick.certificate.fallback)
+        assert "copies of" in str(quick.certificate.fallback)
         assert "one call" in str(slow.certificate.fallback)
         assert quick.nodes == pytest.approx(slow.nodes, abs=1e-9)
         assert quick.features == pytest.approx(slow.features, abs=1e-9)

@@ -59,6 +59,11 @@ def random_model(kind: str, seed: int, features: int = 3, classes: int = 3) -> n
         return MODELS[kind](features, classes).double().eval()
 
 
+def one_gcn() -> nn.Module:
+    """The same GCN each time, for the command line."""
+    return random_model("gcn", 1)
+
+
 def prediction(model: nn.Module, data: Data, node: int, target: int | None) -> tuple[float, int]:
     with torch.no_grad():
         probs = _call(model, data.x, data.edge_index, data)[node].softmax(-1)

@@ -15,12 +15,18 @@ from torch_geometric.data import Data
 from benchmarks.soundness import models, tricks
 from benchmarks.soundness.changes import CHANGES, Change
 from benchmarks.soundness.graphs import random_graph
-from benchmarks.soundness.judge import GENERATORS, Judged, UnplayableError, World, judge
+from benchmarks.soundness.judge import (
+    GENERATORS,
+    Judged,
+    UnplayableError,
+    World,
+    judge,
+    judge_sets,
+)
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx.engine import batches, profile
 from graphsvx.engine.kernels import gin
-from graphsvx.engine.lazy import mixed
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.games import graph_game
 from graphsvx.generators import isolate
@@ -131,7 +137,6 @@ def settings(  # noqa: PLR0912  (a list of choices)
 
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (isolate, "_WIDE", 1),
-    (mixed, "_WIDE", 1),
     (gin, "_WIDE", 1),
 )
 
@@ -179,10 +184,10 @@ def _built(draw: random.Random, build: Build, features: int, outputs: int, nodes
 
 def _world(
     draw: random.Random, build: Build, kind: str, *, size: tuple[int, int] | None = None,
-    value: bool = False, shape: str | None = None, finish: bool = True,
+    value: bool = False, shape: str | None = None, finish: bool = True, outputs: int | None = None,
 ) -> World:  # fmt: skip
     nodes, features = size or _size(draw)
-    outputs = draw.choice([1, 2, 2, 3, 4])
+    outputs = outputs or draw.choice([1, 2, 2, 3, 4])
     built = _built(draw, build, features, outputs, nodes)
     dtype = torch.float32 if built.single or draw.random() < 0.15 else torch.float64
     data = random_graph(
@@ -298,6 +303,70 @@ def generated(draw: random.Random) -> Scenario:
     return Scenario(world.label, _plain(world, draw))
 
 
+def other_edges(draw: random.Random) -> Scenario:
+    """Models of two tensors of edges: both are cut."""
+    kind = draw.choice(["node", "nodes"])
+    world = _world(draw, models.other_edges, kind, size=_few(draw), finish=False)
+    far = random_graph(draw, nodes=world.data.num_nodes, features=1, shape=draw.choice(
+        ["sparse", "tree", "star"]))  # fmt: skip
+    world.data.far_edge_index = far.edge_index
+    players = draw.choice(["nodes", "nodes", "both", "features"])
+    chosen = {"players": players, "samples": draw.choice([50, 1000])}
+    world = replace(world, settings=chosen)
+    return Scenario(world.label, _plain(world, draw))
+
+
+def own_edges(draw: random.Random) -> Scenario:
+    """Models that make their own edges: nodes are removed, or it is said that none matters."""
+    world = _world(
+        draw, models.own_edges, draw.choice(["node", "node", "nodes"]), size=_few(draw),
+        finish=False,
+    )  # fmt: skip
+    chosen: dict[str, Any] = {"players": draw.choice(["nodes", "nodes", "both"])}
+    if draw.random() < 0.8:
+        chosen["erase"] = "rows"
+    world = replace(world, settings={**chosen, "samples": draw.choice([50, 1000])})
+    return Scenario(world.label, _plain(world, draw))
+
+
+def rare(draw: random.Random) -> Scenario:
+    """Branches that few coalitions take: all are enumerated, up to 512."""
+    size = (draw.randint(7, 10), 2)
+    shape = draw.choice(["star", "hub", "tree", "sparse", "clique"])
+    world = _world(draw, models.rare, "node", size=size, shape=shape, finish=False)
+    chosen = {"players": "nodes", "samples": draw.choice([300, 1000, 3000])}
+    world = replace(world, settings=chosen, enumerated=9)
+    return Scenario(world.label, _plain(world, draw))
+
+
+def one_logit(draw: random.Random) -> Scenario:
+    """One output on the scale of logits, of either sign."""
+    build = draw.choice([models.common, models.layers])
+    world = _world(draw, build, draw.choice(["node", "nodes", "edge"]), outputs=1, finish=False)
+    question = replace(world.question, scale="logit", output="raw", target=None)
+    world = replace(world, question=question)
+    return Scenario(f"one logit | {world.label}", _plain(world, draw))
+
+
+def ties(draw: random.Random) -> Scenario:
+    """Smallest sets that keep or change the class, where classes often have the same score."""
+    world = _world(draw, models.steps, "node", size=_few(draw), outputs=3, finish=False)
+    scale = draw.choice(["probability", "logit", "log_odds"])
+    question = replace(world.question, scale=scale, target=None, all_targets=False)
+    world = replace(world, question=question, settings={"players": "nodes"})
+
+    def play() -> Judged:
+        judged = judge(world, draw)
+        judge_sets(world, judged.explanation)
+        return judged
+
+    return Scenario(f"ties | {world.label}", play)
+
+
+def _few(draw: random.Random) -> tuple[int, int]:
+    return draw.randint(3, 8), draw.randint(2, 3)
+
+
 def four_edges(draw: random.Random) -> Scenario:
     """Whole graphs with so few edges that a probe may be the full graph."""
     size = (draw.randint(2, 5), 2)
@@ -347,5 +416,10 @@ FAMILIES: dict[str, tuple[float, Callable[[random.Random], Scenario]]] = {
     "pairs": (1, of_models(models.of_pairs, ("edge",))),
     "wide": (1, wide),
     "changed": (4, changed),
+    "other-edges": (1, other_edges),
+    "own-edges": (1, own_edges),
+    "rare": (1, rare),
+    "one-logit": (0.5, one_logit),
+    "ties": (0.5, ties),
 }
 """Name, share of all games, and how a game is drawn."""

@@ -8,7 +8,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class World:
     """A generator in place of GraphSVX's own, one of `GENERATORS`."""
     seed: int = 0
     memory: int = 512 * 2**20
+    enumerated: int = MOST_PLAYERS
+    """Players up to which exact games are enumerated."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,37 @@ def judge(world: World, draw: random.Random) -> Judged:
     return Judged(explanation, check.compared, check.missing(), seconds)
 
 
+def judge_sets(world: World, e: Explanation) -> None:
+    """Compare the smallest sets that keep or change the predicted class with a full search."""
+    oracle = Oracle(world.model, world.data, world.question)
+    players = players_of(world, e, Recorder(Auto()))
+    count = len(players.nodes)
+
+    def predicted(off: Sequence[int]) -> int:
+        changed = perturb(world.data, players, world.question.centres, [], off, [])
+        return int(oracle.raw(changed)[0][0].argmax())
+
+    def smallest(does: Callable[[set[int]], bool]) -> int | None:
+        sizes = (
+            size
+            for size in range(count + 1)
+            if any(does({*chosen}) for chosen in combinations(range(count), size))
+        )
+        return next(sizes, None)
+
+    everyone = {*range(count)}
+    own = predicted([])
+    for answer, size in (
+        (e.sufficient("class"), smallest(lambda on: predicted(sorted(everyone - on)) == own)),
+        (e.flip(), smallest(lambda off: predicted(sorted(off)) != own)),
+    ):
+        given = len(answer.players) if answer.found else None
+        if given != size:
+            error = WrongError(f"{answer.question}: {given} players where a search finds {size}")
+            error.explanation = e
+            raise error
+
+
 def works_alone(world: World, draw: random.Random) -> bool:
     """Whether the model works on the whole graph with all, some and none of the edges."""
     oracle, edges = Oracle(world.model, world.data, world.question), world.data.num_edges
@@ -218,6 +251,9 @@ class _Check:
         everyone = tuple(frozenset(range(count)) for count in counts)
         no_one: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
         full = self._value(*everyone)
+        one_logit = len(full) == 2 and bool(full[0] == -full[1]) and e.scale == "logit"
+        if one_logit and self.world.question.target is None and e.target != 1:
+            raise WrongError("explains another class than that of the logit")
         if len(full) <= max(outputs):
             raise WrongError(f"explains output {max(outputs)} of {len(full)}")
         empty = self._value(*no_one)
@@ -230,8 +266,11 @@ class _Check:
         for name, credit, coalition, count in games:
             report = next((game for game in e.certificate.games if game.name == name), None)
             exact = report is not None and report.exact
-            if exact and 0 < count <= MOST_PLAYERS:
+            if exact and 0 < count <= self.world.enumerated:
                 truth = shapley(count, lambda on, of=coalition: self._value(*of(on)))
+                unsaid = name != "features" and e.certificate.no_influence is None
+                if unsaid and not bool(truth.any()):
+                    raise WrongError(f"{name} change nothing, and that is not said")
                 truths.append((f"{name} credit", credit, truth[:, outputs].t()))
             rows += self._played(name, coalition, count, exact)
         if e.selection is not None:
@@ -420,6 +459,7 @@ def players_of(world: World, e: Explanation, recorder: Recorder) -> Players:
         reference=_reference(data, settings.get("reference")),
         off_features=_off_features(world),
         keeps_edges=world.generator is not None,
+        removed=settings.get("erase") == "rows",
         paths=_paths(world, e, recorder) if indirect else None,
         passing=data.x.double().mean(0) if indirect == "mean" else (
             data.x[world.question.centres[0]] if indirect else None),
@@ -435,7 +475,7 @@ def _off_features(world: World) -> Tensor | None:
         return torch.zeros_like(x)
     if world.generator == "mean":
         return x.double().mean(0).expand(x.shape)
-    if world.settings.get("erase"):
+    if world.settings.get("erase") is True:
         return _reference(world.data, world.settings.get("reference")).expand(x.shape)
     return None
 

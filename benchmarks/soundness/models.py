@@ -562,3 +562,85 @@ def of_pairs(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Buil
         name = draw.choice(list(tricks.ALL))
         body, label = Tricky(body, [tricks.ALL[name]], []), f"{name} before {label}"
     return Built(OfPairs(draw, body, outputs), f"pairs: {label}")
+
+
+# --- models that read more than edge_index, or less ---------------------------------------------
+
+
+class FarEdges(nn.Module):
+    """A stack on edge_index and a layer on other edges, before it or after it."""
+
+    def __init__(self, body: nn.Module, layer: nn.Module, first: bool) -> None:
+        super().__init__()
+        self.body, self.layer, self.first = body, layer, first
+
+    def forward(self, x: Tensor, edge_index: Tensor, far_edge_index: Tensor) -> Tensor:
+        if self.first:
+            return self.body(self.layer(x, far_edge_index).tanh(), edge_index)
+        return self.layer(self.body(x, edge_index).tanh(), far_edge_index)
+
+
+def other_edges(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
+    """Layers on two tensors of edges; the graph must be given the second."""
+    kinds = ["GCNConv", "SAGEConv", "GraphConv", "GATConv", "GINConv", "TAGConv"]
+    names = [draw.choice(kinds)] * draw.choice([1, 2])
+    first = draw.random() < 0.5
+    kind = draw.choice([pyg.GraphConv, pyg.SAGEConv, pyg.GCNConv])
+    layer = kind(inputs, inputs) if first else kind(outputs, outputs)
+    body = Stack(draw, names, inputs, outputs, LOCAL_NORMS)
+    return Built(FarEdges(body, layer, first), f"far edges, first {first}, {'+'.join(names)}")
+
+
+class OwnEdges(nn.Module):
+    """A stack on edges between nodes with similar features; the graph's own are not read."""
+
+    def __init__(self, body: nn.Module, nearest: int | None) -> None:
+        super().__init__()
+        self.body, self.nearest = body, nearest
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        apart = torch.cdist(x, x)
+        if self.nearest is None:
+            edges = (apart < 2).nonzero().t()
+        else:
+            source = apart.topk(min(self.nearest, len(x)), largest=False).indices
+            target = torch.arange(len(x))[:, None].expand_as(source)
+            edges = torch.stack([source.flatten(), target.flatten()])
+        return self.body(x, edges)
+
+
+def own_edges(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
+    """Layers on edges that the model makes: by distance, or to the nearest nodes."""
+    names = [draw.choice(["GCNConv", "SAGEConv", "GraphConv", "GATConv"])] * draw.choice([1, 2])
+    nearest = draw.choice([None, 2, 3])
+    return Built(
+        OwnEdges(Stack(draw, names, inputs, outputs, ()), nearest),
+        f"own edges, nearest {nearest}, {'+'.join(names)}",
+    )
+
+
+def rare(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
+    """Layers, and a branch that few coalitions take: those with a certain number of edges."""
+    edges = draw.randint(0, 2 * nodes)
+    trick = tricks.exactly_edges(edges)
+    names = [draw.choice(_PLAIN)] * draw.choice([1, 1, 2])
+    body = Stack(draw, names, inputs, outputs, ())
+    return Built(Tricky(body, [trick], []), f"exactly {edges} edges before {'+'.join(names)}")
+
+
+class Steps(nn.Module):
+    """Sums of whole numbers, so that classes often have exactly the same score."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randint(-1, 2, (inputs, outputs)).double())
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = x.sign()
+        heard = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+        return (x + heard) @ self.weight.round().to(x.dtype)
+
+
+def steps(draw: random.Random, inputs: int, outputs: int, nodes: int) -> Built:
+    """Whole numbers as scores."""
+    return Built(Steps(inputs, outputs), "steps")

@@ -58,6 +58,10 @@ class Perturbation:
 
     x: Tensor
     edges: Tensor
+    off: frozenset[int] = frozenset()
+    """Nodes that are off, whose edges are cut in all tensors of edges."""
+    removed: bool = False
+    """Whether they are removed: their rows too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +81,14 @@ class Oracle:
 
     def scores(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
         """Scores [outputs] on the asked scale, and the size of the numbers behind each."""
-        raw, size = self._raw(perturbation)
+        if perturbation.removed and len(perturbation.off) == len(perturbation.x):
+            raw, size = self.raw(Perturbation(self.data.x, torch.arange(self.data.num_edges)))
+            raw = torch.zeros_like(raw)
+        else:
+            raw, size = self.raw(perturbation)
         return self._scaled(raw.double()).mean(0), size.double().amax(0)
 
-    def _raw(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
+    def raw(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
         """Raw outputs of the explained nodes, pair or graph, [rows, outputs], and their size.
 
         The score of a pair can be far smaller than what layers return, where its rounding errors
@@ -99,12 +107,27 @@ class Oracle:
             named["batch"] = torch.zeros(len(perturbation.x), dtype=torch.long)
         if scores_pairs and question.decoder is None:
             named["edge_label_index"] = torch.tensor(question.centres)[:, None]
+        x, edge_index = perturbation.x, data.edge_index[:, perturbation.edges]
+        for name in names:
+            if name.endswith("_edge_index"):
+                on = torch.tensor(
+                    [not perturbation.off & {*pair} for pair in data[name].t().tolist()]
+                )
+                named[name] = data[name][:, on.reshape(-1).bool()]
+        centres = list(question.centres)
+        if perturbation.removed:
+            left = [node for node in range(len(x)) if node not in perturbation.off]
+            number = {node: at for at, node in enumerate(left)}
+            x, centres = x[left], [number[node] for node in centres]
+            edge_index = edge_index.clone().apply_(lambda node: number[node])
+            if "batch" in named:
+                named["batch"] = named["batch"][left]
         with torch.no_grad(), self._largest_inside() as largest:
-            out = self.model(perturbation.x, data.edge_index[:, perturbation.edges], **named)
+            out = self.model(x, edge_index, **named)
             if question.kind == "graph" or "edge_label_index" in named:
                 raw = out.reshape(1, -1)
             else:
-                raw = (out[:, None] if out.dim() == 1 else out)[list(question.centres)]
+                raw = (out[:, None] if out.dim() == 1 else out)[centres]
                 if question.kind == "edge" and question.decoder is None:
                     raw = (raw[0] * raw[1]).sum().reshape(1, 1)
                 elif question.decoder is not None:
@@ -141,7 +164,8 @@ class Oracle:
         logs = values.log() if output == "probs" else values
         if len(row) == 1:  # the second of two classes
             if output == "raw":
-                logs = torch.stack([torch.zeros_like(logs[0]), logs[0]])
+                first = -logs[0] if scale == "logit" else torch.zeros_like(logs[0])
+                logs = torch.stack([first, logs[0]])
             else:
                 logs = torch.stack([torch.log1p(-logs[0].exp()), logs[0]])
         if scale == "probability":
@@ -173,6 +197,8 @@ class Players:
     """Features of each node when it is switched off, [nodes, features]; None: its own."""
     keeps_edges: bool = False
     """Whether a switched-off node keeps its edges."""
+    removed: bool = False
+    """Whether a switched-off node is removed, with its row."""
     paths: Mapping[int, tuple[int, ...]] | None = None
     """Indirect effect: the path from each node to a centre, both ends included."""
     passing: Tensor | None = None
@@ -204,7 +230,8 @@ def perturb(
     }
     if players.paths is not None:
         _join(x, ends, left, off, players, centres)
-    return Perturbation(x, torch.tensor(sorted(left), dtype=torch.long))
+    kept = torch.tensor(sorted(left), dtype=torch.long)
+    return Perturbation(x, kept, frozenset(off), players.removed)
 
 
 def _join(

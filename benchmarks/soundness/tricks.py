@@ -94,6 +94,11 @@ def fewer_edges_than(limit: int, factor: float = -0.5) -> Trick:
     return _on_features(lambda x, e: x * factor if e.shape[1] < limit else x)
 
 
+def exactly_edges(count: int) -> Trick:
+    """Features are scaled where the graph has exactly so many edges."""
+    return _on_features(lambda x, e: x * -2 if e.shape[1] == count else x)
+
+
 def node_is_isolated(node: int) -> Trick:
     """Features are scaled where a certain node has no edge."""
     return _on_features(lambda x, e: x if bool((e == node).any()) else x * 0.5)

@@ -37,7 +37,7 @@ __all__ = [
 
 _PACKAGES = (
     "datasets", "estimators", "games", "generators", "integrations", "masks", "methods", "metrics",
-    "results", "runs", "testing", "views", "zoo",
+    "pyg", "results", "runs", "testing", "views", "zoo",
 )  # fmt: skip
 # Imported at first use: the command line answers `--help` without torch.
 __getattr__ = lazy_attributes(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
+from threading import current_thread, main_thread
 from typing import Any, Literal
 
 import numpy as np
@@ -29,21 +33,36 @@ from graphsvx.core.typed_query import (
 )
 from graphsvx.engine.reading import with_reading
 from graphsvx.engine.typed_reading import with_typed_reading
-from graphsvx.errors import GraphSVXError, InputError, ModelError, UnsupportedError
+from graphsvx.errors import (
+    GraphSVXError,
+    InputError,
+    ModelError,
+    UnsupportedError,
+    error_text,
+)
+from graphsvx.estimators import WLS
 from graphsvx.methods.answers import Question
 from graphsvx.methods.base import Method
-from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
+from graphsvx.methods.call_advice import (
+    advice,
+    check_method,
+    check_model_and_data,
+    with_advice,
+)
+from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.local_graph import refuse_unless
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.many import ExplanationIterator
 from graphsvx.results.naming import with_names
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
-from graphsvx.utils.printable import one_line
+from graphsvx.utils.timing import shown_after
 
 _DEFAULT = GraphSVX()
 
 
+@with_advice
 def explain(
     model: Callable[..., Any],
     data: Any,
@@ -118,7 +137,8 @@ def explain(
 
     """
     seed = checked(seed, Seed, "seed")
-    method = checked(_DEFAULT if method is None else method, MethodSetting, "method")
+    method = _DEFAULT if method is None else check_method(method)
+    check_model_and_data(model, data)
     options: dict[str, Any] = {
         "node": node, "nodes": nodes, "graph": graph, "edge": edge, "decoder": decoder,
         "target": target, "targets": targets, "output": output, "scale": scale,
@@ -128,11 +148,7 @@ def explain(
     with exclusive():
         query: Query
         if arguments is None and is_typed(unwrapped(model), as_data(data)):
-            if not getattr(method, "explains_typed_graphs", False):
-                raise UnsupportedError(
-                    f"{type(method).__name__} explains graphs without types only; use GraphSVX(), "
-                    "Greedy(), IntegratedGradients(), Saliency() or Random()"
-                )
+            _must_explain_types(method)
             query = build_typed_query(unwrapped(model), as_data(data), relation=relation, **options)
         elif relation is not None:
             raise InputError(
@@ -146,13 +162,22 @@ def explain(
                 query = with_typed_reading(query)
             else:
                 query = with_reading(query)
-            explanation = method(query, seed)
+            with _progress_of_one():
+                explanation = method(query, seed)
     if not isinstance(explanation, Explanation):
         raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
     explanation = with_names(explanation, query.names)
     if isinstance(method, GraphSVX):
-        return explanation.with_question(Question(query, method, seed))
+        return explanation.with_question(Question(method.prepared(query), method, seed))
     return explanation
+
+
+def _must_explain_types(method: Any) -> None:
+    if not getattr(method, "explains_typed_graphs", False):
+        raise UnsupportedError(
+            f"{type(method).__name__} explains graphs without types only; use GraphSVX(), "
+            "Greedy(), IntegratedGradients(), Saliency() or Random()"
+        )
 
 
 _OPTIONS = frozenset(inspect.signature(explain).parameters) - {
@@ -170,6 +195,13 @@ class Failure:
     error: GraphSVXError
 
 
+def failure_of(query: int, error: BaseException) -> Failure:
+    """Any error as a `Failure`; one that is not ours is the model's or the method's."""
+    if isinstance(error, GraphSVXError):
+        return Failure(query, error)
+    return Failure(query, ModelError(error_text(error)))
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
     """Everything that a worker process needs besides the id of the query."""
@@ -184,20 +216,57 @@ class _Job:
 
     def __call__(self, item: int) -> Explanation | Failure:
         try:
-            if self.links is not None:
-                return explain(self.model, self.data, edge=self.links[item], **self.options)
+            data, question = self.question(item)
+            explanation = explain(self.model, data, **question, **self.options)
             if not self.whole_graphs:
-                node = item if self.node_type is None else (self.node_type, item)
-                return explain(self.model, self.data, node=node, **self.options)
-            explanation = explain(self.model, self.data[item], graph=True, **self.options)
+                return explanation
             return replace(explanation, graph_index=item).with_question(explanation.question)
-        except GraphSVXError as error:
-            return Failure(item, error)
+        except (Exception, SystemExit) as error:  # a single failure must not stop the others
+            return failure_of(item, error)
+
+    def question(self, item: int) -> tuple[Any, dict[str, Any]]:
+        """The graph that a question is about, and the argument of `explain` that asks it."""
+        if self.whole_graphs:
+            return self.data[item], {"graph": True}
+        if self.links is not None:
+            return self.data, {"edge": self.links[item]}
+        return self.data, {"node": item if self.node_type is None else (self.node_type, item)}
 
     def as_dict(self, item: int) -> dict[str, Any] | Failure:
         """The result as plain values; tensors would use a shared file each between processes."""
         result = self(item)
         return result if isinstance(result, Failure) else result.to_dict()
+
+
+def check_call(
+    model: Callable[..., Any], questions: Iterable[tuple[Any, dict[str, Any]]],
+    options: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Raise what is wrong with all questions of a call: each is a graph and how it is asked about.
+
+    The first question that can be asked tells that the arguments go together. Failures of the
+    model are left to the questions.
+    """
+    method = check_method(options.get("method") or _DEFAULT)
+    errors: list[InputError] = []
+    for data, question in islice(questions, 10):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # each explanation warns itself
+                few = {**options, "method": GraphSVX(samples=2, estimator=WLS())}
+                query = explain(model, data, **question, **few).question.query
+        except InputError as error:
+            errors.append(error)
+        except Exception:  # whatever else fails is told by the questions themselves
+            return
+        else:
+            if isinstance(query, TypedQuery):
+                _must_explain_types(method)
+            elif hasattr(method, "blocks"):
+                refuse_unless(query, method, *method.blocks.tasks)
+            return
+    if errors:
+        raise errors[0]
 
 
 def explain_many(
@@ -239,9 +308,8 @@ def explain_many(
     workers = checked(workers, Workers, "workers")
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
-        raise InputError(
-            f"explain_many() does not take {unknown[0]!r}; of explain() it takes {sorted(_OPTIONS)}"
-        )
+        raise InputError(advice("explain_many", unknown[0], options[unknown[0]], _OPTIONS))
+    check_model_and_data(model, data)
     if on_failure is not None and not callable(on_failure):
         raise InputError(f"on_failure must be a function of a Failure, got {shown(on_failure)}")
     if isinstance(edges, (Tensor, np.ndarray)):
@@ -271,6 +339,9 @@ def explain_many(
     workers = min(workers, max(1, len(questions)))
     links = None if edges is None else [*edges]
     job = _Job(model, data, whole_graphs, links, options, node_type)
+    # Node 0 for any node: one that does not exist is a failure of its question.
+    if len(questions):
+        check_call(model, map(job.question, questions if whole_graphs or links else [0]), options)
     results = _sequential(job, questions) if workers == 1 else _parallel(job, questions, workers)
     # A generator of its own, so that wrong arguments are refused at the call.
     return ExplanationIterator(
@@ -302,6 +373,25 @@ def _questions_about(
         return data, range(len(edges)), [names.node_group(edge) for edge in edges]
     listed = range(count) if nodes is None else node_list(names.node_group(nodes), count)
     return data, listed, None
+
+
+def _progress_of_one() -> AbstractContextManager[None]:
+    """After two seconds, the time that an explanation has taken; in a terminal only."""
+    if not sys.stderr.isatty() or current_thread() is not main_thread():
+        return nullcontext()
+    return shown_after(2.0, _time_taken)
+
+
+@contextmanager
+def _time_taken() -> Iterator[None]:
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415  (slow)
+
+    from graphsvx.utils.progress_bar import progress_bar  # noqa: PLC0415  (rich)
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with progress_bar(*columns, shown=True) as bar:
+        bar.add_task("explaining", total=None)
+        yield
 
 
 def _with_progress(
@@ -337,7 +427,7 @@ def _with_progress(
 def _print_failure(failure: Failure) -> None:
     from graphsvx.utils.console import message  # noqa: PLC0415  (rich is slow to import)
 
-    message(one_line(f"not explained: {failure.which}: {failure.error}"), style="yellow")
+    message(f"not explained: {failure.which}: {failure.error}", style="yellow")
 
 
 def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | Failure]:

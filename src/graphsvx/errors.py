@@ -9,6 +9,8 @@
     ├── UnsupportedError (NotImplementedError)  a method was asked for what it cannot do
     └── MissingExtraError (ImportError) an optional package is not installed or cannot be imported
 
+and a warning: NoInfluenceWarning (UserWarning), no player changes the output.
+
 Messages say what was expected, what came and what to do. The command line prints them in one
 line and exits with code 2.
 """
@@ -46,9 +48,22 @@ class UnsupportedError(GraphSVXError, NotImplementedError):
     """A method was asked for something that it cannot do."""
 
 
+class NoInfluenceWarning(UserWarning):
+    """No player changes the output: all credit is 0, for a reason that should be looked at."""
+
+
 def see(section: str) -> str:
-    """The end of a message that a section of the FAQ explains."""
-    return f" (docs/howto/faq.md#{section})"
+    """The end of a message that a section of the documentation's FAQ explains."""
+    return f' (FAQ: "{section.replace("-", " ").capitalize()}")'
+
+
+def error_text(error: BaseException) -> str:
+    """Type and message of another code's error, as text that every file can hold."""
+    try:
+        message = str(error)
+    except Exception:  # a user's own __str__ may raise anything
+        message = "(its message cannot be read)"
+    return f"{type(error).__name__}: {message}".encode("utf-8", "replace").decode()
 
 
 def first_line(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -157,6 +158,55 @@ def test_ctrl_c_while_everything_is_imported() -> None:
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
     assert said == "stopped\n"
+
+
+_ASCII = r"""
+import sys, torch
+from tests.worlds import random_graph
+from graphsvx import cli
+data = random_graph(1)
+data.class_names = ["K\u00fcche", "\u4e2d", "c"]
+torch.save(data, "graph.pt")
+for words in (["datasets"], ["explain", "graph.pt", "--node", "1", "--describe",
+              "--model", "tests.worlds:one_gcn"]):
+    sys.argv = ["graphsvx", *words]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        assert not stop.code, words
+"""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_standard_output_of_any_encoding(tmp_path, encoding) -> None:
+    plain = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    path = os.pathsep.join(sys.path)
+    ran = subprocess.run(
+        [sys.executable, "-c", _ASCII], capture_output=True, cwd=tmp_path, check=False,
+        env={**os.environ, **plain, "PYTHONIOENCODING": encoding, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert b"Traceback" not in ran.stderr
+    assert b"tree-cycles" in ran.stdout
+    assert b"base" in ran.stdout
+
+
+def test_names_of_files_do_not_steer_the_terminal(run, tmp_path) -> None:
+    ran = run("run", "--status", str(tmp_path / "a\x1b[31m\x07b"))
+    assert "\x1b[31m" not in ran.out + ran.err
+    assert ran.code == 2
+
+
+def test_sigterm_ends_with_143(tmp_path) -> None:
+    code = (
+        "import os, signal, sys; from graphsvx import cli; from graphsvx.cli import stopping\n"
+        "def work():\n"
+        "    with stopping.stopped_by_signals():\n"
+        "        os.kill(os.getpid(), signal.SIGTERM); signal.pause()\n"
+        "cli.app = work; cli.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr.strip()) == (143, b"stopped")
 
 
 def test_the_command_handles_ctrl_c() -> None:

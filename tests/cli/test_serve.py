@@ -13,6 +13,7 @@ from graphsvx.cli import app
 from graphsvx.cli.serve import _zoo_choice
 from graphsvx.errors import DataError, InputError
 from graphsvx.explorer.server import Server
+from graphsvx.explorer.workspace import make_workspace
 from tests.worlds import random_graph, random_model
 
 
@@ -69,6 +70,8 @@ def test_the_command_of_a_run_is_used_for_names_of_the_zoo_only():
     assert _zoo_choice("graphsvx run evil.pt --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice("graphsvx run cora --checkpoint evil.safetensors --out x") is None
     assert _zoo_choice(None) is None
+    for odd in ("'", "--model-seed ²", f"--model-seed {'1' * 5000}", "--model-seed -1"):
+        assert _zoo_choice(f"graphsvx run cora {odd}") is None
 
 
 def test_without_a_source_it_opens_a_set_that_needs_no_download(tmp_path, asked, monkeypatch):
@@ -77,3 +80,16 @@ def test_without_a_source_it_opens_a_set_that_needs_no_download(tmp_path, asked,
     assert "need no download" in result.stderr
     assert "karate" in result.stderr
     assert [(about["live"], about["count"]) for about in asked] == [(True, 1797)]
+
+
+def test_the_identity_of_a_run_of_others_is_not_trusted(tmp_path, asked, monkeypatch):
+    runs.start(random_model("gcn", 0), random_graph(0), nodes=[1], out=tmp_path / "one",
+               progress=False, backend=runs.Local(workers=1),
+               command="graphsvx run cora --model gcn")  # fmt: skip
+    manifest = json.loads((tmp_path / "one" / "run.json").read_text())
+    del manifest["sha256"]
+    manifest["identity"] |= {"graph": [1], "model": "gcn"}
+    (tmp_path / "one" / "run.json").write_text(json.dumps(manifest))
+    workspace = make_workspace(random_model("gcn", 0), random_graph(0))
+    monkeypatch.setattr("graphsvx.cli.serve._of_data", lambda *_, **__: workspace)
+    assert "without its model" in serve(str(tmp_path / "one")).stderr

@@ -130,7 +130,7 @@ def test_what_is_damaged_or_refused_is_not_kept(
         read(tmp_path)
     assert server.url in str(caught.value)
     assert str(tmp_path / "Mutagenicity" / "raw") in str(caught.value)
-    assert "docs/howto/faq.md#a-data-set-is-missing" in str(caught.value)
+    assert 'FAQ: "A data set is missing"' in str(caught.value)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 

@@ -14,6 +14,7 @@ from torch_geometric.nn import GCNConv, GraphConv
 from graphsvx import GraphSVX, explain
 from graphsvx.core.model import Model
 from graphsvx.core.modules import modules
+from graphsvx.engine.candidates import CHECKS
 from graphsvx.engine.fingerprint import Fingerprint
 from graphsvx.results import serialize
 from tests.worlds import node_truth, random_graph
@@ -113,9 +114,7 @@ def test_later_queries_need_no_additional_checks(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Model, "__call__", counted)
     e = explain(model, data, node=2, method=GraphSVX(players="nodes"))
     assert len(calls) == 1, "one batch"
-    assert e.certificate.checks == (
-        "field = wider graph", "batch = single calls", "deterministic",
-    )  # fmt: skip
+    assert e.certificate.checks == CHECKS
 
 
 def test_no_model_or_graph_is_kept_alive() -> None:

@@ -16,6 +16,7 @@ from torch_geometric.nn import (
     GINConv,
     GraphNorm,
     LEConv,
+    MessagePassing,
     SAGEConv,
     global_max_pool,
 )
@@ -105,6 +106,72 @@ def test_models_that_mix_nodes_have_unknown_structure(name: str) -> None:
     structure = _structure(Net(UNKNOWN[name]).double().eval())
     assert not structure.known
     assert structure.reason
+
+
+class Own(MessagePassing):
+    """A layer of one's own, whose message is a function of both ends of an edge."""
+
+    def __init__(self, message: Callable[..., Tensor], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.sent = message
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.propagate(edge_index, x=x)
+        return out
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return self.sent(x_i, x_j)
+
+
+class OwnUpdate(Own):
+    """Normalises what was received over all nodes."""
+
+    def update(self, inputs: Tensor) -> Tensor:
+        return inputs - inputs.mean(0)
+
+
+class OwnPropagate(Own):
+    """Sends something else than it was given."""
+
+    def propagate(self, edge_index: Tensor, **kwargs: Any) -> Tensor:
+        out: Tensor = super().propagate(edge_index, **kwargs)
+        return out - out.mean(0)
+
+
+class OwnIndex(Own):
+    """Reads which nodes edges go to."""
+
+    def message(self, x_i: Tensor, x_j: Tensor, index: Tensor) -> Tensor:
+        return self.sent(x_i, x_j) * (1 + index[:1].sum())
+
+
+def _hooked() -> Own:
+    layer = Own(torch.add)
+    layer.register_message_forward_hook(lambda _, __, out: out - out.mean(0))
+    return layer
+
+
+OWN: dict[str, Callable[[], nn.Module]] = {
+    "row-wise": lambda: Own(lambda x_i, x_j: torch.cat([x_i, x_j], -1).tanh()[:, 1:4]),
+    "largest": lambda: Own(torch.sub, aggr="max"),
+    "mean over edges": lambda: Own(lambda x_i, x_j: x_i - x_j.mean(0)),
+    "number of edges": lambda: Own(lambda x_i, x_j: x_i * len(x_j)),
+    "against the edges": lambda: Own(torch.add, flow="target_to_source"),
+    "update": lambda: OwnUpdate(torch.add),
+    "propagate": lambda: OwnPropagate(torch.add),
+    "index": lambda: OwnIndex(torch.add),
+    "hook": _hooked,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(OWN))
+def test_layers_of_ones_own_are_known_if_each_message_is_a_function_of_its_edge(name: str) -> None:
+    model = Net(lambda m, x, e: m.plain(m.third(x, e), e), third=OWN[name]()).double().eval()
+    assert _structure(model).known == (name in ("row-wise", "largest"))
+    data = random_graph(3, nodes=7)
+    explanation = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=4000))
+    truth = node_truth(model, data, 1, explanation.target, explanation.node_ids.tolist())
+    assert explanation.nodes == pytest.approx(truth, abs=1e-9)
 
 
 @pytest.mark.parametrize("layer", [SAGEConv(3, 3, aggr="lstm"), GINConv(_mlp(momentum=None))])

@@ -7,10 +7,12 @@ import socket
 import threading
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 import graphsvx
+from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.server import start
 from graphsvx.explorer.work import BusyError, WorkQueue
 from graphsvx.explorer.workspace import make_workspace
@@ -85,6 +87,47 @@ def test_two_hosts_or_none_are_refused(client):
 def test_requests_that_other_pages_send_are_refused(client, site):
     status, _, _ = client.request(ABOUT, headers={"Sec-Fetch-Site": site})
     assert status == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
+def test_a_foreign_origin_is_refused_without_other_headers(client, origin):
+    assert client.request(ABOUT, headers={"Origin": origin})[0] == 403
+    assert client.request(ABOUT, headers={"Origin": client.server.address})[0] == 200
+
+
+def test_connections_that_wait_or_are_too_many_are_closed(graph, models):
+    limits = Limits(connections=3, header_seconds=0.5)
+    with start(make_workspace(models["gcn"], graph), browser=False, limits=limits) as server:
+        address = ("127.0.0.1", server.port)
+        silent, slow, third = (socket.create_connection(address, timeout=20) for _ in range(3))
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        with socket.create_connection(address, timeout=20) as fourth:
+            assert _ends(fourth)  # at once: there are three
+        begun = time.monotonic()
+        assert all(map(_ends, (silent, slow, third)))
+        assert time.monotonic() - begun < 15
+        for connection in (silent, slow, third):
+            connection.close()
+        question = http.client.HTTPConnection(*address, timeout=20)
+        question.request("GET", ABOUT, headers={"Authorization": f"Bearer {server.token}"})
+        assert question.getresponse().status == 200
+        question.close()
+
+
+def test_headers_are_bounded(client):
+    with socket.create_connection(("127.0.0.1", client.server.port), timeout=20) as connection:
+        with suppress(OSError):  # closed while we send
+            connection.sendall(b"GET / HTTP/1.1\r\n" + (b"X: " + b"x" * 1000 + b"\r\n") * 200)
+        with suppress(OSError):
+            assert connection.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def _ends(connection: socket.socket) -> bool:
+    """Whether the server closes a connection without an answer."""
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionError:
+        return True
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from graphsvx import Explanation, GraphSVX, explain
 from graphsvx.errors import InputError
@@ -118,3 +119,49 @@ def test_answers_need_the_model() -> None:
         explanation.sufficient(2.0)
     with pytest.raises(InputError, match="classes"):
         explain(model, data, node=0, scale="value", target=0).flip()
+
+
+class Steps(nn.Module):
+    """Scores that are small whole numbers, so that classes often have exactly the same."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        rng = torch.Generator().manual_seed(seed)
+        self.weight = torch.randint(-1, 2, (3, 3), generator=rng).double()
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return (x + torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])) @ self.weight
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_equal_scores_the_model_s_own_argmax_decides(seed: int) -> None:
+    data = random_graph(40 + seed, nodes=6, chance=0.4)
+    data.x = (3 * data.x).round().clamp(-1, 1)
+    model, node = Steps(seed), seed % 6
+    explanation = explain(model, data, node=node, method=GraphSVX(players="nodes"), scale="logit")
+    players, target = explanation.node_ids.tolist(), explanation.target
+
+    def predicted(off: set[int]) -> int:
+        mask = torch.tensor([u not in off for u in range(6)])
+        return int(model(data.x, data.edge_index[:, mask[data.edge_index].all(0)])[node].argmax())
+
+    cases = [
+        (explanation.sufficient("class"), lambda on: predicted(set(players) - on) == target),
+        (explanation.flip(), lambda off: predicted(off) != target),
+    ]
+    for answer, does in cases:
+        size = smallest(players, does)
+        assert answer.found == (size is not None)
+        if size is not None:
+            assert len(answer.players) == size
+            assert does({players[position] for position in answer.positions})
+
+
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_the_predicted_class_is_flipped_whichever_one_is_explained(target: int) -> None:
+    data, model = random_graph(21, nodes=8, chance=0.25), random_model("gin", 1)
+    method = GraphSVX(players="nodes")
+    predicted = explain(model, data, node=1, method=method).flip()
+    flipped = explain(model, data, node=1, method=method, target=target).flip()
+    assert predicted.found
+    assert (flipped.players, flipped.wanted) == (predicted.players, predicted.wanted)

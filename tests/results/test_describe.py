@@ -155,7 +155,7 @@ def test_the_complete_account_has_every_number_and_the_certificate():
 
 
 def test_the_complete_account_tells_exact_from_estimated_and_unknown():
-    assert "node 400 +0.31 (exact)" in records.house().describe("expert")
+    assert "node 400 +0.31 ± 0" in records.house().describe("expert")
     unknown = records.importances().describe("expert")
     assert "node 400 +0.9," in unknown
     assert "does not add up" in unknown

@@ -156,9 +156,12 @@ def test_pyg_gets_a_mask_over_all_nodes(exact) -> None:
     converted = exact.to_pyg()
     assert converted.node_mask.shape == (9, 1)
     for node, value in exact.nodes.items():
-        assert float(converted.node_mask[node]) == pytest.approx(value, abs=1e-6)
+        assert float(converted.node_credit[node]) == pytest.approx(value, abs=1e-6)
+    by_size = sorted(exact.nodes, key=lambda node: abs(exact.nodes[node]))
+    assert by_size == sorted(exact.nodes, key=lambda node: float(converted.node_mask[node]))
     assert converted.feature_credit.shape == (3,)
-    assert int((converted.node_mask != 0).sum()) <= len(exact.nodes)
+    assert float(converted.node_mask[1]) == 1  # the explained node
+    assert int((converted.node_mask != 0).sum()) <= len(exact.nodes) + 1
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap's own import

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphsvx import Explanations, GraphSVX, explain, explain_many
+from graphsvx import Explanation, Explanations, GraphSVX, explain, explain_many
 from graphsvx.errors import InputError
 from graphsvx.results import summary
 from graphsvx.results.describe import describe, equation
@@ -69,17 +69,49 @@ def test_pyg_and_captum_have_the_credit_of_edges(which, request) -> None:
     converted = explanation.to_pyg(DATA)
     assert converted.validate(raise_on_error=True)
     assert converted.edge_mask.shape == (DATA.num_edges,)
-    assert float(converted.edge_mask.sum()) == pytest.approx(explanation.total, abs=1e-5)
+    assert float(converted.edge_credit.sum()) == pytest.approx(explanation.total, abs=1e-5)
+    assert float(converted.edge_mask.max()) == 1
+    assert converted.edge_credit_from == "edges"
     for column, (u, v) in enumerate(DATA.edge_index.t().tolist()):
         if which == "apart" and (u, v) in explanation.edges:
             expected = explanation.edges[u, v]
-            assert float(converted.edge_mask[column]) == pytest.approx(expected, abs=1e-6)
+            assert float(converted.edge_credit[column]) == pytest.approx(expected, abs=1e-6)
     near = explanation.to_pyg()
     assert near.edge_mask.shape == (near.edge_index.shape[1],)
-    assert float(near.edge_mask.sum()) == pytest.approx(explanation.total, abs=1e-5)
+    assert float(near.edge_credit.sum()) == pytest.approx(explanation.total, abs=1e-5)
     x_credit, edge_credit = explanation.to_captum(DATA)
     assert x_credit.shape == (1, *DATA.x.shape)
-    assert torch.equal(edge_credit[0], converted.edge_mask)
+    assert torch.equal(edge_credit[0], converted.edge_credit)
+
+
+def test_pyg_draws_explanations_of_nodes(by_nodes, tmp_path) -> None:
+    for converted in (by_nodes.to_pyg(DATA), by_nodes.to_pyg()):
+        assert converted.edge_credit_from == "nodes"
+        hops = by_nodes.field.distances
+        carried = dict.fromkeys(by_nodes.nodes, 0.0)
+        for (u, v), value in zip(
+            converted.edge_index.t().tolist(), converted.edge_credit.tolist(), strict=True
+        ):
+            if value:
+                assert hops[v] < hops[u]
+                carried[u] += value
+        assert carried == pytest.approx(by_nodes.nodes, abs=1e-5)
+        converted.visualize_graph(str(tmp_path / "graph.png"), backend="networkx")
+        converted.visualize_feature_importance(str(tmp_path / "features.png"), top_k=2)
+        assert (tmp_path / "graph.png").stat().st_size > 0
+        assert (tmp_path / "features.png").stat().st_size > 0
+    subgraph = by_nodes.to_pyg(DATA).get_explanation_subgraph()
+    assert subgraph.num_nodes == 1 + sum(value != 0 for value in by_nodes.nodes.values())
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap's own import
+def test_shap_has_the_data_of_an_explanation(by_nodes) -> None:
+    with_data, without = by_nodes.to_shap(DATA), by_nodes.to_shap()
+    torch.testing.assert_close(without.data, with_data.data, equal_nan=True)
+    for column, name in enumerate(without.feature_names[: len(by_nodes.features)]):
+        feature = list(by_nodes.features)[column]
+        assert without.data[column] == pytest.approx(float(DATA.x[1, feature])), name
+    assert Explanation.from_dict(by_nodes.to_dict()).to_shap().data is None
 
 
 def test_captum_rows_sum_to_the_credit_of_nodes(by_nodes) -> None:
@@ -96,9 +128,9 @@ def test_captum_rows_sum_to_the_credit_of_nodes(by_nodes) -> None:
 def test_groups_share_their_credit(by_nodes) -> None:
     members = sorted(by_nodes.nodes)[:2]
     grouped = explain(MODEL, DATA, node=1, method=GraphSVX(groups={"two": members}))
-    mask = grouped.to_pyg(DATA).node_mask[:, 0]
-    assert float(mask[members[0]]) == float(mask[members[1]])
-    assert float(mask.sum()) == pytest.approx(float(grouped.node_values.sum()), abs=1e-6)
+    credit = grouped.to_pyg(DATA).node_credit[:, 0]
+    assert float(credit[members[0]]) == float(credit[members[1]])
+    assert float(credit.sum()) == pytest.approx(float(grouped.node_values.sum()), abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")  # of shap and matplotlib

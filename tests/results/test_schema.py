@@ -118,6 +118,20 @@ def test_a_record_of_another_form_is_refused_by_reader_and_document(change, prob
     assert not validator.is_valid(record)
 
 
+@pytest.mark.parametrize("field", ["predictions", "bases"])
+def test_a_prediction_that_contradicts_base_and_credit_is_refused(field) -> None:
+    record = explanations()["exact"].to_dict()
+    record[field] = [value + 0.1 for value in record[field]]
+    with pytest.raises(DataError, match="base, credit and residual add up to"):
+        Explanation.from_dict(record)
+
+
+def test_an_integer_of_5000_digits_is_refused(tmp_path) -> None:
+    (tmp_path / "file.json").write_text(f'{{"format": {"1" * 5000}}}')
+    with pytest.raises(DataError, match="cannot be read as an explanation"):
+        Explanation.load(tmp_path / "file.json")
+
+
 # --- version 1 -------------------------------------------------------------------------------
 
 

@@ -92,13 +92,41 @@ def test_pygs_explanation_has_a_mask_for_each_type(
     masks = nodes.to_pyg()
     assert masks["author"].node_mask.shape == (3, 1)
     for i, value in nodes.nodes["author"].by_id().items():
-        assert float(masks["author"].node_mask[i]) == pytest.approx(value, abs=1e-6)
+        assert float(masks["author"].node_credit[i]) == pytest.approx(value, abs=1e-6)
     assert masks.validate_masks()
     by_edge = edges.to_pyg()
     for name in data.edge_types:
         assert by_edge[name].edge_mask.shape == (data[name].edge_index.shape[1],)
-    total = sum(float(by_edge[name].edge_mask.sum()) for name in data.edge_types)
+    total = sum(float(by_edge[name].edge_credit.sum()) for name in data.edge_types)
     assert total == pytest.approx(float(edges.edge_values.sum()), abs=1e-5)
+
+
+def test_pyg_draws_typed_explanations_of_nodes(
+    nodes: Explanation, data: HeteroData, tmp_path: Path
+) -> None:
+    converted = nodes.to_pyg(data)
+    assert converted.validate(raise_on_error=True)
+    carried = sum(float(converted[name].edge_credit.sum()) for name in data.edge_types)
+    assert carried == pytest.approx(float(nodes.node_values.sum()), abs=1e-5)
+    converted.visualize_graph(str(tmp_path / "graph.png"))
+    converted.visualize_feature_importance(str(tmp_path / "features.png"), top_k=2)
+    assert (tmp_path / "graph.png").stat().st_size > 0
+    assert (tmp_path / "features.png").stat().st_size > 0
+
+
+def test_pygs_explainer_of_a_model_without_batch(data: HeteroData) -> None:
+    class Mean(nn.Module):
+        def forward(self, x_dict: Any, edge_index_dict: Any) -> Tensor:
+            senders = edge_index_dict["author", "writes", "paper"][0]
+            return x_dict["author"][senders].sum(0)[:1]
+
+    explainer = Explainer(
+        Mean(), algorithm=GraphSVXAlgorithm(), explanation_type="model", edge_mask_type="object",
+        model_config={"mode": "regression", "task_level": "graph"},
+    )  # fmt: skip
+    result = explainer(data.x_dict, data.edge_index_dict)
+    assert result.graphsvx.kind == "graph"
+    assert float(result["author", "writes", "paper"].edge_mask.max()) == 1
 
 
 @pytest.mark.parametrize("mask", ["object", "common_attributes", "attributes", "edges"])

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from graphsvx import runs
 from graphsvx.cli import app
-from graphsvx.errors import DataError, GraphSVXError
+from graphsvx.errors import DataError, GraphSVXError, InputError
 from graphsvx.results.explanation import Explanation
+from graphsvx.runs.store import RunFolder
 from tests.runs.helpers import start
 
 
@@ -127,6 +128,7 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], str | bytes]] = {
     "a part of 0": _manifest(part=0),
     "a part in words": _manifest(part="8"),
     "another model": _manifest(model=5),
+    "an integer of 5,000 digits": lambda record: json.dumps(record)[:-1] + f', "n": {"1" * 5000}}}',
 }
 
 
@@ -138,11 +140,36 @@ def test_a_damaged_manifest_is_refused(tmp_path, finished, damage) -> None:
     (out / "run.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=r"run\.json|another run"):
         start(out, nodes=[1, 2])
-    if damage != "another model":
-        with pytest.raises(DataError, match=r"run\.json|damaged"):
-            runs.open(out)
-        result = CliRunner().invoke(app, ["run", "--status", str(out)])
-        assert isinstance(result.exception, GraphSVXError)
+    with pytest.raises(DataError, match=r"run\.json|damaged"):
+        runs.open(out)
+    result = CliRunner().invoke(app, ["run", "--status", str(out)])
+    assert isinstance(result.exception, GraphSVXError)
+
+
+def test_a_part_that_is_a_folder_holds_no_rows(tmp_path, finished) -> None:
+    out = _copied(finished, tmp_path)
+    (part,) = (out / "parts").iterdir()
+    part.unlink()
+    part.mkdir()
+    assert runs.open(out).status().left == 2
+    with pytest.raises(DataError, match="it is a folder"):
+        start(out, nodes=[1, 2])  # it would be written there
+    part.rename(part.with_name(part.name.replace("00000", "00001")))
+    assert start(out, nodes=[1, 2]).status().state == "finished"
+
+
+def test_a_class_is_no_backend(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"backend must be one such as Local\(workers=2\)"):
+        start(tmp_path / "run", backend=runs.Local)
+
+
+@pytest.mark.parametrize("rate", ["NaN", "Infinity", "-1.0", "0.0", "1" * 400, "true", '"x"'])
+def test_a_strange_rate_is_no_rate(tmp_path, finished, rate) -> None:
+    out = _copied(finished, tmp_path)
+    (out / "progress.json").write_text(f'{{"rate": {rate}}}')
+    with RunFolder(out).locked():
+        status = runs.open(out).status()
+    assert (status.rate, status.seconds_left) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,9 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "a function": (lambda net: setattr(net, "act", torch.relu), "model attribute act"),
     "an own forward": (
         lambda net: setattr(net, "forward", types.MethodType(_other_forward, net)),
-        "model code _other_forward"),
-    "a hook": (lambda net: net.layer.register_forward_hook(_doubled), "model code _doubled"),
+        "model attribute forward .*model code _other_forward"),
+    "a hook": (lambda net: net.layer.register_forward_hook(_doubled),
+               "model attribute layer._forward_hooks.*model code _doubled"),
     "a weight": (lambda net: net.layer.bias.data.add_(1), "model weights"),
 }  # fmt: skip
 

@@ -11,22 +11,29 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from graphsvx import Explanation, GraphSVX, runs
 from graphsvx.core import graph, statistics
 from graphsvx.core.query import Query
 from graphsvx.errors import DataError, InputError
 from graphsvx.results import serialize
-from graphsvx.runs import progress
+from graphsvx.runs import arrow_schema, progress
 from graphsvx.runs import ray_backend as cluster_engine
 from graphsvx.runs.backends import Job
 from graphsvx.utils.extras import require_extra
 from tests import typed_worlds as worlds
-from tests.runs.helpers import INNER, Moody, names, same_rows, start, world
+from tests.runs.helpers import INNER, Moody, ThisProcess, names, same_rows, start, world
+from tests.worlds import random_graph, random_model
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs graphsvx[ray]"),
@@ -72,21 +79,6 @@ def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
     assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
 
 
-@pytest.mark.parametrize("kind", ["hetero", "relations"])
-def test_a_packed_typed_graph_gives_the_same_explanations(kind: str) -> None:
-    if kind == "hetero":
-        typed, nodes = worlds.typed_graph(3), "paper"
-        model = worlds.hetero_model("sage", typed, 3)
-    else:
-        typed, nodes = worlds.relational_graph(3, nodes=6), None
-        typed.node_names = [f"node {i}" for i in range(6)]
-        model = worlds.relational_model("rgcn", 3)
-    method = GraphSVX(players="nodes", samples=20)
-    job = Job(model, typed, "node", {"method": method, "seed": 3}, node_type=nodes)
-    packed = pickle.loads(pickle.dumps(cluster_engine._packed(job)))
-    assert serialize.same(cluster_engine._unpacked(packed).explain(1), job.explain(1))
-
-
 def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:
     with pytest.raises(InputError, match="workers"):
         runs.Ray(workers=0)
@@ -108,6 +100,93 @@ def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
             with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
                 start(tmp_path / "run", backend=runs.Ray(address=given), method=Moody())
     assert time.monotonic() - begun < 20
+
+
+class ReadsAll(nn.Module):
+    """A model whose scores depend on every attribute of the data, each of which may be missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = random_model("gcn", 3)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, pos: Any = None, w: Any = None, u: Any = None,
+        charges: Any = None, threshold: Any = None, half: Any = None,
+    ) -> Tensor:  # fmt: skip
+        out = self.net(x, edge_index)
+        for values in (pos, w, u, charges, threshold, half):
+            if values is not None:
+                out = out * (1 + torch.as_tensor(values).double().sum().tanh())
+        return out
+
+
+def whole(x: Tensor, edge_index: Tensor, u: Any = None) -> Tensor:
+    """One row for the graph."""
+    out = x.mean(0, keepdim=True)
+    return out if u is None else out * (1 + u.mean())
+
+
+def attributed(seed: int = 5) -> Data:
+    data = random_graph(seed)
+    data.pos, data.w, data.u = torch.rand(9, 2), torch.rand(data.num_edges), torch.rand(1, 4)
+    data.charges, data.threshold = np.arange(9.0), 0.5
+    data.half = torch.rand(9, 2).bfloat16().t()
+    return data
+
+
+def _over_net() -> Any:
+    net = ReadsAll()
+    return lambda x, edge_index, pos: net(x, edge_index, pos).tanh()
+
+
+def _typed(kind: str) -> tuple[Any, Any]:
+    if kind == "hetero":
+        typed: Any = worlds.typed_graph(3)
+        return worlds.hetero_model("sage", typed, 3), typed
+    typed = worlds.relational_graph(3, nodes=6)
+    typed.node_names = [f"node {i}" for i in range(6)]
+    return worlds.relational_model("rgcn", 3), typed
+
+
+def _in_float(data: Data) -> Data:
+    data.x = data.x.float()
+    return data
+
+
+# Model and data, and the fields of the job.
+INPUTS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "attributes": lambda: (ReadsAll(), attributed()),
+    "namespace": lambda: (ReadsAll(), SimpleNamespace(**attributed().to_dict())),
+    "graphs": lambda: (whole, [attributed(1), attributed(2)], {"kind": "graph"}),
+    "lambda": lambda: (_over_net(), attributed()),
+    "autocast": lambda: (random_model("gcn", 3).float(), _in_float(attributed())),
+    "links": lambda: (ReadsAll(), attributed(), {"kind": "edge", "members": ((0, 1), (1, 2))}),
+    "hetero": lambda: (*_typed("hetero"), {"node_type": "paper"}),
+    "relations": lambda: _typed("relations"),
+}
+
+
+def _inputs(kind: str) -> Job:
+    """A job with one kind of model and data."""
+    model, data, *more = INPUTS[kind]()
+    method = GraphSVX(players="nodes", samples=20) if kind in ("hetero", "relations") else INNER
+    fields = {"kind": "node", **(more[0] if more else {})}
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+        return Job(model, data, options={"method": method, "seed": 3}, **fields)
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_what_a_worker_unpacks_is_the_same_question(kind: str) -> None:
+    job = _inputs(kind)
+    packed = pickle.loads(pickle.dumps(cluster_engine._packed(job)))
+    assert serialize.same(cluster_engine._unpacked(packed).explain(1), job.explain(1))
+
+
+def test_another_model_in_the_worker_is_refused(monkeypatch) -> None:
+    packed = cluster_engine._packed(Job(whole, [attributed()], "graph", {}))
+    monkeypatch.setitem(globals(), "whole", lambda x, edge_index: x)
+    with pytest.raises(DataError, match="the workers have another model or graph"):
+        cluster_engine._unpacked(packed)
 
 
 # --- on a cluster, last: its processes are busy as long as it is there -------------------------
@@ -166,6 +245,20 @@ def test_a_run_started_with_processes_can_be_finished_on_ray(
     run = start(out, backend=runs.Ray(address=connected.address))
     assert run.status().state == "finished"
     assert names(out) == names(reference.folder)
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_all_backends_give_the_same_bits(connected, kind: str) -> None:
+    job = _inputs(kind)
+    rows = []
+    for backend in (ThisProcess(), runs.Local(2), runs.Ray(address=connected.address)):
+        chunks = iter([(0,), (1,)])
+        answers = backend.answers(job, lambda chunks=chunks: next(chunks, None))
+        tables = [answer.rows for answer in answers]
+        rows.append(arrow_schema.merged(tables))
+    assert not arrow_schema.failed(rows[0]).any()
+    assert same_rows(rows[0], rows[1])
+    assert same_rows(rows[0], rows[2])
 
 
 @dataclass(frozen=True)

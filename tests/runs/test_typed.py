@@ -58,7 +58,7 @@ def test_a_run_over_nodes_of_one_type_resumes(world, tmp_path: Path) -> None:
     assert by_type.mean.sum() == pytest.approx(total)
     assert set(run.summary("hops").roles.keys) <= {1, 2}
     with pytest.raises(graphsvx.errors.DataError, match="another run"):
-        runs.start(model, data, ("author", [0]), out=tmp_path / "run", method=METHOD)
+        runs.start(model, data, ("paper", [1]), out=tmp_path / "run", method=METHOD)
 
 
 @pytest.mark.parametrize(

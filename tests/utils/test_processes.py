@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -52,6 +53,24 @@ def _dying() -> Any:
         return bytes(1000)
 
     return work
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EMFILE])
+def test_fewer_workers_than_asked_for_do_all_of_the_work(number, monkeypatch) -> None:
+    start, begun = processes._start, []
+
+    def limited(*args: Any) -> Any:
+        begun.append(args)
+        if len(begun) != 2:
+            raise OSError(number, os.strerror(number))
+        return start(*args)
+
+    monkeypatch.setattr(processes, "_start", limited)
+    with pytest.raises(InputError, match=r"lets no worker process start: .*use one worker"):
+        _results(abs, [-1, -2, -3], 3)
+    assert _results(abs, [-1, -2, -3], 3) == {-1: 1, -2: 2, -3: 3}
+    assert len(begun) == 4
+    assert multiprocessing.active_children() == []
 
 
 def test_a_worker_that_dies_is_replaced_and_its_task_says_so(method: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
 from types import ModuleType
 
 import pytest
 
 from graphsvx import GraphSVX, explain_many
 from graphsvx.utils.progress_bar import NotebookBar, in_notebook, progress_bar
+from graphsvx.utils.timing import shown_after
 from tests.worlds import random_graph, random_model
 
 
@@ -61,3 +65,22 @@ def test_terminals_have_the_usual_bar() -> None:
     assert not in_notebook()
     with progress_bar(shown=False) as bar:
         bar.advance(bar.add_task("explaining", total=2))
+
+
+@pytest.mark.parametrize(("seconds", "events"), [(0.0, ["begin", "end"]), (60.0, [])])
+def test_a_bar_is_shown_only_if_work_takes_long(seconds: float, events: list[str]) -> None:
+    seen: list[str] = []
+    began = Event()
+
+    @contextmanager
+    def bar() -> Iterator[None]:
+        seen.append("begin")
+        began.set()
+        yield
+        seen.append("end")
+
+    with shown_after(seconds, bar):
+        if events:
+            assert began.wait(30)
+            assert seen == ["begin"]
+    assert seen == events

@@ -1,21 +1,23 @@
 """The command line: `graphsvx --help`.
 
-One module per command. A `GraphSVXError` prints one line and exits with 2, Ctrl-C with 130.
+One module per command. A `GraphSVXError` prints one line and exits with 2, Ctrl-C with 130,
+SIGTERM with 143.
 Commands import torch and whatever needs it inside their functions, so that help, the version and
 a typo are answered at once.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 
 from graphsvx import __version__
+from graphsvx.cli.stopping import Terminated
 from graphsvx.errors import GraphSVXError
 from graphsvx.utils.console import message
-from graphsvx.utils.printable import one_line
 
 app = typer.Typer(
     name="graphsvx",
@@ -43,19 +45,22 @@ def common(
 
 def main() -> None:
     """Run the command line; a `GraphSVXError` is printed as one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # of any encoding, such as ASCII in a pipe
+            stream.reconfigure(errors="replace")
     try:
         app()
     except GraphSVXError as error:
         _say_error(str(error))
     except OSError as error:  # of a terminal, a disk, a name that no system takes
         _say_error(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signal:
         message("stopped")
-        sys.exit(130)
+        sys.exit(143 if isinstance(signal, Terminated) else 130)
 
 
 def _say_error(text: str) -> NoReturn:
-    message(one_line(f"error: {text}"), style="red")
+    message(f"error: {text}", style="red")
     sys.exit(2)
 
 

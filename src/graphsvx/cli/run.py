@@ -302,7 +302,7 @@ def _show_status(run: runs.Run, folder: Path) -> None:
         parts.append(f"{now.rate:.1f} a second")
     if now.seconds_left is not None:
         parts.append(f"{_duration(now.seconds_left)} left")
-    console.print(f"{folder}: {', '.join(parts)}", markup=False, soft_wrap=True)
+    console.print(one_line(f"{folder}: {', '.join(parts)}"), markup=False, soft_wrap=True)
     if now.command is not None and now.state != "running":
         if now.left:
             console.print(f"to go on: {one_line(now.command)}", markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -134,10 +135,12 @@ def _of_run(folder: Path) -> Workspace:
         except GraphSVXError as error:
             message(f"shown without its model: {error}", style="yellow")
             return workspace_of_run(run)
-        stored = run.manifest["identity"]
-        same_graph = stored.get("graph", {}).get("sha256") == identity.of_graphs(workspace.graphs)
-        weights = identity.of_model(next(iter(workspace.models.values())))["weights"]
-        if same_graph and stored.get("model", {}).get("weights") == weights:
+        stored = {name: run.manifest["identity"].get(name) for name in ("graph", "model")}
+        inputs = identity.of_inputs(next(iter(workspace.models.values())), workspace.graphs)
+        if all(
+            isinstance(entry, dict) and entry.get(key) == inputs[name][key]
+            for (name, entry), key in zip(stored.items(), ("sha256", "weights"), strict=True)
+        ):
             return workspace
     message("shown without its model, which is not one of the zoo or has changed", style="yellow")
     return workspace_of_run(run)
@@ -148,7 +151,10 @@ def _zoo_choice(command: str | None) -> tuple[str, list[ModelChoice]] | None:
 
     A folder may come from anybody, so nothing is imported or read that its command names.
     """
-    words = shlex.split(command or "")
+    try:
+        words = shlex.split(command or "")
+    except ValueError:  # quotes that are not closed
+        return None
     if words[1:2] != ["run"] or len(words) < 3 or words[2] not in CATALOGUE:
         return None
     options: dict[str, str | None] = {"--model": None, "--model-seed": "0"}
@@ -158,4 +164,6 @@ def _zoo_choice(command: str | None) -> tuple[str, list[ModelChoice]] | None:
     if "--checkpoint" in words or ":" in (options["--model"] or ""):
         return None
     seed = str(options["--model-seed"])
-    return words[2], [ModelChoice(options["--model"], seed=int(seed) if seed.isdigit() else 0)]
+    if not re.fullmatch(r"[0-9]{1,18}", seed):
+        return None
+    return words[2], [ModelChoice(options["--model"], seed=int(seed))]

@@ -10,6 +10,10 @@ from typing import Any
 from graphsvx_command import stop
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command like Ctrl-C, with another exit code."""
+
+
 @contextmanager
 def stopped_at_once() -> Iterator[None]:
     """End the process on Ctrl-C during imports, which may turn it into an error of their own."""
@@ -24,10 +28,10 @@ def stopped_at_once() -> Iterator[None]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM, which batch systems send to end a job."""
+    """Raise `Terminated` on SIGTERM, which batch systems send to end a job."""
 
     def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
     with _handler(signal.SIGTERM, stop, afterwards=signal.getsignal(signal.SIGTERM)):
         yield

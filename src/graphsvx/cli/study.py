@@ -125,7 +125,7 @@ def study(
         studies.write_summary(folder, [studies.get(study_name) for study_name in studies.names()])
     )
     if len(selected) == 1:
-        lines = (folder / f"{selected[0]}.md").read_text().splitlines()
+        lines = (folder / f"{selected[0]}.md").read_text(encoding="utf-8").splitlines()
         # Images cannot be shown in a terminal; their captions follow as text.
         text = "\n".join(line for line in lines if not line.startswith("!["))
         stdout_console().print(Markdown(text.replace("<br>", "; ")))

@@ -14,6 +14,7 @@ from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.datasets.catalogue import checked_name
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
+from graphsvx.utils.printable import one_line
 
 if TYPE_CHECKING:
     from graphsvx.zoo import report
@@ -61,7 +62,7 @@ def train(
     _show([row])
     path = zoo.checkpoint_path(dataset, model, seed)
     others = f" and {seeds - 1} more beside it" if seeds > 1 else ""
-    stdout_console().print(f"kept as {path}{others}", soft_wrap=True, markup=False)
+    stdout_console().print(one_line(f"kept as {path}{others}"), soft_wrap=True, markup=False)
 
 
 def _train_all(seeds: range, table: Path | None) -> None:
@@ -84,7 +85,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
     if table is not None:
         command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
         with atomic_write(table) as part:
-            part.write_text(report.markdown(rows, command))
+            part.write_text(report.markdown(rows, command), encoding="utf-8")
 
 
 def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
-from graphsvx.core.graph import ADJACENCIES, DataForm, attribute_names
+from graphsvx.core.graph import ADJACENCIES, EDGE_SET, DataForm, attribute_names
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import shown
 
@@ -27,7 +27,9 @@ Parameters = Mapping[str, inspect.Parameter]
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PARAMETERS: WeakKeyDictionary[Any, Parameters] = WeakKeyDictionary()
 _OPTIONAL = ("edge_weight", "edge_attr", "batch", "edge_label_index")
-SUPPLIED = {"x", "edge_index", "num_nodes", *_OPTIONAL, *ADJACENCIES}
+_COUNTS = {"batch_size", "num_graphs", "ptr"}
+"""What follows from the number of nodes and from `batch`."""
+SUPPLIED = {"x", "edge_index", "num_nodes", *_COUNTS, *_OPTIONAL, *ADJACENCIES}
 """Attributes that the engine supplies; all others are sliced from the data."""
 _PAIRS = "edge_label_index"
 _PLAIN = DataForm()
@@ -57,11 +59,10 @@ class CallPlan:
         """The model's output for a graph given by its attributes; those that are None are not
         passed by keyword."""
         values = inputs if self.form == _PLAIN else self._in_form(inputs)
+        if self.attributes & _COUNTS:
+            values = {**values, **self._counts(values)}
         if self.as_data:
-            fields = {name: values.get(name) for name in self.attributes}
-            if fields["x"] is None:
-                fields["num_nodes"] = values["num_nodes"]
-            return model(Data(**{n: v for n, v in fields.items() if v is not None}))
+            return model(self._data(values))
         by_name = {
             parameter: values[attribute]
             for parameter, attribute in self.named
@@ -76,9 +77,42 @@ class CallPlan:
         options = {"sigmoid": False} if self.without_sigmoid else {}
         return model.decode(encoded, values[_PAIRS], **options)  # type: ignore[attr-defined]  # it has one
 
+    def _data(self, values: Mapping[str, Any]) -> Data:
+        """All attributes as one `Data`; as a `Batch`, which knows its graphs, if there is batch."""
+        fields = {name: values[name] for name in self.attributes if values.get(name) is not None}
+        if "x" not in fields:
+            fields["num_nodes"] = values["num_nodes"]
+        if "batch" not in fields:
+            return Data(**fields)
+        fields = {name: value for name, value in fields.items() if name not in _COUNTS}
+        counts = self._counts(values)
+        data = Batch(_base_cls=Data, ptr=counts["ptr"], **fields)
+        data._num_graphs = counts["num_graphs"]
+        return data
+
+    def _counts(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Number and first nodes of the graphs; a model of nodes returns a row for each of them."""
+        x, batch = values["x"], values.get("batch")
+        nodes = values["num_nodes"] if x is None else x.shape[0]
+        with torch._C.DisableTorchFunction():  # no operation of the model, which may be traced
+            counts = torch.tensor([nodes]) if batch is None else torch.bincount(batch).cpu()
+            ptr = nn.functional.pad(counts.cumsum(0), (1, 0)).to(values["edge_index"].device)
+        graphs = len(counts)
+        return {
+            "ptr": values.get("ptr", ptr),
+            "num_graphs": graphs,
+            "batch_size": graphs if "batch" in self.attributes else nodes,
+        }
+
     def _in_form(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         values, form = dict(inputs), self.form
         x = values["x"]
+        if form.edge_sets:
+            edge_set, edges = values.pop(EDGE_SET), values["edge_index"]
+            for number, (name, *attributes) in enumerate(form.edge_sets):
+                members = edge_set == number
+                values[name] = edges[:, members]
+                values |= {of: values[of][members] for of in attributes}
         if not form.has_x:
             values["x"] = None
         elif form.row_shape is not None:
@@ -99,6 +133,8 @@ def _adjacency(values: Mapping[str, Any], count: int, layout: torch.layout) -> T
     size = (count, count, *entries.shape[1:])
     ends = values["edge_index"].flip(0)
     matrix = torch.sparse_coo_tensor(ends, entries, size, check_invariants=False).coalesce()
+    if layout == torch.strided:
+        return matrix.to_dense()
     if layout == torch.sparse_csr:
         return matrix.to_sparse_csr()
     return matrix.to_sparse_csc() if layout == torch.sparse_csc else matrix
@@ -133,21 +169,40 @@ def plan_call(
     """
     through, function = _entry(model, links, decoder)
     parameters = _parameters(function)
+    must_take_a_graph(function)
     attributes = attribute_names(data)
     names = {name for name in attributes if getattr(data, name, None) is not None}
     available = (names | {"x", "edge_index", "num_nodes"}) - {"batch", _PAIRS}
-    if whole_graphs:
+    takes_data = through == "forward" and not arguments and _takes_data(parameters, names)
+    if whole_graphs or several_graphs(data) or (takes_data and "batch" in names):
         available.add("batch")
     if links:
         available.add(_PAIRS)
     mapped = _checked_arguments(arguments, parameters, available | {"batch"})
-    if through == "forward" and not mapped and _takes_data(parameters, names):
+    if takes_data:
         # What a model reads of its Data is not known before it is called.
-        read = available - {"num_nodes", "ptr", "batch_size"}
+        read = available - {"num_nodes"}
+        if not names & {"edge_index", *ADJACENCIES}:
+            read -= {"edge_index"}
         return CallPlan((), tuple(sorted((name, name) for name in read)), as_data=True)
     plan = _plan_arguments(parameters, mapped, available)
     sigmoid = through == "encode and decode" and _has_sigmoid(model)
     return CallPlan(*plan, through=through, without_sigmoid=sigmoid)
+
+
+def must_take_a_graph(function: Callable[..., Any]) -> None:
+    """Raise an InputError for a function without parameters, which reads a graph of its own."""
+    if isinstance(function, (FunctionType, MethodType)) and not _parameters(function):
+        raise InputError(
+            "the model takes no arguments, so that it cannot be given another graph than its own; "
+            "let it take the graph: def forward(self, x, edge_index)"
+        )
+
+
+def several_graphs(data: Any) -> bool:
+    """Whether `data` is a batch of more than one graph."""
+    batch = getattr(data, "batch", None)
+    return isinstance(batch, Tensor) and batch.numel() > 0 and int(batch.max()) > 0
 
 
 def _entry(
@@ -226,7 +281,7 @@ def _plan_arguments(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Attributes given by position, and those given by keyword."""
     usual = [p for p in parameters.values() if p.kind not in _VARIADIC]
-    if not usual and not mapped:  # (*args), or no signature at all
+    if not usual and not mapped:  # (*args), or no signature that Python knows
         return ("x", "edge_index"), ()
     attribute_of = _choose_attributes(usual, mapped, available)
     order = [parameter.name for parameter in usual]
@@ -261,7 +316,8 @@ def _choose_attributes(
         if name in attribute_of:
             continue
         # A model of nodes may need batch too: it is one graph.
-        candidates = available | {"batch"} if required else available - _ONLY_IF_REQUIRED
+        optional = available - _COUNTS - {"y", "num_nodes"}
+        candidates = available | {"batch", *_COUNTS} if required else optional
         if name in candidates:
             attribute_of[name] = name
         elif required and name in SUPPLIED:
@@ -279,10 +335,6 @@ def _choose_attributes(
 
 _STANDS_FOR: dict[str, set[str]] = {"x": set(), "edge_index": {*ADJACENCIES}}
 """Attributes in place of which x or edge_index is not looked for."""
-
-
-_ONLY_IF_REQUIRED = {"y", "num_nodes", "batch_size", "ptr"}
-"""Attributes that an optional parameter of the same name is not given."""
 
 
 def _missing(name: str) -> str:

@@ -43,9 +43,12 @@ class Index:
 def check_edge_index(edge_index: Any, owner: str = "data") -> None:
     """Raise an InputError unless this is a dense [2, edges] tensor of integers."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        remedy = f"use torch.tensor({owner}.edge_index)"
+        if isinstance(edge_index, Tensor) or hasattr(edge_index, "coo"):
+            remedy = "name a sparse adjacency matrix adj_t (row i holds the edges into node i)"
         raise InputError(
             f"{owner}.edge_index must be a dense tensor of shape [2, edges], "
-            f"got {type(edge_index).__name__}"
+            f"got {type(edge_index).__name__}; {remedy}"
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise InputError(

@@ -96,10 +96,13 @@ def in_neighbourhood(graph: Graph, centres: Ids, depth: int | None) -> Field:
     )
 
 
-def undirected_neighbourhood(graph: Graph, centres: Ids, depth: int | None) -> Field:
+def undirected_neighbourhood(
+    graph: Graph, centres: Ids, depth: int | None, everyone: bool = False
+) -> Field:
     """Field of `depth` hops along edges in both directions.
 
-    For models whose layers may pass messages against the edges.
+    For models whose layers may pass messages against the edges. With `everyone`, nodes that are
+    not joined to a centre are part of it, further away than all others.
     """
     sources = graph.edge_index[0].cpu().numpy()
     targets = graph.edge_index[1].cpu().numpy()
@@ -114,6 +117,9 @@ def undirected_neighbourhood(graph: Graph, centres: Ids, depth: int | None) -> F
         new = setdiff_sorted(neighbours, visited)
         visited = np.sort(np.concatenate([visited, new]))
         rings.append(new)
+    if everyone:
+        rings.append(setdiff_sorted(np.arange(graph.num_nodes), visited))
+        visited = np.arange(graph.num_nodes)
     inside = np.concatenate(rings)
     edges = graph.index.edges_into(inside)
     ids = np.concatenate([inside, setdiff_sorted(sources[edges], visited)])

@@ -15,6 +15,7 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
+from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, adopt_statistics, statistics_of
 from graphsvx.errors import InputError
@@ -37,9 +38,16 @@ class DataForm:
     """Layout of the sparse adjacency matrix that models get in place of edge_index."""
     dtype: torch.dtype | None = None
     """Type that floating x and attributes are converted to, where it is not their own."""
+    has_edges: bool = True
+    """False: data has neither edge_index nor a matrix; the graph has no edges of these."""
+    edge_sets: tuple[tuple[str, ...], ...] = ()
+    """Names of each tensor of edges that the model takes ("edge_index", "pos_edge_index"), with
+    those of the attributes of these edges; the graph's edges are all of them. (): edge_index."""
 
 
 _AS_TABLES = DataForm()
+EDGE_SET = "edge_set"
+"""Internal attribute of edges: which of `DataForm.edge_sets` each one is of."""
 
 Owner = Literal["nodes", "edges", "graph"]
 """Whether an attribute has a row per node, per edge, or one for the graph."""
@@ -148,9 +156,12 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
             f"data must be one graph, got a {type(data).__name__} of length {len(data)}; many "
             f"graphs are explained by explain_many(model, graphs)"
         )
+    if any(kind.__name__ == "HyperGraphData" for kind in type(data).__mro__):
+        raise InputError(uncut("edge_index", "hyperedges"))
     edge_index, weight, attr, layout = _edges(data, adjacency)
     x, form = _features(data, edge_index)
-    form = replace(form, layout=layout)
+    has_edges = layout is not None or getattr(data, "edge_index", None) is not None
+    form = replace(form, layout=layout, has_edges=has_edges)
     with exclusive():  # large tensors are read
         index_key, x_stamp = (stamp(edge_index), x.shape[0]), stamp(x)
         cached = _INDEXES.get(edge_index)
@@ -161,33 +172,145 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     if weight is not None and weight.dim() != 1:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
     labels = getattr(data, "y", None)
+    must_be_readable(labels, "data.y")
     labels = labels if isinstance(labels, Tensor) else None
     y = labels if labels is not None and labels.shape == x.shape[:1] else None
+    if y is not None and y.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        y = y.long()  # torch has few operations for these
     stamps = (x_stamp, index_key[0], *(None if v is None else stamp(v) for v in (weight, attr)))
     return Graph(
         x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
     )
 
 
-def with_attributes(graph: Graph, data: Any, names: Iterable[str]) -> Graph:
-    """The graph with further attributes of `data`: of nodes, edges or the graph, by their size."""
-    attributes = {name: _attribute(graph, name, getattr(data, name)) for name in names}
+def with_attributes(
+    graph: Graph, data: Any, names: Iterable[str], takes_edges: bool = True
+) -> Graph:
+    """The graph with further attributes of `data`: of nodes, edges or the graph, by their size.
+
+    Pairs of nodes by number (pos_edge_index) are edges too: the graph has all of them, beside
+    those of edge_index if the model takes these.
+    """
+    edges: dict[str, Tensor] = {}
+    attributes: dict[str, Attribute] = {}
+    for name in names:
+        value = getattr(data, name)
+        must_be_readable(value, f"data.{name}")
+        if is_edge_index(name, value, graph.num_nodes):
+            edges[name] = value
+        else:
+            attributes[name] = _attribute(graph, name, value)
+    if edges:
+        graph, attributes = _joined(graph, edges, attributes, takes_edges)
     if not attributes:
         return graph
-    values = [attribute.value for attribute in attributes.values()]
+    tensors = [attribute.value for attribute in attributes.values()]
     stamps = [stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None
-              for v in values]  # fmt: skip
+              for v in tensors]  # fmt: skip
     return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
+
+
+def names_nodes(name: str, value: Any) -> bool:
+    """Whether a value refers to several nodes at once, by numbers or as a matrix of nodes.
+
+    By name, as PyG has it: `*index*` and `face` are numbers of nodes, `adj*` are matrices.
+    """
+    if isinstance(value, (list, tuple)):
+        value = next((part for part in value if isinstance(part, Tensor)), None)
+    several = isinstance(value, Tensor) and value.dim() >= 2
+    numbers = several and not value.is_floating_point() and value.layout == torch.strided
+    return (numbers and ("index" in name or name == "face")) or (several and name.startswith("adj"))
+
+
+def is_edge_index(name: str, value: Any, nodes: int) -> bool:
+    """Whether a tensor holds pairs of nodes, [2, pairs]; hyperedges are no nodes."""
+    if not isinstance(value, Tensor) or not names_nodes(name, value) or "hyper" in name:
+        return False
+    if "index" not in name or value.dim() != 2 or value.shape[0] != 2:
+        return False
+    return not value.numel() or (int(value.min()) >= 0 and int(value.max()) < nodes)
+
+
+def uncut(name: str, kind: str) -> str:
+    """Why an attribute that names nodes cannot be used, and what to do."""
+    return (
+        f"data.{name} ({kind}) refers to nodes, and would stay as it is when these are switched "
+        f"off; give the model a function of (x, edge_index) that makes {name} from edge_index"
+    )
+
+
+def _joined(
+    graph: Graph, edges: Mapping[str, Tensor], attributes: dict[str, Attribute], takes_edges: bool
+) -> tuple[Graph, dict[str, Attribute]]:
+    """The graph with all edges that the model takes, and the attributes of each."""
+    parts: dict[str, Tensor] = {"edge_index": graph.edge_index} if takes_edges else {}
+    parts |= edges
+    counts = [part.shape[1] for part in parts.values()]
+    source = next(iter(edges.values()))
+    key = ("edges", *(stamp(part) for part in parts.values()))
+
+    def join() -> tuple[Tensor, Tensor]:
+        of = torch.arange(len(parts)).repeat_interleave(torch.tensor(counts))
+        return torch.cat([*parts.values()], 1), of.to(source.device)
+
+    union, edge_set = _once(source, key, join)
+    members: dict[str, list[str]] = {name: [name] for name in parts}
+
+    def spread(name: str, value: Tensor, owner: str) -> Tensor:
+        """A row for each edge of the union; those of other edges are 0."""
+        members[owner].append(name)
+        at = [*parts].index(owner)
+
+        def make() -> Tensor:
+            rows = value.new_zeros(sum(counts), *value.shape[1:])
+            rows[sum(counts[:at]) : sum(counts[: at + 1])] = value
+            return rows
+
+        result: Tensor = _once(value, (key, owner), make)
+        return result
+
+    changed: dict[str, Any] = {"edge_weight": None, "edge_attr": None}
+    for name in changed:
+        value = getattr(graph, name)
+        if value is not None and takes_edges:
+            changed[name] = spread(name, value, "edge_index")
+    for name, attribute in attributes.items():
+        owner = _edges_of(name, attribute, parts)
+        if owner is not None:
+            attributes[name] = Attribute("edges", spread(name, attribute.value, owner))
+    joined = replace(
+        graph,
+        edge_index=union,
+        index=_make_index(union, graph.num_nodes),
+        form=replace(graph.form, edge_sets=tuple(map(tuple, members.values()))),
+        stamps=(graph.stamps[0], stamp(union), *graph.stamps[2:]),
+        **changed,
+    )
+    return joined, {**attributes, EDGE_SET: Attribute("edges", edge_set)}
+
+
+def _edges_of(name: str, attribute: Attribute, parts: Mapping[str, Tensor]) -> str | None:
+    """Whose edges an attribute has a row for: pos_edge_attr goes with pos_edge_index."""
+    if attribute.owner == "edges":
+        return "edge_index" if "edge_index" in parts else None
+    rows = attribute.value.shape[:1] if isinstance(attribute.value, Tensor) else None
+    for part, pairs in parts.items():
+        if name.startswith(part.removesuffix("index")) and rows == pairs.shape[1:]:
+            return part
+    return None
 
 
 def _attribute(graph: Graph, name: str, value: Any) -> Attribute:
     rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
-    if "index" in name or "face" in name:  # ids of nodes, [k, n], as PyG takes these names
+    numbers = isinstance(value, Tensor) and not value.is_floating_point()
+    if names_nodes(name, value) or (numbers and "index" in name):
         return Attribute("graph", value)
     owners: dict[Owner, int] = {"nodes": graph.num_nodes, "edges": graph.num_edges}
     fitting: list[Owner] = [owner for owner, count in owners.items() if rows == count]
     if len(fitting) == 2:  # as many nodes as edges: the name tells, as in PyG
         fitting = ["edges"] if "edge" in name else ["nodes"]
+    if fitting and value.layout != torch.strided:
+        raise InputError(f"data.{name} must be a dense tensor, got a sparse one; use .to_dense()")
     return Attribute(fitting[0] if fitting else "graph", value)
 
 
@@ -230,13 +353,15 @@ def adopt(data: Any, index: Index, outgoing: Index, statistics: Statistics) -> N
 def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
     """Features as a table [nodes, features], and the form that they had."""
     x = getattr(data, "x", None)
+    must_be_readable(x, "data.x")
     if x is None:
         count = _count_nodes(data, edge_index)
         table = torch.zeros(count, 0, device=edge_index.device)
         return _once(edge_index, ("x", count), lambda: table), DataForm(has_x=False)
     if not isinstance(x, Tensor):
         raise InputError(
-            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}"
+            f"data.x must be a tensor of shape [nodes, features], got {type(x).__name__}; use "
+            f"torch.tensor(data.x)"
         )
     if x.dim() == 0:
         raise InputError("data.x must be of shape [nodes, features], got a number")
@@ -244,13 +369,11 @@ def _features(data: Any, edge_index: Tensor) -> tuple[Tensor, DataForm]:
         raise InputError("the graph is empty: data.x has no rows")
     if x.layout != torch.strided:
         raise InputError("data.x must be a dense tensor; use data.x.to_dense()")
-    if x.is_complex() or (x.is_floating_point() and x.dtype.itemsize == 1):
+    if x.is_complex():
         raise InputError(
             f"data.x must be of a floating type or integers (categories), got {x.dtype}; "
             f"use data.x.float()"
         )
-    if x.is_meta:
-        raise InputError("data.x must hold numbers, got a tensor on the meta device")
     if x.dim() == 2:
         return x, DataForm()
     shape = tuple(x.shape[1:])
@@ -287,18 +410,39 @@ def attribute_names(data: Any) -> list[str]:
     )
 
 
+NO_EDGES = (
+    "data must have an edge_index of shape [2, edges] (or a sparse adjacency matrix adj_t); it has "
+    "none"
+)
+
+
+def _other_edges(data: Any) -> Tensor | None:
+    """Other edges than edge_index, or positions that a model makes edges from."""
+    values = {name: getattr(data, name) for name in attribute_names(data)}
+    return next(
+        (
+            value
+            for name, value in values.items()
+            if isinstance(value, Tensor) and (name == "pos" or name.endswith("edge_index"))
+        ),
+        None,
+    )
+
+
 def _edges(
     data: Any, adjacency: str | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None, torch.layout | None]:
     """edge_index, edge_weight, edge_attr, and the layout of the adjacency matrix they are from."""
     edge_index: Any = getattr(data, "edge_index", None)
+    must_be_readable(edge_index, "data.edge_index")
     if edge_index is None:
         adjacency = next((n for n in ADJACENCIES if getattr(data, n, None) is not None), None)
     if edge_index is None and adjacency is None:
-        raise InputError(
-            "data must have an edge_index of shape [2, edges] (or a sparse adjacency matrix "
-            "adj_t); it has none"
-        )
+        other = _other_edges(data)
+        if other is None:
+            raise InputError(NO_EDGES)
+        none = torch.zeros(2, 0, dtype=torch.long, device=other.device)
+        return _once(other, "no edges", lambda: none), None, None, None
     if adjacency is None:
         check_edge_index(edge_index)
         edges = edge_index.shape[1]
@@ -309,10 +453,13 @@ def _edges(
             None,
         )
     matrix = getattr(data, adjacency)
-    if not isinstance(matrix, Tensor) or matrix.layout == torch.strided or matrix.dim() < 2:
+    must_be_readable(matrix, f"data.{adjacency}")
+    dense = isinstance(matrix, Tensor) and matrix.layout == torch.strided
+    if not isinstance(matrix, Tensor) or matrix.dim() < 2 or (dense and matrix.dim() > 2):
+        got = list(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
         raise InputError(
-            f"data.{adjacency} must be a sparse tensor of shape [nodes, nodes], got "
-            f"{type(matrix).__name__}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
+            f"data.{adjacency} must be a tensor of shape [nodes, nodes], sparse or dense, got "
+            f"{got}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
         )
     ends, values = _entries(matrix)
     weight, attr = (values, None) if values.dim() == 1 else (None, values)
@@ -326,7 +473,10 @@ def _entries(matrix: Tensor) -> tuple[Tensor, Tensor]:
         entries = matrix.detach().to_sparse(layout=torch.sparse_coo).coalesce()
         return entries.indices().flip(0).contiguous(), entries.values().clone()
 
-    values = matrix.values() if matrix.layout != torch.sparse_coo else matrix.coalesce().values()
+    values = matrix
+    if matrix.layout != torch.strided:
+        is_coo = matrix.layout == torch.sparse_coo
+        values = matrix.coalesce().values() if is_coo else matrix.values()
     entry = _CONVERTED.get(matrix)
     version = ("entries", stamp(values)[1])
     if entry is None or entry[0] != version:
@@ -389,9 +539,11 @@ def out_edges(graph: Graph) -> Index:
 
 def _edge_values(data: Any, name: str, edges: int) -> Tensor | None:
     value = getattr(data, name, None)
+    must_be_readable(value, f"data.{name}")
     if value is None:
         return None
-    if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != edges:
-        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+    is_dense = isinstance(value, Tensor) and value.layout == torch.strided
+    if not is_dense or value.dim() == 0 or value.shape[0] != edges:
+        got = list(value.shape) if is_dense else type(value).__name__
         raise InputError(f"data.{name} must have one row for each of the {edges} edges, got {got}")
     return value

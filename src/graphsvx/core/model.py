@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from graphsvx.core.calling import USUAL, CallPlan, plan_call
-from graphsvx.core.graph import DataForm, Graph
+from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
+from graphsvx.core.graph import Graph
 from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.modules import modules
-from graphsvx.errors import InputError, ModelError, see
+from graphsvx.core.readable import unreadable
+from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked
 from graphsvx.utils.exclusive import taking_back
 from graphsvx.utils.interruption import stop_if_unwanted
@@ -64,12 +65,12 @@ class Model:
     ) -> Tensor:
         """The model's raw output for one graph, [nodes, graphs or pairs, outputs]."""
         inputs = {
+            "batch": batch,  # of nodes of a batch of graphs: one of the attributes
             **(attributes or {}),
             "x": x,
             "edge_index": edge_index,
             "edge_weight": edge_weight,
             "edge_attr": edge_attr,
-            "batch": batch,
             "edge_label_index": pairs,
             "num_nodes": x.shape[0],
         }
@@ -78,10 +79,10 @@ class Model:
             out = self.returned(inputs)
         except (KeyboardInterrupt, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelError(
                 f"the model failed on a graph with {x.shape[0]} nodes and {edge_index.shape[1]} "
-                f"edges: {type(error).__name__}: {error}{_hint(x, self.plan.form, error)}"
+                f"edges: {error_text(error)}{self._advice(x, edge_index, error)}"
                 + see("the-model-failed")
             ) from error
         if not isinstance(out, Tensor):
@@ -112,7 +113,8 @@ class Model:
         if inputs["batch"] is None and "batch" in self.takes:
             x = inputs["x"]
             inputs["batch"] = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-        out = self.plan(self.call, inputs)
+        with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+            out = self.plan(self.call, inputs)
         return out if self.pick is None else self.pick(out)
 
     def _other_level(self, out: Tensor, nodes: int) -> str:
@@ -127,6 +129,29 @@ class Model:
         ):
             return "; it returns one row for the whole graph: ask with graph=True"
         return ""
+
+    def _advice(self, x: Tensor, edge_index: Tensor, error: BaseException) -> str:
+        """Advice for the usual reasons of a model's failure."""
+        shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
+        hints = {
+            "a graph in which players are switched off has few nodes or edges, over which this "
+            "layer cannot normalise: use batch_norm or track_running_stats=True":
+                "Expected more than 1" in error_text(error),
+            "without its players a graph may have no edges, which this model does not take: add "
+            "self-loops to it (torch_geometric.transforms.AddSelfLoops())":
+                not edge_index.shape[1],
+            f"its one argument {parameter!r} was a Data object: if it is something else, give a "
+            "function that computes it, as in def model(x, edge_index): return net(...)":
+                self.plan.as_data and parameter not in ("data", "batch", "graph", "g"),
+            "data has no x, so the model was given None":
+                not self.plan.form.has_x,
+            f"data.x is {x.dtype}: if these are numbers and not categories for an embedding, use "
+            "data.x.float()":
+                not x.is_floating_point(),
+            f"data.x is of shape [nodes{''.join(f', {n}' for n in shape or ())}]":
+                shape is not None,
+        }  # fmt: skip
+        return next((f"; {hint}" for hint, applies in hints.items() if applies), "")
 
     @property
     def takes(self) -> frozenset[str]:
@@ -143,11 +168,17 @@ class Model:
         """Whether the model takes pairs of nodes and returns one row per pair."""
         return "edge_label_index" in self.takes or self.plan.through == "encode and decode"
 
+    def without_nodes(self, out: Tensor) -> Tensor:
+        """Raw output for a graph without nodes, in the shape of `out`: values or logits of 0."""
+        even = 0.5 if out.shape[-1] == 1 or self.output == "multilabel_probs" else 1 / out.shape[-1]
+        value = {"probs": even, "multilabel_probs": even, "log_probs": math.log(even)}
+        return torch.full_like(out, value.get(self.output, 0.0))
+
     def scores(self, out: Tensor) -> Tensor:
         """The explained scores: the model's output on the chosen scale, float64.
 
-        A single output on a probability scale is read as the logit (or probability) of the
-        second of two classes.
+        A single output on a probability scale is read as the logit z (or probability) of the
+        second of two classes; on the scale of logits, the first one has -z.
         """
         out = out.double()
         least, most = map(float, out.detach().aminmax() if out.numel() else (0, 0))
@@ -224,7 +255,9 @@ class Model:
 
     def _two_classes(self, out: Tensor) -> Tensor:
         if self.output == "raw":
-            return torch.cat([torch.zeros_like(out), out], -1)
+            # As a logit by itself, 0 would say nothing of the first class.
+            first = -out if self.scale == "logit" else torch.zeros_like(out)
+            return torch.cat([first, out], -1)
         if self.output == "probs":
             return torch.cat([1 - out, out], -1)
         return torch.cat([torch.log1p(-out.exp()), out], -1)
@@ -232,10 +265,14 @@ class Model:
 
 def must_be_real(out: object) -> None:
     """Refuse outputs that are no plain real numbers; their scores would be something else."""
-    if isinstance(out, Tensor) and (out.dtype.is_complex or out.layout != torch.strided):
-        kind = "complex" if out.dtype.is_complex else "sparse"
+    if not isinstance(out, Tensor):
+        return
+    kind = unreadable(out)
+    if kind is None and (out.dtype.is_complex or out.layout != torch.strided):
+        kind = "a complex one" if out.dtype.is_complex else "a sparse one"
+    if kind is not None:
         raise ModelError(
-            f"the model must return real numbers in a dense tensor, got a {kind} one; wrap it in "
+            f"the model must return real numbers in a dense tensor, got {kind}; wrap it in "
             f"a function that returns the scores"
         )
 
@@ -254,7 +291,10 @@ def log_odds(logits: Tensor) -> Tensor:
     best = logits.argmax(-1, keepdim=True)
     others = log_probs.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
     rest = torch.log1p(-log_probs.exp().scatter(-1, best, 0.0))
-    return log_probs - rest.scatter(-1, best, others)
+    # Several largest ones stay equal, so that argmax chooses among them as among the logits.
+    tied = (logits == logits.amax(-1, keepdim=True)).sum(-1, keepdim=True) > 1
+    largest = log_probs.amax(-1, keepdim=True).exp().clamp(max=0.75)
+    return log_probs - rest.scatter(-1, best, torch.where(tied, torch.log1p(-largest), others))
 
 
 _OPTIONAL = frozenset(("edge_weight", "edge_attr", "batch", "edge_label_index"))
@@ -285,25 +325,6 @@ def _tensor_fields(out: Any) -> list[str]:
     """Attributes of a dataclass, named tuple or object that are tensors."""
     names = getattr(out, "_fields", None) or list(getattr(out, "__dict__", ()))
     return [name for name in names if isinstance(getattr(out, name, None), Tensor)]
-
-
-def _hint(x: Tensor, form: DataForm, error: Exception) -> str:
-    """Advice for the usual reasons of a model's failure."""
-    if "Expected more than 1" in str(error):
-        return (
-            "; a graph in which players are switched off has few nodes or edges, over which this "
-            "layer cannot normalise: use batch_norm or track_running_stats=True"
-        )
-    if not form.has_x:
-        return "; data has no x, so the model was given None"
-    if not x.is_floating_point():
-        return (
-            f"; data.x is {x.dtype}: if these are numbers and not categories for an embedding, "
-            f"use data.x.float()"
-        )
-    if form.row_shape is not None:
-        return f"; data.x is of shape [nodes{''.join(f', {n}' for n in form.row_shape)}]"
-    return ""
 
 
 def check_model(

@@ -75,7 +75,9 @@ class Names:
 
     def node_group(self, nodes: Any) -> Any:
         """Positions of several nodes, some of which may be given by name."""
-        if isinstance(nodes, (Tensor, np.ndarray, str, bytes)) or not hasattr(nodes, "__iter__"):
+        if isinstance(nodes, (Tensor, np.ndarray, str, bytes, type)) or (
+            not hasattr(nodes, "__iter__")
+        ):
             return nodes
         return [self.node(node) for node in nodes]
 

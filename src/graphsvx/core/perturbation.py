@@ -28,6 +28,8 @@ class Perturbations:
     feature_table: Tensor
     added_edges: Bools | None = None
     removed_edges: Bools | None = None
+    removes_rows: bool = False
+    """Whether inactive nodes are not part of the graph at all, only for plain calls."""
 
     def __len__(self) -> int:
         return len(self.active)
@@ -45,6 +47,7 @@ class Perturbations:
             self.feature_table,
             None if self.added_edges is None else self.added_edges[index],
             None if self.removed_edges is None else self.removed_edges[index],
+            self.removes_rows,
         )
 
     def feature_rows(self) -> Ids:

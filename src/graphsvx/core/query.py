@@ -8,18 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphsvx.core import graph as graphs
 from graphsvx.core import model as models
 from graphsvx.core.arrays import Ids
-from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, unwrapped
+from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, several_graphs, unwrapped
 from graphsvx.core.convert import as_data, node_positions
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.names import NUMBERS, Names, find_names
-from graphsvx.errors import InputError, ModelError, TargetError
+from graphsvx.core.readable import must_be_readable
+from graphsvx.errors import InputError, ModelError, TargetError, error_text
 from graphsvx.utils.constraints import Range, as_int, checked, shown
 from graphsvx.utils.printable import one_line
 
@@ -27,6 +29,10 @@ Target = int | None
 Bytes = Annotated[int, Range(1)]
 Decoder = Callable[[Tensor, Tensor], Tensor]
 """Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
+
+
+LINK_CLASSES = ("no link", "link")
+"""Classes of a link that has one score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +53,9 @@ class Query:
     decoder: Decoder | None = None
     """Links: what turns the embeddings of the two ends into a score."""
     names: Names = NUMBERS
+    removes_rows: bool = False
+    """Whether switched-off nodes are removed from the graph: then any node may have influence, and
+    each perturbed graph is one plain call."""
 
     def scores(self, out: Tensor) -> Tensor:
         """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
@@ -122,17 +131,21 @@ def build_query(
         model, data, arguments=arguments, whole_graphs=graph,
         links=edge is not None and decoder is None, decoder=decoder is not None,
     )  # fmt: skip
-    about = graphs.with_attributes(about, data, sorted(plan.attributes - SUPPLIED))
+    takes_edges = bool(plan.attributes & {"edge_index", *graphs.ADJACENCIES})
+    if takes_edges and not about.form.has_edges:
+        raise InputError(graphs.NO_EDGES)
+    supplied = SUPPLIED if graph or not several_graphs(data) else SUPPLIED - {"batch"}
+    further = sorted(plan.attributes - supplied)
+    about = graphs.with_attributes(about, data, further, takes_edges)
     called = models.check_model(
         model, about, output, scale, whole_graphs=graph, plan=replace(plan, form=about.form)
     )
     called, about = in_type_of_model(called, about)
+    _refuse_uncut(called, about)
     if kind == "edge" and decoder is None and not called.scores_pairs:
         decoder = inner_product
-    scores_links = decoder is inner_product or called.plan.through == "encode and decode"
-    binary = called.scale != "value" and called.output != "multilabel"
-    if scores_links and names.classes is None and binary and called.pick is None:
-        names = replace(names, classes=("no link", "link"))
+    if kind == "edge" and names.classes is None and isinstance(target, str):
+        names = replace(names, classes=LINK_CLASSES)
     target = names.target(target)
     return Query(
         model=called,
@@ -152,12 +165,32 @@ def build_query(
     )
 
 
+def _refuse_uncut(model: Model, graph: Graph) -> None:
+    """Raise an InputError if the model reads what refers to nodes and is not cut with them."""
+    for name, attribute in graph.attributes.items():
+        value = attribute.value
+        if attribute.owner != "graph" or not graphs.names_nodes(name, value):
+            continue
+        nothing = value[..., :0] if isinstance(value, Tensor) else type(value)()
+        without = {**graph.attributes, name: replace(attribute, value=nothing)}
+        try:
+            with evaluation_mode(model.submodules):
+                outputs = [
+                    models.call_on(model, replace(graph, attributes=attributes))
+                    for attributes in (graph.attributes, without)
+                ]
+        except ModelError:
+            outputs = []
+        if not outputs or not torch.equal(*outputs):
+            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(graphs.uncut(name, f"{shape}"))
+
+
 def _refuse_batch(data: Any) -> None:
     """Raise an InputError if `data` is a batch of several graphs."""
-    batch = getattr(data, "batch", None)
-    if isinstance(batch, Tensor) and batch.numel() and int(batch.max()) > 0:
+    if several_graphs(data):
         raise InputError(
-            f"graph=True explains one graph, got a batch of {int(batch.max()) + 1}; "
+            f"graph=True explains one graph, got a batch of {int(data.batch.max()) + 1}; "
             "use explain_many(model, batch.to_data_list())"
         )
 
@@ -206,7 +239,7 @@ def in_type_of_model(model: Model, graph: Graph) -> tuple[Model, Graph]:
     warnings.warn(
         f"data.x is {x_dtype} and the model's weights are {dtype}: x is converted; use "
         f"data.x.to({dtype})",
-        stacklevel=4,
+        stacklevel=5,
     )
     return changed_model, changed
 
@@ -231,12 +264,12 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
         scores = decoder(out[:, 0], out[:, 1])
     except (KeyboardInterrupt, MemoryError):
         raise
-    except Exception as error:
-        raise ModelError(f"the decoder failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"the decoder failed: {error_text(error)}") from error
     count = out.shape[0]
+    models.must_be_real(scores)
     if isinstance(scores, Tensor) and scores.dim() == 1:
         scores = scores[:, None]
-    models.must_be_real(scores)
     if not isinstance(scores, Tensor) or scores.dim() != 2 or scores.shape[0] != count:
         got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise ModelError(
@@ -249,6 +282,9 @@ def decode(decoder: Decoder, out: Tensor) -> Tensor:
 def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
     """Node ids; a boolean mask over all nodes is converted to ids."""
     if isinstance(nodes, Tensor):
+        must_be_readable(nodes, name)
+        if nodes.layout != torch.strided or nodes.dtype.is_floating_point:
+            raise InputError(f"{name} must be integers or a mask, got {shown(nodes)}; use .long()")
         nodes = nodes.detach().cpu().numpy()
     if isinstance(nodes, np.ndarray):
         if nodes.dtype == np.bool_ and nodes.shape != (count,):

@@ -15,6 +15,7 @@ from torch_geometric.data import Data, HeteroData, TemporalData
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import embedding_method
 from graphsvx.core.edge_index import check_edge_index, index_by_end
+from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
@@ -82,9 +83,12 @@ def _parts(data: Any) -> _Parts:
     if isinstance(data, HeteroData):
         counts = {}
         for name in data.node_types:
-            count = data[name].num_nodes
+            try:
+                count = data[name].num_nodes
+            except (IndexError, TypeError, ValueError, RuntimeError):  # of what is no table
+                count = None
             if count is None:
-                raise InputError(f"data[{name!r}] must have x or num_nodes, got neither")
+                raise InputError(f"data[{name!r}] must have a table x or num_nodes, got neither")
             counts[name] = int(count)
         return _Parts(
             False,
@@ -110,6 +114,9 @@ def _parts(data: Any) -> _Parts:
 
 def _tensors(parts: _Parts) -> list[tuple[Any, str, Tensor]]:
     stores = [*parts.nodes.items(), *parts.edges.items()]
+    for kind, store in stores:
+        for name, value in store.items():
+            must_be_readable(value, f"data[{kind!r}].{name}")
     return [
         (kind, name, value)
         for kind, store in stores

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch_geometric.data import HeteroData
 
-from graphsvx.core.calling import embedding_method
+from graphsvx.core.calling import embedding_method, must_take_a_graph
 from graphsvx.core.in_place import call_without_writing
 from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, no_tensor, read_outputs
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
-from graphsvx.errors import InputError, ModelError
+from graphsvx.errors import InputError, ModelError, error_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class TypedModel(Model):
 
         def run(values: dict[str, Any]) -> Any:
             if self.as_data:
-                values = {"data": _hetero_data(values)}
+                values = {"data": _hetero_data(values, inputs.graphs)}
             positional = tuple(values[name] for name in self.arguments)
             named = {} if self.as_data else {name: values[name] for name in self.takes}
             if not rows_of_tables or not isinstance(self.call, nn.Module):
@@ -86,14 +86,15 @@ class TypedModel(Model):
             return functional_call(_Method(self.call, self.method), cut, positional, named)
 
         try:
-            out = call_without_writing(self.call, run, values)
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
+                out = call_without_writing(self.call, run, values)
             return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
             raise ModelError(
-                f"the model failed on a graph with {counts} nodes: {type(error).__name__}: {error}"
+                f"the model failed on a graph with {counts} nodes: {error_text(error)}"
                 f"{self._hint(inputs)}"
             ) from error
 
@@ -168,6 +169,7 @@ def check_typed_model(
     """Validate the model, and read from its signature which parts of the graph it takes."""
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
+    must_take_a_graph(model.forward if isinstance(model, nn.Module) else model)
     method, parameters = embedding_method(model, links)
     available = _available(graph, whole_graphs, links, relation)
     first = [
@@ -198,11 +200,6 @@ def check_typed_model(
                 f"{sorted(available)}"
             )
     takes = frozenset(name for name in rest if name in available)
-    if whole_graphs and not takes & {"batch", "batch_dict"}:
-        raise InputError(
-            "explaining a graph needs a model that takes "
-            f"{'batch' if graph.flat else 'batch_dict'}, got one of {list(parameters)}"
-        )
     return TypedModel(
         model, whole_graphs=whole_graphs, argument_names=takes, flat=graph.flat,
         arguments=tuple(positional), tables=_tables(model, graph),
@@ -277,9 +274,15 @@ def _dictionaries(graph: TypedGraph, inputs: TypedInput, names: frozenset[str]) 
     return values
 
 
-def _hetero_data(values: Mapping[str, Any]) -> HeteroData:
-    """Dictionaries by type as the data object that a model takes."""
+def _hetero_data(values: Mapping[str, Any], graphs: int) -> HeteroData:
+    """Dictionaries by type as the data object that a model takes.
+
+    Models that return `batch_size` rows of a node type return all.
+    """
     data = HeteroData()
+    data.num_graphs = data.batch_size = graphs
+    for kind, count in values["num_nodes_dict"].items():
+        data[kind].batch_size = count
     for name, by_type in values.items():
         for kind, value in by_type.items() if isinstance(by_type, Mapping) else ():
             if name != "num_nodes_dict" or kind not in values["x_dict"]:

@@ -13,6 +13,7 @@ from graphsvx.core.arrays import Ids
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.names import find_names
 from graphsvx.core.query import (
+    LINK_CLASSES,
     Bytes,
     Decoder,
     Query,
@@ -109,8 +110,8 @@ def build_typed_query(
                 "`decoder` or `decode`, or one that takes edge_label_index and edge_label_type"
             )
         score = score or inner_product
-    if names.classes is None and score is not None and called.scale != "value":
-        names = replace(names, classes=("no link", "link"))
+    if kind == "edge" and names.classes is None and isinstance(target, str):
+        names = replace(names, classes=LINK_CLASSES)
     target = names.target(target)
     return TypedQuery(
         model=called,

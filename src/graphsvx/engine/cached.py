@@ -37,7 +37,6 @@ from graphsvx.engine.profile import (
 from graphsvx.engine.trust import (
     distrust_structure,
     has_known_structure,
-    reads_in_edges_only,
     required_replays,
 )
 from graphsvx.errors import ModelError
@@ -54,11 +53,7 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         return None
     profile = profile_for(query.model, query.graph)
     depth = profile.depth
-    if profile.in_edges_only is None:
-        profile.in_edges_only = reads_in_edges_only(query.model)
-    if depth is None or not profile.in_edges_only:
-        return None
-    if not has_known_structure(query, profile):
+    if depth is None or not has_known_structure(query, profile):
         return None
     if not profile.checked:
         _check_model(query, profile, depth)
@@ -92,7 +87,9 @@ def cached_evaluator(query: Query) -> Evaluator | None:
         expected_output=expected,
         outputs=profile.full_output,
         replays=required_replays(query, profile),
+        proved=True,
         states=states,
+        has_kernels=profile.layers.all_fast,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -35,32 +36,44 @@ from graphsvx.engine.profile import ModelProfile, profile_for
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.engine.trust import (
     distrust_structure,
+    has_known_structure,
     reads_degrees,
-    reads_in_edges_only,
     reference_graph_for,
 )
 from graphsvx.errors import ModelError
 
-CHECKS = ("field = wider graph", "batch = single calls", "deterministic")
+SAME_WIDER = "same output on a wider part of the graph"
+SAME_ALONE = "same output in a batch as alone"
+SAME_AGAIN = "same output when called again"
+CHECKS = (SAME_WIDER, SAME_ALONE, SAME_AGAIN)
+"""What was compared, in the words of the certificate."""
 _REPLAYS_LOOK_UPS = 16
+ONE_BY_ONE = (
+    "one call a coalition on the whole graph: graphs in one batch change each other's output"
+)
+_COPIED = (
+    "features were copied for each perturbed graph: storing equal rows once changed the output"
+)
 
 
 def field_evaluators(
     query: Query, depth: int | None, seed: int, replays: int
 ) -> Iterator[Evaluator]:  # fmt: skip
     """Evaluators on the receptive field: shortcuts, copied feature rows, all nodes upstream."""
-    copied = "feature rows copied, sharing them changed the output"
-    all_reaching = f"all nodes that can reach the explained one, {depth} hops are not enough"
+    all_reaching = (
+        f"all nodes that can reach the explained one were evaluated: {depth} hops are not enough"
+    )
     candidates: list[tuple[Shortcuts, str | None]] = [
         (Shortcuts(None), None),
-        (Shortcuts(None, shared_rows=False), copied),
+        (Shortcuts(None, shared_rows=False), _COPIED),
     ]
     if depth is not None:
         candidates = [
             *shortcut_candidates(query.model, depth),
-            (Shortcuts(depth + 1, shared_rows=False), copied),
+            (Shortcuts(depth + 1, shared_rows=False), _COPIED),
             (Shortcuts(None), all_reaching),
         ]
+    profile = profile_for(query.model, query.graph)
     for attempt, (shortcuts, reason) in enumerate(candidates):
         if reason is not None:
             replays = distrust_structure(query)
@@ -77,7 +90,7 @@ def field_evaluators(
             slopes = batch_slopes(query, shortcuts, layers)
             yield Evaluator(
                 field, deep, shortcuts.reach, fast, CHECKS, reason, replays=replays, slopes=slopes,
-                states=states,
+                states=states, has_kernels=has_known_structure(query, profile) and layers.all_fast,
             )  # fmt: skip
         elif not attempt:
             require_deterministic(query, field, reference_graph)
@@ -141,10 +154,11 @@ def batch_slopes(query: Query, shortcuts: Shortcuts, layers: ModelLayers) -> Slo
 
 
 def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> Iterator[Evaluator]:
-    """Evaluator on the undirected neighbourhood, without shortcuts.
+    """Evaluators on the undirected neighbourhood.
 
-    Correct for every model with `depth` rounds of message passing. Copies are batched where that
-    gives the outputs of single calls; otherwise there is one call per coalition.
+    Correct for every model with `depth` rounds of message passing. Copies are batched, and each
+    round trimmed, where that gives the outputs of single calls; otherwise there is one call per
+    coalition.
     """
     graph, centres = query.graph, query.centres
     field = fields.undirected_neighbourhood(graph, centres, depth)
@@ -168,8 +182,10 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
     ):
         return
 
-    def in_copies(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        return evaluate_copies(query.model, graph, field, reference, perturbations, query.memory)
+    def in_copies(rounds: int | None) -> Evaluate:
+        return lambda field, perturbations, _: evaluate_copies(
+            query.model, graph, field, reference, perturbations, query.memory, rounds
+        )
 
     def one_at_a_time(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
         return evaluate_one_by_one(query.model, graph, field, reference, perturbations, False)
@@ -178,36 +194,29 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
         "the neighbourhood: the model has layers that are not known to pass messages "
         "along the edges only"
     )
-    checks = ("neighbourhood = wider graph", "deterministic")
-    if copies_equal_single_calls(query, field, reference, perturbations, alone):
-        batched = (checks[0], "batch = single calls", checks[1])
-        yield Evaluator(
-            field,
-            depth,
-            None,
-            in_copies,
-            batched,
-            f"whole copies of {reason}",
-            local=False,
-            replays=replays,
-        )
+    checks = (SAME_WIDER, SAME_AGAIN)
+    for rounds, copies in ((depth, "copies"), (None, "whole copies")):
+        if copies_equal_single_calls(query, field, reference, perturbations, alone, rounds):
+            yield Evaluator(
+                field, depth, None, in_copies(rounds), CHECKS, f"{copies} of {reason}",
+                local=False, replays=replays,
+            )  # fmt: skip
     yield Evaluator(field, depth, None, one_at_a_time, checks, f"one call a coalition on {reason}",
-                 local=False, replays=replays)  # fmt: skip
+                 local=False, replays=replays, batched=False)  # fmt: skip
 
 
 def whole_graph_evaluators(
     query: Query, seed: int, replays: int, profile: ModelProfile
 ) -> Iterator[Evaluator]:
-    """Evaluators of graph-level queries: look-ups, batches of whole graphs, plain calls."""
+    """Evaluators of graph-level queries: look-ups, batches of whole graphs."""
     field = fields.whole_graph(query.graph)
     rng = np.random.default_rng(seed)
     reference_graph = full_reference(query.graph, field)
-    checks = ("batch = single calls", "deterministic")
-    copied = "feature rows copied, sharing them changed the output"
+    checks = (SAME_ALONE, SAME_AGAIN)
     lookup, no_look_ups = _lookup(query, field, profile)
     for shortcuts, reason in (
         (Shortcuts(None, keep_all_nodes=True), None),
-        (Shortcuts(None, shared_rows=False, keep_all_nodes=True), copied),
+        (Shortcuts(None, shared_rows=False, keep_all_nodes=True), _COPIED),
     ):
         if reason is not None:
             replays = distrust_structure(query)
@@ -226,9 +235,8 @@ def whole_graph_evaluators(
                 )
                 lookup = None
                 no_look_ups = (declined or ["they differ from the model's own outputs"])[-1]
-            without = f"whole perturbed graphs, no look-ups of node embeddings: {no_look_ups}"
+            without = f"each perturbed graph was evaluated as a whole: {no_look_ups}"
             yield replace(batched, fallback=without if reason is None else reason)
-    yield plain_evaluator(query)
 
 
 def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup | None, str]:
@@ -236,30 +244,43 @@ def _lookup(query: Query, field: Field, profile: ModelProfile) -> tuple[Lookup |
     structure = profile.structure
     if structure is None or not structure.known:
         return None, "the model's structure is unknown" if structure is None else structure.reason
-    if profile.depth is None or not reads_in_edges_only(query.model):
-        return None, "its rounds of message passing are not known"
+    if profile.depth is None:
+        return None, "it is not known how far the model passes messages"
     if query.graph.attributes:
-        return None, "it takes attributes of nodes or edges, which look-ups do not carry"
+        return None, "the model takes further attributes of nodes or edges"
     degrees = reads_degrees(query.model)
     return Lookup(StateGraphs(query.model, query.graph, field, profile.depth, degrees)), ""
 
 
 def plain_evaluator(query: Query) -> Evaluator:
     """Evaluator with one plain call per coalition on the whole graph: correct for every model."""
-    graph_level = query.kind == "graph"
     field = (
         fields.whole_graph(query.graph)
-        if graph_level
-        else fields.undirected_neighbourhood(query.graph, query.centres, None)
-    )
-    reference_graph = full_reference(query.graph, field)
-
-    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        reference = replace(reference_graph, position=field.ids[: field.size])
-        return evaluate_one_by_one(
-            query.model, query.graph, field, reference, perturbations, graph_level
+        if query.kind == "graph"
+        else fields.undirected_neighbourhood(
+            query.graph, query.centres, None, everyone=query.removes_rows
         )
+    )
+    require_deterministic(query, field, full_reference(query.graph, field))
+    reason = ONE_BY_ONE
+    if query.removes_rows:
+        reason = "one call a coalition on the whole graph: switched-off nodes are removed"
+    evaluate = partial(evaluate_plainly, query)
+    return Evaluator(
+        field, None, None, evaluate, (SAME_AGAIN,), reason,
+        local=False, proved=True, batched=False,
+    )  # fmt: skip
 
-    require_deterministic(query, field, reference_graph)
-    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+
+def evaluate_plainly(
+    query: Query,
+    field: Field,
+    perturbations: Perturbations,
+    hops: HopCounts,  # noqa: ARG001  (all matter)
+) -> Tensor:
+    """Outputs by the definition: one plain call a perturbed graph on the whole graph."""
+    reference = full_reference(query.graph, field)
+    graph_level = query.kind == "graph"
+    return evaluate_one_by_one(
+        query.model, query.graph, field, reference, perturbations, graph_level
+    )

@@ -31,11 +31,12 @@ def copies_equal_single_calls(
     reference_graph: ReferenceGraph,
     perturbations: Perturbations,
     alone: Tensor,
+    rounds: int | None,
 ) -> bool:
-    """Whether copies in one batch give the outputs of single calls."""
+    """Whether copies in one batch (trimmed if `rounds` are given) give those of single calls."""
     try:
         batch = evaluate_copies(
-            query.model, query.graph, field, reference_graph, perturbations, query.memory
+            query.model, query.graph, field, reference_graph, perturbations, query.memory, rounds
         )
     except ModelError:
         return False

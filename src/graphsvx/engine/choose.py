@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine import typed
 from graphsvx.engine.cached import cached_evaluator
 from graphsvx.engine.candidates import (
+    evaluate_plainly,
     field_evaluators,
     plain_evaluator,
     undirected_evaluators,
@@ -37,6 +39,7 @@ from graphsvx.engine.profile import ModelProfile, invalidate, profile_for
 from graphsvx.engine.trust import (
     distrust_structure,
     needs_small_batches,
+    plain_up_to,
     reads_in_edges_only,
     reference_graph_for,
     required_replays,
@@ -87,6 +90,9 @@ def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator
     if isinstance(query, TypedQuery):
         yield from typed.evaluators(query, hops, seed)
         return
+    if query.removes_rows:
+        yield plain_evaluator(query)
+        return
     cached = cached_evaluator(query)
     if cached is not None:
         yield cached
@@ -107,17 +113,29 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         return
     if needs_small_batches(query, profile):
         query = replace(query, memory=min(query.memory, _SMALL_BATCH))
+    for evaluator in _with_shortcuts(query, hops, seed, replays, profile):
+        # Read again each time: a check that failed leaves the structure unknown.
+        proved = profile.structure is not None and profile.structure.known
+        few = 0 if proved else plain_up_to(query.graph.x.numel(), query.graph)
+        plainly = partial(evaluate_plainly, query)
+        yield replace(evaluator, proved=proved, plain_up_to=few, plainly=plainly)
+    yield plain_evaluator(query)
+
+
+def _with_shortcuts(
+    query: Query, hops: int | None, seed: int, replays: int, profile: ModelProfile
+) -> Iterator[Evaluator]:
     if query.kind == "graph":
         yield from whole_graph_evaluators(query, seed, replays, profile)
         return
     depth = profile.depth
-    in_edges_only = depth is None or reads_in_edges_only(query.model)
+    has_known_layers = profile.structure is not None and profile.structure.known
+    in_edges_only = depth is None or has_known_layers or reads_in_edges_only(query.model)
     if in_edges_only:
         depth = hops if depth is None else depth
         yield from field_evaluators(query, depth, seed, replays)
     if depth is not None:
         yield from undirected_evaluators(query, depth, seed, replays)
-    yield plain_evaluator(query)
 
 
 def _depth_changed(query: Query, profile: ModelProfile) -> bool:
@@ -131,6 +149,8 @@ def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
     if isinstance(query, TypedQuery):
         return next(typed.evaluators(query, hops, seed))
+    if query.removes_rows:
+        return plain_evaluator(query)
     cached = cached_evaluator(query)
     if cached is not None:
         if _gives_expected_output(query, cached):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
@@ -43,8 +43,22 @@ class Evaluator:
     the full coalition (`matches_expected`); None: the checks are complete."""
     outputs: Tensor | None = None
     """Outputs of many nodes, [nodes, outputs], which set the scale of rounding errors."""
+    batched: bool = True
+    """Whether many perturbed graphs are evaluated in one call."""
+    has_kernels: bool = False
+    """Whether the structure is known and all layers have kernels, so that the size of the field
+    tells what a call costs; False: it has to be counted."""
     replays: int = 0
     """Number of coalitions of each game that must be evaluated again by plain calls."""
+    plainly: Evaluate | None = None
+    """The definition, where `evaluate` is not proved: one plain call a perturbed graph."""
+    plain_up_to: int = 0
+    """Games of at most so many coalitions are evaluated by `plainly`."""
+    replays_vary: bool = False
+    """Whether later explanations replay fewer: a record must not depend on earlier ones."""
+    proved: bool = False
+    """Whether outputs are those of plain calls whatever the coalition: it makes plain calls, or the
+    structure of the model is known. False: as far as coalitions were replayed."""
     lookup: Lookup | None = None
     """Whole graphs: look-ups of embeddings, for models that are layers on nodes and a pooled head
     (`games.lookup_game`); None: no such model."""
@@ -59,6 +73,13 @@ class Evaluator:
     agrees: Callable[[Field, Perturbations, Tensor, Tensor], bool] | None = None
     """Whether outputs of perturbed graphs are those of plain calls, given all outputs of the game
     for the scale of rounding errors; None: as for graphs without types."""
+
+    def by_definition(self) -> Evaluator:
+        """The same field, without shortcuts: each distinct perturbed graph by a plain call."""
+        return replace(
+            self, evaluate=self.plainly or self.evaluate, reach=None, local=False, replays=0,
+            proved=True, lookup=None, states=None, slopes=None,
+        )  # fmt: skip
 
     def matches_expected(self, full: Tensor | None, played: Tensor | None = None) -> bool:
         """Whether the output of the full coalition equals `expected_output`.

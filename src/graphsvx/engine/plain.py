@@ -14,10 +14,13 @@ from graphsvx.core.arrays import Ids, as_tensor, setdiff_sorted
 from graphsvx.core.edge_index import Index
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph, out_edges
-from graphsvx.core.model import Model
+from graphsvx.core.model import Model, call_on
 from graphsvx.core.perturbation import Perturbations
+from graphsvx.engine.batch_rows import BatchRows
+from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.trim import trimmed
 
 
 def evaluate_one_by_one(
@@ -173,12 +176,18 @@ def _evaluate_single(
         x[as_tensor(reference_graph.position, device)] = perturbation.feature_table[
             as_tensor(perturbation.feature_row[0], device)
         ]
-    keep = as_tensor(np.flatnonzero(keeps), device)
     edge_ids = as_tensor(reference_graph.edges[keeps], device)
+    edge_index = reference_graph.edge_index[:, as_tensor(np.flatnonzero(keeps), device)]
     centres = as_tensor(reference_graph.position[: field.centres], device)
+    if perturbation.removes_rows:  # on the whole graph, so that positions are ids
+        if not on.any():
+            return model.without_nodes(call_on(model, graph))
+        left, number = np.flatnonzero(on), as_tensor(np.cumsum(on) - 1, device)
+        x, edge_index, centres = x[as_tensor(left, device)], number[edge_index], number[centres]
+        reference_graph = replace(reference_graph, nodes=left)
     out = model(
         x,
-        reference_graph.edge_index[:, keep],
+        edge_index,
         None if graph.edge_weight is None else graph.edge_weight[edge_ids],
         None if graph.edge_attr is None else graph.edge_attr[edge_ids],
         torch.zeros(len(x), dtype=torch.long, device=device) if graph_level else None,
@@ -189,13 +198,14 @@ def _evaluate_single(
 
 
 def _attributes(
-    graph: Graph, reference_graph: ReferenceGraph, edges: Tensor, copies: int = 1
+    graph: Graph, reference_graph: ReferenceGraph, edges: Tensor, rows: Ids | None = None
 ) -> dict[str, Any]:
-    """Further attributes of the nodes of (copies of) the reference graph, and of some edges."""
+    """Further attributes of (some rows of) the reference graph's nodes, and of some edges."""
     if not graph.attributes:
         return {}
     nodes = np.arange(graph.num_nodes) if reference_graph.nodes is None else reference_graph.nodes
-    return graph.attributes_at(as_tensor(np.tile(nodes, copies), graph.x.device), edges)
+    rows = np.arange(len(nodes)) if rows is None else rows
+    return graph.attributes_at(as_tensor(nodes[rows], graph.x.device), edges)
 
 
 def evaluate_copies(
@@ -205,8 +215,13 @@ def evaluate_copies(
     reference_graph: ReferenceGraph,
     perturbations: Perturbations,
     memory: int,
+    rounds: int | None,
 ) -> Tensor:
-    """The outputs of `evaluate_one_by_one`, from batches of copies of the reference graph."""
+    """The outputs of `evaluate_one_by_one`, from batches of copies of the reference graph.
+
+    With `rounds` of message passing, each computes only nodes that the later ones can carry to a
+    centre; None: all nodes.
+    """
     width = max(16, graph.num_features)
     step = max(
         1, memory // (16 * width * (len(reference_graph.x) + reference_graph.edge_index.shape[1]))
@@ -214,7 +229,12 @@ def evaluate_copies(
     perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
     parts = [
         _evaluate_copies(
-            model, graph, field, reference_graph, perturbations.take(slice(first, first + step))
+            model,
+            graph,
+            field,
+            reference_graph,
+            perturbations.take(slice(first, first + step)),
+            rounds,
         )
         for first in range(0, len(perturbations), step)
     ]
@@ -227,6 +247,7 @@ def _evaluate_copies(
     field: Field,
     reference_graph: ReferenceGraph,
     perturbations: Perturbations,
+    rounds: int | None,
 ) -> Tensor:
     device, count, size = graph.x.device, len(perturbations), len(reference_graph.x)
     on = np.ones((count, size), dtype=bool)
@@ -247,20 +268,25 @@ def _evaluate_copies(
         if perturbations.feature_row is None
         else size + perturbations.feature_row
     )
-    index = as_tensor(rows.reshape(-1), device)
+    hops = np.full(size, 0 if rounds is None else rounds + 1, dtype=np.uint8)
+    hops[reference_graph.position] = 0 if rounds is None else field.hops
+    batch_rows = BatchRows.by_hops(np.broadcast_to(hops, (count, size)))
+    row_of = batch_rows.row_of.reshape(count, size)
+    index = as_tensor(rows.reshape(-1)[batch_rows.nodes], device)
     weight, attr = graph.edge_weight, graph.edge_attr
     edge_ids = as_tensor(reference_graph.edges[edge], device)
-    start = np.arange(count)[:, None] * size
-    centres = as_tensor((start + reference_graph.position[: field.centres]).reshape(-1), device)
-    out = model(
-        SharedRows(torch.cat([reference_graph.x, perturbations.feature_table]), index),
-        as_tensor(ends[:, edge] + copy * size, device),
-        None if weight is None else weight[edge_ids],
-        None if attr is None else attr[edge_ids],
-        None,
-        centres.reshape(count, -1).t() if model.scores_pairs else None,
-        _attributes(graph, reference_graph, edge_ids, count),
-    )
+    centres = as_tensor(row_of[:, reference_graph.position[: field.centres]].reshape(-1), device)
+    layers = ModelLayers.of(model.submodules)
+    with trimmed(model.submodules, layers, batch_rows.within(rounds), None):
+        out = model(
+            SharedRows(torch.cat([reference_graph.x, perturbations.feature_table]), index),
+            as_tensor(row_of[copy, ends[:, edge]], device),
+            None if weight is None else weight[edge_ids],
+            None if attr is None else attr[edge_ids],
+            None,
+            centres.reshape(count, -1).t() if model.scores_pairs else None,
+            _attributes(graph, reference_graph, edge_ids, batch_rows.node),
+        )
     if model.scores_pairs:
         return plain(out)[:, None, :]
     return plain(out).index_select(0, centres).reshape(count, field.centres, -1)

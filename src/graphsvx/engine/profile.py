@@ -41,8 +41,6 @@ class ModelProfile:
     """How the model is called."""
     checked: bool = False
     """Whether `shortcuts` and `full_output` have been computed."""
-    in_edges_only: bool | None = None
-    """Whether all layers read in-degrees only; None: not computed yet."""
     shortcuts: Any = None
     """The fastest `Shortcuts` that passed the checks on samples of the graph, if any."""
     full_output: Tensor | None = None
@@ -55,6 +53,12 @@ class ModelProfile:
     """The model's structure as traced in one call; None: not read yet."""
     small_batches: bool | None = None
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
+    seconds_of_call: float | None = None
+    """What a plain call on the whole graph costs, by a count; None: not counted yet."""
+    seconds_of_replay: float = 0.0
+    seconds_after_games: float = 0.0
+    """How long one replayed coalition of each game, and all that follows the games, took in the
+    last explanation; for limits by the clock only."""
     readings: dict[Any, Any] = field(default_factory=dict)
     """Assumed meaning of its outputs (`engine.reading.Assumption`), by kind of question."""
     explained: int = 0

@@ -20,14 +20,14 @@ from torch.overrides import TorchFunctionMode
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Reading, Scale, call_on
-from graphsvx.core.query import Query, inner_product
+from graphsvx.core.model import Model, Reading, Scale, call_on
+from graphsvx.core.query import LINK_CLASSES, Query, inner_product
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import ModelError
 
 _SQUASHING: dict[str, Reading] = {"sigmoid": "multilabel_probs", "softmax": "probs"}
-_PASSING = {"squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "double", "contiguous",
-            "detach", "to", "clone", "type_as"}  # fmt: skip
+_PASSING = {"getitem", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "double",
+            "contiguous", "detach", "to", "clone", "type_as"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,16 @@ class Assumption:
     output: Reading = "raw"
     scale: Scale = "probability"
     warning: str | None = None
+    one_output: bool = False
 
 
 def with_reading(query: Query) -> Query:
-    """The query with `model.output` and `model.scale` inferred where the user did not give them."""
+    """The query with `model.output` and `model.scale` inferred where the user did not give them.
+
+    The classes of a link with one score are named.
+    """
     model = query.model
-    if model.output_is_given or model.scale == "value":
+    if not needs_reading(model) and (query.kind != "edge" or query.class_names is not None):
         return query
     profile = profile_for(model, query.graph)
     if query.decoder not in (None, inner_product):  # each decoder has scores of its own
@@ -52,18 +56,42 @@ def with_reading(query: Query) -> Query:
     return apply_reading(query, profile.readings[query.kind])
 
 
+def needs_reading(model: Model) -> bool:
+    """Whether the meaning of outputs is not given, or their number matters."""
+    return model.scale != "value" and (not model.output_is_given or model.scale == "logit")
+
+
 def apply_reading(query: Query, assumed: Assumption) -> Query:
-    """The query with the assumed meaning of its outputs; warns where it rests on little."""
+    """The query with the assumed meaning of its outputs; warns where it rests on little.
+
+    A model of one logit is asked about this logit, whichever class is predicted. The classes of a
+    link with one score are named.
+    """
+    model, one_output = query.model, assumed.one_output
+    if not model.output_is_given and model.scale != "value":
+        model = _as_assumed(query, assumed)
+    query = replace(query, model=model)
+    if one_output and query.target is None and (model.output, model.scale) == ("raw", "logit"):
+        query = replace(query, target=1)
+    two_classes = one_output and model.scale != "value" and "multi" not in model.output
+    if query.kind != "edge" or query.class_names is not None or not two_classes:
+        return query
+    names = replace(query.names, classes=LINK_CLASSES)
+    return replace(query, class_names=LINK_CLASSES, names=names)
+
+
+def _as_assumed(query: Query, assumed: Assumption) -> Model:
     model = query.model
     if query.kind == "edge" and assumed.output in ("multilabel_probs", "values"):
         # One score a link is that of the link.
-        assumed = Assumption("probs" if assumed.output == "multilabel_probs" else "raw")
+        output: Reading = "probs" if assumed.output == "multilabel_probs" else "raw"
+        assumed = replace(assumed, output=output, scale="probability", warning=None)
     if assumed.output == "values" and model.scale_is_given:
         assumed = Assumption()
     if assumed.warning is not None and not model.scale_is_given:
-        warnings.warn(assumed.warning, stacklevel=5)
+        warnings.warn(assumed.warning, stacklevel=7)
     scale = model.scale if model.scale_is_given else assumed.scale
-    return replace(query, model=replace(model, output=assumed.output, scale=scale))
+    return replace(model, output=assumed.output, scale=scale)
 
 
 _ONE_OUTPUT = Assumption(
@@ -104,6 +132,14 @@ def assumption(
     stays_between_0_and_1: Callable[[], bool],
 ) -> Assumption:  # fmt: skip
     """What outputs are, by the model's last operation, labels [rows, labels] and their range."""
+    assumed = _assumption(query, out, last, labels, stays_between_0_and_1)
+    return replace(assumed, one_output=out.shape[-1] == 1)
+
+
+def _assumption(
+    query: Query, out: Tensor, last: Reading | None, labels: Tensor | None,
+    stays_between_0_and_1: Callable[[], bool],
+) -> Assumption:  # fmt: skip
     outputs = out.shape[-1]
     if last is not None:
         return Assumption("probs" if outputs == 1 else last)
@@ -174,7 +210,7 @@ def _sample_output(query: Query, call: LastOperation) -> Tensor | None:
     for part in tries:
         try:
             with call:
-                out = call_on(model, part)
+                call.last = out = call_on(model, part)
             if query.decoder is not None:
                 return _decoded(query.decoder, out, call)
             return out
@@ -187,10 +223,12 @@ def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> T
     call.seen.clear()
     try:
         with call:
-            scores = decoder(out[:1], out[-1:])
+            call.last = scores = decoder(out[:1], out[-1:])
     except Exception:  # the decoder fails: later calls raise its error
         return None
-    return scores[:, None] if isinstance(scores, Tensor) and scores.dim() == 1 else None
+    if not isinstance(scores, Tensor) or not 1 <= scores.dim() <= 2:
+        return None
+    return scores[:, None] if scores.dim() == 1 else scores
 
 
 class LastOperation(TorchFunctionMode):
@@ -217,7 +255,7 @@ class LastOperation(TorchFunctionMode):
 
     @property
     def squashing(self) -> Reading | None:
-        """The operation (sigmoid, softmax) that the last tensor comes from."""
+        """The operation (sigmoid, softmax) that the output comes from."""
         return None if self.last is None else self.of(self.last)
 
     def of(self, tensor: Tensor) -> Reading | None:

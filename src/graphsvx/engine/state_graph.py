@@ -48,6 +48,11 @@ class BatchStates:
     edges: ActiveEdges
     levels: Levels
 
+    @staticmethod
+    def count(levels: Levels) -> int:
+        """Number of states of all nodes in some levels."""
+        return sum(len(states.example) for level in levels for states in level)
+
     @property
     def last(self) -> list[NodeStates]:
         """States after the last round."""
@@ -65,6 +70,11 @@ class StateGraphs:
     """Rounds of message passing."""
     reads_degrees: bool
     """Whether messages depend on the degree of the sender."""
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all layers have kernels."""
+        return self._layers.all_fast
 
     def block(self, memory: int) -> int:
         """Number of perturbed graphs that are evaluated together within `memory` bytes."""
@@ -107,7 +117,7 @@ class StateGraphs:
 
     def evaluate(self, states: BatchStates, call: Call[Result]) -> Result:
         """What the model gives on the graph of all states, of which those at the end come last."""
-        table = plain(states.perturbations.feature_table)
+        table = states.perturbations.feature_table
         if self._degrees_suffice(states.perturbations):
             with suppress(ModelError):  # a layer needs all edges
                 return self._evaluate_by_level(self._counting_degrees(states), table, call)
@@ -115,12 +125,14 @@ class StateGraphs:
         if not self.reads_degrees:
             return self._evaluate_by_level(graph, table, call)
         # Degrees of senders, which have edges into them in all rounds.
-        x = table.index_select(0, graph.rows[0])
+        x = SharedRows(table, graph.rows[0])
+        if self.has_kernels:  # which take rows as they are
+            x = plain(x)
         return call(x, graph.edge_index, graph.weight, graph.attributes)
 
     def _evaluate_by_level(self, graph: StateRounds, table: Tensor, call: Call[Result]) -> Result:
         with by_level(self.model.submodules, graph):
-            x = SharedRows(table, graph.rows[0])
+            x = SharedRows(plain(table), graph.rows[0])
             return call(x, graph.edge_index, graph.weight, graph.attributes)
 
     def _degrees_suffice(self, perturbations: Perturbations) -> bool:

@@ -111,6 +111,8 @@ class _Trace(TorchFunctionMode):
         super().__init__()
         self._traced: dict[int, tuple[Tensor, str]] = {}
         """Tensors by id, which keeps them alive, and what their rows are."""
+        self.nodes = 0
+        """Number of nodes of the traced graph."""
 
     def tag(self, value: Any, kind: str) -> Any:
         """The rows of all tensors in `value` are of a kind: nodes, edges, graphs, pairs."""
@@ -134,7 +136,9 @@ class _Trace(TorchFunctionMode):
             return self._about(func, name, args, kwargs)
         counts = [value for value in leaves(args, kwargs) if type(value) is _Count]
         if counts and name not in ("view", "reshape"):
-            raise _UnknownError(f"{name} is given the number of nodes or edges")
+            raise _UnknownError(
+                f"the model's operation {name!r} is given the number of nodes or edges"
+            )
         if not kinds:
             return func(*args, **kwargs)
         if kinds <= {"pair ends", "nodes"} and "pair ends" in kinds:
@@ -142,12 +146,20 @@ class _Trace(TorchFunctionMode):
         if kinds == {"edge_label_index"} and name == "__getitem__" and type(args[1]) is int:
             return self.tag(func(*args, **kwargs), "pair ends")
         plain = name if name.endswith("__") else name.rstrip("_")
-        row_wise = len(kinds) == 1 and not kinds & {"edge_index", "batch", "edge_label_index"}
+        row_wise = len(kinds) == 1 and not kinds & {
+            "edge_index",
+            "edge_label_index",
+            "batch",
+            "ptr",
+        }
         if not row_wise or not is_row_wise(plain, args, kwargs, self.comes_from_graph):
             alone = len(tensors(args, kwargs)) == 1
             combined = alone and kinds == {"nodes"} and plain in COMBINES_ROWS
             kind_of_error = _CombinedError if combined else _UnknownError
-            raise kind_of_error(f"{name} on {' and '.join(sorted(kinds))} may mix rows")
+            raise kind_of_error(
+                f"the model's operation {name!r} on {' and '.join(sorted(kinds))} may combine "
+                "several nodes or graphs"
+            )
         return self.tag(func(*args, **kwargs), next(iter(kinds)))
 
     def _about(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -165,7 +177,7 @@ class _Trace(TorchFunctionMode):
         """Rows of nodes picked by the ends of the links that are asked about."""
         picks = name == "__getitem__" or (name == "index_select" and args[1] == 0)
         if not picks or self.kind(args[0]) != "nodes" or self.kind(args[-1]) != "pair ends":
-            raise _UnknownError(f"{name} on nodes and pairs of nodes")
+            raise _UnknownError(f"the model's operation {name!r} combines nodes and pairs of nodes")
         return func(*args, **kwargs)
 
 
@@ -174,8 +186,10 @@ def read_structure(
 ) -> Structure:  # fmt: skip
     """Structure of a model, traced in one call on a graph, which should be small."""
     layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
-    for layer in layers:
-        if not is_known_layer(layer):
+    known_layers = [layer for layer in layers if is_known_layer(layer)]
+    own_layers = [layer for layer in layers if not is_known_layer(layer)]
+    for layer in own_layers:
+        if not _has_usual_propagate(layer):
             return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
     trace = _Trace()
     x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
@@ -184,8 +198,10 @@ def read_structure(
         "edge_attr": None if graph.edge_attr is None else graph.edge_attr.detach().clone(),
         "batch": torch.zeros(len(x), dtype=torch.long, device=x.device),
         "edge_label_index": torch.zeros(2, 1, dtype=torch.long, device=x.device),
+        "ptr": torch.tensor([0, len(x)], device=x.device),
     }
     trace.tag(x, "nodes")
+    trace.nodes = len(x)
     trace.tag(edge_index, "edge_index")
     for name, value in inputs.items():
         trace.tag(value, "edges" if name in ("edge_weight", "edge_attr") else name)
@@ -198,7 +214,7 @@ def read_structure(
     if model.whole_graphs and any(a.owner == "graph" for a in graph.attributes.values()):
         return Structure(False, "it is given attributes of the graph")
     try:
-        with _known_calls(model.submodules, layers, trace, edge_index), trace:
+        with _known_calls(model.submodules, known_layers, own_layers, trace, edge_index), trace:
             count = {"num_nodes": _Count(len(x))} if "num_nodes" in model.plan.attributes else {}
             attributes = {**further, "x": x, "edge_index": edge_index, **inputs, **count}
             out = model.returned_for(attributes)
@@ -221,23 +237,37 @@ def read_structure(
 def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
     """Whether another graph of `extra` nodes in the same batch leaves the output as it is.
 
-    What the trace cannot see (the number of nodes as an integer in `math.log`, say) shows here.
+    What the trace cannot see (the number of nodes as an integer in `math.log`, a maximum computed
+    in another thread) shows here: the other graph has a node of higher degree than all others,
+    and features that are larger.
     """
     count, device = graph.num_nodes, graph.x.device
     path = count + torch.arange(extra, device=device)
+    most = int(graph.edge_index.flatten().bincount(minlength=1).max())
+    hub = path.repeat(1 + most // extra)
     edges = torch.stack([path, path.roll(1)])
+    edges = torch.cat([edges, torch.stack([hub, torch.full_like(hub, count)])], 1)
+    edges = torch.cat([edges, edges.flip(0)], 1)
     weight, attr = (
-        None if values is None else torch.cat([values, values.new_ones(extra, *values.shape[1:])])
+        None
+        if values is None
+        else torch.cat([values, values.new_ones(edges.shape[1], *values.shape[1:])])
         for values in (graph.edge_weight, graph.edge_attr)
     )
     batch = None
     if "batch" in model.takes:
         batch = torch.zeros(count + extra, dtype=torch.long, device=device)
         batch[count:] = 1
+    rows = graph.x[:1].repeat(extra, 1)
+    if graph.x.is_floating_point():
+        rows[::2] += graph.x.abs().max() + 1
     wider = model(
-        torch.cat([graph.x, graph.x[:1].repeat(extra, 1)]), torch.cat([graph.edge_index, edges], 1),
+        torch.cat([graph.x, rows]), torch.cat([graph.edge_index, edges], 1),
         weight, attr, batch, torch.zeros(2, 1, dtype=torch.long, device=device),
-        {name: a.extended(extra).value for name, a in graph.attributes.items()},
+        {
+            name: a.extended(extra if a.owner == "nodes" else edges.shape[1]).value
+            for name, a in graph.attributes.items()
+        },
     )  # fmt: skip
     # One graph has one row, whose outputs may be near 0: the other graph tells how large they are.
     like = wider.detach() if model.whole_graphs else None
@@ -253,22 +283,30 @@ def _cause(error: BaseException) -> _UnknownError | None:
 
 
 def _reason(error: BaseException, cause: _UnknownError | None) -> str:
-    return f"{type(error).__name__}: {error}" if cause is None else str(cause)
+    failure = f"the model could not be followed ({type(error).__name__}: {error})"
+    return failure if cause is None else str(cause)
 
 
 @contextmanager
 def _known_calls(
-    parts: list[nn.Module], layers: list[Any], trace: _Trace, edge_index: Tensor
+    parts: list[nn.Module],
+    layers: list[Any],
+    own_layers: list[Any],
+    trace: _Trace,
+    edge_index: Tensor,
 ) -> Iterator[None]:
-    """Within it, known layers and aggregations count as one operation each."""
-    inside = {id(child) for layer in layers for child in layer.modules()}
+    """Within it, known layers and aggregations count as one operation each.
+
+    Of other layers (`own_layers`) all that they compute is followed, messages row by row.
+    """
+    inside = {id(child) for layer in (*layers, *own_layers) for child in layer.modules()}
     poolings = {id(part) for part in parts if id(part) not in inside and aggregates_locally(part)}
     scatter, aggregate = glob.scatter, aggr.Aggregation.__call__
-    wrapped: list[nn.Module] = []
+    wrapped: list[tuple[nn.Module, str]] = []
 
-    def wrap(module: nn.Module, call: Callable[..., Any]) -> None:
-        wrapped.append(module)
-        vars(module)["forward"] = call
+    def wrap(module: nn.Module, call: Callable[..., Any], method: str = "forward") -> None:
+        wrapped.append((module, method))
+        vars(module)[method] = call
 
     def aggregated(module: Any, *args: Any, **kwargs: Any) -> Any:
         if id(module) not in poolings:
@@ -279,8 +317,8 @@ def _known_calls(
         glob.scatter = scatter
         aggr.Aggregation.__call__ = aggregate
         _Trace.active = False
-        for module in wrapped:
-            vars(module).pop("forward", None)
+        for module, method in wrapped:
+            vars(module).pop(method, None)
 
     with taking_back(restore):
         _Trace.active = True
@@ -288,6 +326,8 @@ def _known_calls(
             for child in _called_children(layer):
                 wrap(child, _inner_call(trace, child.forward))
             wrap(layer, _layer_call(trace, layer.forward, edge_index))
+        for layer in own_layers:
+            wrap(layer, _propagate_call(trace, layer, edge_index), "propagate")
         glob.scatter = _pooling_call(trace, scatter)
         aggr.Aggregation.__call__ = aggregated
         yield
@@ -320,6 +360,60 @@ def _layer_call(
             out = forward(*args, **kwargs)
         if not isinstance(out, Tensor):
             raise _UnknownError("a layer returns more than one tensor")
+        return trace.tag(out, "nodes")
+
+    return call
+
+
+_USUAL = ("aggregate", "update", "_collect", "_lift")
+
+
+def _has_usual_propagate(layer: Any) -> bool:
+    """Whether a layer sends messages along the edges as PyG does, and aggregates each node's alone.
+
+    Of its own it has `forward` and `message` only, those of its class, without hooks.
+    """
+    kind, attributes = type(layer), vars(layer)
+    # PyG writes a `propagate` for each class, and keeps the one that the class had.
+    usual = getattr(kind, "_orig_propagate", None) is MessagePassing.propagate
+    as_written = kind.propagate in (MessagePassing.propagate, getattr(kind, "_jinja_propagate", 0))
+    replaced = {"forward", "message", "propagate", *_USUAL} & attributes.keys()
+    hooks = any(value for name, value in attributes.items() if name.endswith("_hooks"))
+    return (
+        usual and as_written and not replaced and not hooks and not attributes.get("_explain")
+        and all(getattr(kind, name) is getattr(MessagePassing, name) for name in _USUAL)
+        and attributes.get("_decomposed_layers", 1) == 1
+        and attributes["flow"] == "source_to_target"
+        and aggregates_locally(layer.aggr_module)
+    )  # fmt: skip
+
+
+def _propagate_call(trace: _Trace, layer: Any, edge_index: Tensor) -> Callable[..., Any]:
+    """`propagate` on the graph's own edges, with the layer's `message` followed row by row."""
+
+    def call(edges: Any, size: Any = None, **kwargs: Any) -> Any:
+        if edges is not edge_index or size is not None:
+            raise _UnknownError("a layer is given other edges than the graph's")
+        messages: dict[str, Any] = {}
+        for name in layer.inspector.get_param_names("message"):
+            argument = name[:-2] if name[-2:] in ("_i", "_j") else name
+            if argument not in kwargs:
+                raise _UnknownError(f"messages of {type(layer).__name__} read {name}")
+            value = kwargs[argument]
+            if argument != name and isinstance(value, Tensor):
+                if trace.kind(value) != "nodes" or layer.node_dim % value.dim():
+                    raise _UnknownError("messages are made of something else than rows of nodes")
+                with torch._C.DisableTorchFunction():
+                    value = value.index_select(0, edge_index[int(name.endswith("_i"))])
+                trace.tag(value, "edges")
+            elif argument != name and value is not None:
+                raise _UnknownError("messages are made of something else than rows of nodes")
+            messages[name] = value
+        sent = layer.message(**messages)
+        if trace.kind(sent) != "edges":
+            raise _UnknownError("messages are not known to have a row for each edge")
+        with torch._C.DisableTorchFunction():
+            out = layer.aggregate(sent, edge_index[1], None, trace.nodes)
         return trace.tag(out, "nodes")
 
     return call

@@ -10,20 +10,28 @@ from torch_geometric.nn import MessagePassing
 from graphsvx.core import graph as graphs
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model
+from graphsvx.core.model import Model, call_on
 from graphsvx.core.query import Query
+from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.growth import grows_faster_than_batch
 from graphsvx.engine.kernels import is_known, kernel_of
 from graphsvx.engine.plain import ReferenceGraph, full_reference, wider_reference
-from graphsvx.engine.profile import ModelProfile, profile_for, sample_neighbourhood
+from graphsvx.engine.profile import (
+    ModelProfile,
+    fits_one_call,
+    profile_for,
+    sample_neighbourhood,
+)
 from graphsvx.engine.structure import Structure, read_structure
 from graphsvx.errors import ModelError
 
 # Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
-# on a graph; of others always, as many as take about as long as this many numbers.
+# on a graph; of others always, as many as take a part of a second.
 _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
 _REPLAYED_NUMBERS = 1 << 26
+_MOST_PLAIN = 512
+_SECONDS_OF_REPLAYS = 0.25  # of each game, by a count
 
 
 def has_known_structure(query: Query, profile: ModelProfile) -> bool:
@@ -43,22 +51,40 @@ def distrust_structure(query: Query) -> int:
     """
     profile = profile_for(query.model, query.graph)
     profile.structure = Structure(False, "a batch gave other outputs than plain calls")
-    return _replays_of_unknown(query.graph)
+    return _replays_of_unknown(query, profile)
 
 
 def required_replays(query: Query, profile: ModelProfile) -> int:
     """Number of coalitions of each game that must be evaluated again by plain calls."""
     if not has_known_structure(query, profile):
-        return _replays_of_unknown(query.graph)
+        return _replays_of_unknown(query, profile)
     profile.explained += 1
     now = profile.explained
     return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
 
 
-def _replays_of_unknown(graph: Graph) -> int:
-    """As many coalitions as take about as long as `_REPLAYED_NUMBERS` numbers."""
-    numbers = graph.x.numel() + 32 * (graph.num_nodes + graph.num_edges)
-    return int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS_UNKNOWN))
+def _replays_of_unknown(query: Query, profile: ModelProfile) -> int:
+    """As many coalitions as take about `_SECONDS_OF_REPLAYS` as plain calls on the whole graph."""
+    if not fits_one_call(query.graph):
+        return _REPLAYS_UNKNOWN[0]
+    if profile.seconds_of_call is None:
+        try:
+            seconds = counted_seconds(lambda: call_on(query.model, query.graph))
+        except ModelError:  # what is wrong shows in the checks
+            seconds = 0.0
+        profile.seconds_of_call = seconds
+    affordable = _SECONDS_OF_REPLAYS / max(profile.seconds_of_call, 1e-9)
+    return int(np.clip(affordable, *_REPLAYS_UNKNOWN))
+
+
+def affordable_replays(features: int, graph: Graph) -> int:
+    """Plain calls on a graph with so many numbers as features that take as long as others do."""
+    return _REPLAYED_NUMBERS // max(1, features + 32 * (graph.num_nodes + graph.num_edges))
+
+
+def plain_up_to(features: int, graph: Graph) -> int:
+    """Coalitions up to which all are plain calls, where the structure of the model is unknown."""
+    return min(_MOST_PLAIN, affordable_replays(features, graph))
 
 
 def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:

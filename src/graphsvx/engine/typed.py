@@ -21,11 +21,17 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import HopCounts, Perturbations
 from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.candidates import ONE_BY_ONE, SAME_AGAIN, SAME_ALONE
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
 from graphsvx.engine.rounding import allclose, nudged, tolerances
-from graphsvx.engine.trust import is_known_to_read_degrees, reads_degrees
+from graphsvx.engine.trust import (
+    affordable_replays,
+    is_known_to_read_degrees,
+    plain_up_to,
+    reads_degrees,
+)
 from graphsvx.engine.typed_batches import (
     Batching,
     TypedBatches,
@@ -37,7 +43,6 @@ from graphsvx.errors import ModelError, see
 
 _REPLAYS = (4, 64)
 _REPLAYS_LATER = 2
-_REPLAYED_NUMBERS = 1 << 26
 
 
 def profile_of(query: TypedQuery) -> ModelProfile:
@@ -73,9 +78,12 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         depth if local else None,
         reach,
         TypedBatches(query, Batching(False, False)),
-        ("field = whole graph", "batch = single calls", "deterministic"),
+        ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
         local=local,
         replays=_replays(graph),
+        plainly=lambda field, perturbed, _: evaluate_plainly(query, field, perturbed),
+        plain_up_to=plain_up_to(_numbers(graph), graph),
+        replays_vary=_replays(graph) < _REPLAYS[1],
         agrees=lambda *outputs: _agrees(query, *outputs),
     )
     passed: dict[str, Batching] = profile.shortcuts or {}
@@ -151,8 +159,9 @@ def _plain_evaluator(query: TypedQuery) -> Evaluator:
     _require_deterministic(
         query, field, unperturbed(field), evaluate_plainly(query, field, unperturbed(field))
     )
-    reason = "one call a coalition on the whole graph: nodes of a batch influence each other"
-    return Evaluator(field, None, None, evaluate, ("deterministic",), reason, local=False)
+    return Evaluator(
+        field, None, None, evaluate, (SAME_AGAIN,), ONE_BY_ONE, local=False, proved=True
+    )
 
 
 def _replays(graph: TypedGraph, explained: int = 1) -> int:
@@ -161,11 +170,14 @@ def _replays(graph: TypedGraph, explained: int = 1) -> int:
     Where plain calls are cheap always as many; otherwise fewer but for the 1st, 4th, 16th, ...
     explanation.
     """
-    numbers = sum(x.numel() for x in graph.features.values())
-    numbers += 32 * (graph.num_nodes + graph.num_edges)
-    most = int(np.clip(_REPLAYED_NUMBERS // max(1, numbers), *_REPLAYS))
+    most = int(np.clip(affordable_replays(_numbers(graph), graph), *_REPLAYS))
     often = explained & (explained - 1) == 0 and explained.bit_length() % 2
     return most if often or most == _REPLAYS[1] else _REPLAYS_LATER
+
+
+def _numbers(graph: TypedGraph) -> int:
+    """Numbers that the features of all nodes are."""
+    return sum(x.numel() for x in graph.features.values())
 
 
 def unperturbed(field: Field) -> Perturbations:

@@ -245,6 +245,8 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
         last = 0 if batching.trim == "outputs" else 1
         counts = {name: int(levels[name][last]) for name in node_rows}
     if query.kind == "graph" or model.scores_pairs:
+        if isinstance(out, Tensor) and out.dim() == 1 and rows.copies == 1:
+            out = out[None]  # the outputs of the one graph or pair
         return plain(rows_of(out, "graph", rows.copies))[:, None]
     columns = []
     for column in centres.T:

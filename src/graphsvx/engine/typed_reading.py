@@ -13,7 +13,12 @@ from torch import Tensor
 from graphsvx.core.arrays import as_tensor
 from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_query import TypedQuery
-from graphsvx.engine.reading import Assumption, LastOperation, apply_reading, assumption
+from graphsvx.engine.reading import (
+    Assumption,
+    LastOperation,
+    apply_reading,
+    assumption,
+)
 from graphsvx.engine.typed import profile_of
 from graphsvx.engine.typed_batches import whole_input
 from graphsvx.errors import InputError, ModelError
@@ -30,8 +35,6 @@ def with_typed_reading(query: TypedQuery) -> TypedQuery:
     key = (query.kind, *(int(kind) for kind in query.typed_graph.node_type[query.centres]))
     if key not in readings:
         readings[key] = _ends(query) if query.decoder is not None else _read(query)
-    if query.model.output_is_given or query.model.scale == "value":
-        return query
     # Embeddings are kept, not what one decoder makes of them.
     assumed = readings[key] if query.decoder is None else _read_link(query, readings[key])
     read = apply_reading(query, assumed)
@@ -60,9 +63,9 @@ def _read_link(query: TypedQuery, ends: tuple[Tensor, Tensor] | None) -> Assumpt
     try:
         with call:
             out = query.decoder(*ends)
+        if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
+            return Assumption()
     except Exception:  # the decoder fails: later calls raise its error
-        return Assumption()
-    if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
         return Assumption()
     rows = out[:, None] if out.dim() == 1 else out
     return assumption(query, rows, call.of(out), None, lambda: False)

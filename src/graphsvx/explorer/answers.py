@@ -144,7 +144,7 @@ class Answers:
             "progress": {
                 "calls": certificate.calls,
                 "samples": question.samples,
-                "exact": certificate.exact,
+                "status": certificate.status,
                 "relativeError": relative_error(explanation),
             },
         }
@@ -187,8 +187,9 @@ class Answers:
     def is_done(self, question: Question, record: dict[str, Any]) -> bool:
         """Whether more model calls would not be asked for."""
         progress = record["progress"]
-        if progress["exact"] or question.samples is not None:
-            return bool(progress["exact"])
+        sampled = progress["status"] == "estimated"
+        if not sampled or question.samples is not None:
+            return not sampled
         error = progress["relativeError"]
         return error is None or error <= self.limits.tolerance
 

@@ -7,7 +7,8 @@ can send requests to. Therefore:
   127.0.0.1 (DNS rebinding) does not reach it;
 - a secret token is needed: once in the address, from then on in a cookie that scripts cannot read
   and that requests from other sites do not carry; scripts send `Authorization: Bearer TOKEN`;
-- browsers say where a request comes from (Sec-Fetch-Site); other sites' requests are refused;
+- browsers say where a request comes from (Sec-Fetch-Site, Origin); other sites' requests are
+  refused;
 - only GET and HEAD, no bodies, bounded addresses;
 - the content security policy allows files of this server only, and no inline scripts.
 """
@@ -109,7 +110,9 @@ class Guard:
     def _unauthorized(self, scope: Scope, headers: Headers, framed: bool) -> Response | None:
         opens_page = scope["path"] == "/"
         site = headers.get("sec-fetch-site", "none")
-        if site not in ("none", "same-origin") and not opens_page:
+        server = f"http://{headers['host']}"
+        same_origin = headers.get("origin", server).lower() == server.lower()
+        if not opens_page and not (same_origin and site in ("none", "same-origin")):
             return _refuse(403, "requests from other sites are refused")
         if framed:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from graphsvx.utils.constraints import Checked, Count, Range
+from graphsvx.utils.constraints import Checked, Count, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,10 @@ class Limits(Checked):
     """Refinement stops when the standard errors are this small relative to the credit."""
     waiting: Count = 1000
     """Questions in the queue; further ones are refused (HTTP 503)."""
+    connections: Count = 512
+    """Open connections; further ones are closed."""
+    header_seconds: Positive = 10.0
+    """Time for the headers of a request, after which its connection is closed."""
     target: Count = 16_384
     """Bytes of a request's path and query."""
     changes: Count = 2000

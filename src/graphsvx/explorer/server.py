@@ -30,6 +30,7 @@ class Server:
         uvicorn = require_extra("uvicorn", "serve")
         require_extra("starlette", "serve")
         from graphsvx.explorer.app import Explorer  # noqa: PLC0415  (needs the extra)
+        from graphsvx.explorer.connections import bounded_protocol  # noqa: PLC0415  (extra)
         from graphsvx.explorer.guard import Secrets  # noqa: PLC0415  (needs the extra)
 
         self._keys = Secrets()
@@ -43,6 +44,7 @@ class Server:
         config = uvicorn.Config(
             self._explorer.app(self._keys, hosts), log_level="warning", access_log=False,
             lifespan="off", server_header=False, timeout_graceful_shutdown=1, ws="none",
+            http=bounded_protocol(self._explorer.limits),
             h11_max_incomplete_event_size=64 * 1024, limit_concurrency=None, backlog=2048,
         )  # fmt: skip
         self._server: Any = uvicorn.Server(config)

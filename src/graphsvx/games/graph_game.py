@@ -16,6 +16,7 @@ from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
+from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
 from graphsvx.games.base import PlayerPrior, empty_and_full
@@ -36,6 +37,8 @@ _MOST_STEPS = 8  # of a random walk where the depth of the model is not known
 _LEAST_SLOPES, _MOST_SLOPES = 48, 256
 _CALLS_PER_SLOPE = 16
 _CALLS_A_PLAYER = 48
+# Perturbed graphs that show the cost of one, and how many share what a batch has in common.
+_PROBES, _BATCH = 16, 128
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
 
@@ -68,6 +71,8 @@ class GraphGame:
     """State ids of the empty and the full coalition."""
     _recorded_state: int = -1
     _expected: ExpectedCredit | None = None
+    replayed: int = 0
+    """Coalitions for which plain calls gave the same outputs, after the game was played."""
     full_output: Tensor | None = None
     """Raw outputs of the recorded state, [centres, outputs], once it has been evaluated."""
 
@@ -101,6 +106,26 @@ class GraphGame:
             return 0
         states = self.evaluator.states(self.setup.field)
         return most_look_ups(states, self.players, lambda rows: self.perturbed(rows)[1])
+
+    @cached_property
+    def seconds_of_call(self) -> float | None:
+        """What a call costs, by a count; None: all layers have kernels, its cost is known."""
+        if self.evaluator.has_kernels:
+            return None
+        rng = np.random.default_rng(0)
+        rows = rng.random((_PROBES, self.players)) < rng.random((_PROBES, 1))
+        field, perturbations = self.perturbed(rows)
+        hops = self.evaluator.hop_counts(field, perturbations)
+
+        def seconds(count: int) -> float:
+            part = perturbations.take(slice(0, count))
+            return counted_seconds(lambda: self.evaluator.evaluate(field, part, hops[:count]))
+
+        seconds_of_one = seconds(1)
+        if self.evaluator.batched:
+            few = seconds(_PROBES // 4)
+            seconds_of_one = (seconds(_PROBES) - few) / (_PROBES - _PROBES // 4) + few / _BATCH
+        return max(seconds_of_one, 1e-9)
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""
@@ -161,7 +186,7 @@ class GraphGame:
         if not self.evaluator.local:
             parts = [
                 perturbations.active_edges(field)
-                if self.query.kind == "graph"
+                if self.query.kind == "graph" and not perturbations.removes_rows
                 else perturbations.active
             ]
             if changed_edges and self.query.kind != "graph":

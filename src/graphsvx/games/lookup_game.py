@@ -55,6 +55,8 @@ class LookupGame:
     """Coalitions that were looked up at once, and the states of their nodes after each round."""
     full_output: Tensor | None = None
     """Raw output of the full coalition, [1, outputs]."""
+    replayed: int = 0
+    """Coalitions for which plain calls gave the same outputs, after the game was played."""
 
     @property
     def players(self) -> int:

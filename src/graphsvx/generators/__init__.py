@@ -4,6 +4,15 @@ from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.cut import CutEdges
 from graphsvx.generators.indirect import Indirect
 from graphsvx.generators.isolate import Isolate
+from graphsvx.generators.remove import RemoveRows
 from graphsvx.generators.replace import ReplaceRows
 
-__all__ = ["CutEdges", "GameSetup", "Generator", "Indirect", "Isolate", "ReplaceRows"]
+__all__ = [
+    "CutEdges",
+    "GameSetup",
+    "Generator",
+    "Indirect",
+    "Isolate",
+    "RemoveRows",
+    "ReplaceRows",
+]

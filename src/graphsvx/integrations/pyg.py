@@ -18,20 +18,20 @@ from graphsvx.api import explain
 from graphsvx.core.model import Scale
 from graphsvx.errors import UnsupportedError
 from graphsvx.integrations.pyg_hetero import (
-    CreditedHeteroExplanation,
     explained_type,
     hetero_data,
     linked_types,
     set_edge_credit,
     set_node_credit,
 )
-from graphsvx.integrations.pyg_masks import cell_credit, mask, set_masks
+from graphsvx.integrations.pyg_masks import cell_credit, set_masks
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
 from graphsvx.results.many import Explanations
+from graphsvx.results.pyg_record import CreditedExplanation, CreditedHeteroExplanation, mask
 from graphsvx.results.typed_credit import types_of
 
 MOST_CELLS = 20
@@ -48,16 +48,6 @@ class _Question:
     """Ids of the nodes of `data` in the graph that was given."""
     edges: Tensor
     """Positions of its edges there."""
-
-
-class CreditedExplanation(PyGExplanation):
-    """PyG's explanation with the record(s) of graphsvx that its masks were made from."""
-
-    @property
-    def graphsvx(self) -> Explanation | Explanations:
-        """The record, or the list of records where there are several."""
-        records: Explanation | Explanations = self._graphsvx
-        return records
 
 
 class GraphSVXAlgorithm(ExplainerAlgorithm):
@@ -78,10 +68,11 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         explanation.node_credit   # signed credit, in the shape of the mask
         explanation.graphsvx      # the full record, with errors and certificate
 
-    Masks are the coalition of the players with positive credit: 0 where credit is not positive, 1
-    up to a hundredth where it is. The hundredth carries the order of the credit, so that
-    `threshold_config=("topk", k)` keeps the k largest. The explained nodes, which take no part in
-    the game of nodes, have mask 1 in `node_mask_type="object"`.
+    Masks are by the size of the credit: 0 where there is none, 1 up to a hundredth where there is
+    some. The hundredth carries the order, so that `threshold_config=("topk", k)` keeps the k
+    players that matter most, for the prediction or against it; the sign is in `node_credit` and
+    `edge_credit`, and pictures draw their sizes. The explained nodes, which take no part in the
+    game of nodes, have mask 1 in `node_mask_type="object"`.
 
     `node_mask_type`: "object" is the credit of nodes [nodes, 1] (an explained node has that of its
     own features), "common_attributes" that of features in the whole neighbourhood [1, features],
@@ -173,14 +164,15 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
     ) -> list[dict[str, Any]]:
         """The arguments of `explain` for each output that is to be explained."""
         level = self.model_config.task_level
-        if level == ModelTaskLevel.graph:
+        counts = [data[name].num_nodes for name in data.node_types]
+        if level == ModelTaskLevel.graph and (len(target) == 1 or len(target) not in counts):
             return [{"graph": True, "target": self._target(target, 0)}]
         if level == ModelTaskLevel.edge:
             if not isinstance(pairs, Tensor):
                 raise UnsupportedError(
                     "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
                 )
-            u, v = linked_types(data, self.node_type)
+            pairs, (u, v) = pairs.reshape(2, -1), linked_types(data, self.node_type)
             return [
                 {"edge": ((u, int(pairs[0, i])), (v, int(pairs[1, i]))),
                  "target": self._target(target, i)}
@@ -243,7 +235,8 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         data = Data(x=x, edge_index=edge_index, **attributes)
         everything = torch.arange(x.shape[0]), torch.arange(edge_index.shape[1])
         level = self.model_config.task_level
-        if level == ModelTaskLevel.graph:
+        per_graph = batch is not None and len(target) == int(batch.max()) + 1 != x.shape[0]
+        if level == ModelTaskLevel.graph or (level == ModelTaskLevel.node and per_graph):
             if batch is None:
                 batch = torch.zeros(x.shape[0], dtype=torch.long)
             positions = _positions(index, int(batch.max()) + 1)
@@ -257,6 +250,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 raise UnsupportedError(
                     "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
                 )
+            pairs = pairs.reshape(2, -1)
             return [
                 _Question(
                     data,

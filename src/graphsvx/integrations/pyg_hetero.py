@@ -14,19 +14,8 @@ from torch_geometric.explain.config import MaskType
 from graphsvx.errors import UnsupportedError
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import feature_credit, node_credit
-from graphsvx.results.many import Explanations
 from graphsvx.results.typed_credit import types_of
 from graphsvx.results.typed_export import edge_mask
-
-
-class CreditedHeteroExplanation(HeteroExplanation):
-    """PyG's explanation with the record(s) of graphsvx that its masks were made from."""
-
-    @property
-    def graphsvx(self) -> Explanation | Explanations:
-        """The record, or the list of records where there are several."""
-        records: Explanation | Explanations = self._graphsvx
-        return records
 
 
 def hetero_data(
@@ -42,6 +31,13 @@ def hetero_data(
             if kind not in x_dict:  # no features: at least the nodes that edges name
                 count = int(edge_index[end].max()) + 1 if edge_index.numel() else 0
                 data[kind].num_nodes = max(count, data[kind].get("num_nodes", 0))
+    graphs = 1 + max((int(batch.max()) for batch in (keywords.get("batch_dict") or {}).values()
+                      if batch.numel()), default=0)  # fmt: skip
+    if graphs > 1:
+        raise UnsupportedError(
+            f"GraphSVXAlgorithm explains one typed graph at a time, got a batch of {graphs}; call "
+            "the explainer for each of batch.to_data_list()"
+        )
     for name, values in keywords.items():
         if name in ("batch_dict", "edge_label_index") or values is None:
             continue

@@ -9,13 +9,7 @@ from torch_geometric.explain import HeteroExplanation
 
 from graphsvx.results.cells import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
-
-LEAST = 0.99
-"""Smallest value of a mask where the credit is positive; the largest is 1.
-
-A player with positive credit is on, as in the game: 1. What a mask is below 1 only carries the
-order of the credit, for `threshold_config=("topk", k)`.
-"""
+from graphsvx.results.pyg_record import mask
 
 
 def set_masks(converted: HeteroExplanation, side: str) -> None:
@@ -25,14 +19,6 @@ def set_masks(converted: HeteroExplanation, side: str) -> None:
     sizes = [part.numel() for part in credit.values()]
     for (name, part), values in zip(credit.items(), torch.split(masked, sizes), strict=True):
         converted[name][f"{side}_mask"] = values.reshape(part.shape).clone()
-
-
-def mask(credit: Tensor) -> Tensor:
-    """Signed credit as a mask: 0 where it is not positive, else from 0.99 to 1 in its order."""
-    largest = float(credit.max()) if credit.numel() else 0.0
-    if largest <= 0:
-        return torch.zeros_like(credit)
-    return torch.where(credit > 0, LEAST + (1 - LEAST) * credit / largest, torch.zeros(()))
 
 
 def cell_credit(explanation: Explanation, data: Data) -> Tensor:

@@ -9,6 +9,7 @@ graph; if that disagrees with the evaluator, the search is repeated with a slowe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
@@ -73,16 +74,13 @@ class Question:
     def flip(self, explanation: Explanation, budget: int) -> PlayerSet:
         """The smallest set of players whose removal changes the predicted class."""
         self._require_classes()
-        target = explanation.target
-        return self._smallest(explanation, budget, "flip", _class_margin(target, -1),
-                              f"not {explanation.class_name(target)}")  # fmt: skip
+        predicted = self._predicted(explanation)
+        return self._smallest(explanation, budget, "flip", _class_margin(predicted, -1),
+                              f"not {explanation.class_name(predicted)}")  # fmt: skip
 
     def scores(self, coalitions: Bools, target: int) -> Floats:
         """Scores of coalitions of the game of nodes (or edges, or features), [coalitions]."""
-        with (
-            exclusive(),
-            evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
-        ):
+        with self._ready():
             evaluator = choose_evaluator(self.query, self.method.hops(self.query), self.seed)
             game = self.method.games(self.query, evaluator, self.seed)[-1]
             return game.values(game.states(coalitions))[:, target].numpy()
@@ -91,6 +89,27 @@ class Question:
         """Number of players of that game."""
         features, total = explanation.feature_credit.players, len(explanation.player_names)
         return total - features if total > features else features
+
+    def _predicted(self, explanation: Explanation) -> int:
+        """The class that the model predicts, whichever one is explained."""
+        if len(explanation.outputs) > 1:
+            return explanation.outputs[int(explanation.predictions.argmax())]
+        if self.query.target is None:
+            return explanation.target
+        with self._ready():
+            evaluator = choose_evaluator(self.query, self.method.hops(self.query), self.seed)
+            game = self.method.games(self.query, evaluator, self.seed)[-1]
+            everyone = np.ones(game.players, dtype=bool)
+            return int(_plain_scores(self.query, game, everyone)[0].argmax())
+
+    @contextmanager
+    def _ready(self) -> Iterator[None]:
+        """No other explanation is computed meanwhile, and the model is in evaluation mode."""
+        with (
+            exclusive(),
+            evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
+        ):
+            yield
 
     def _require_classes(self) -> None:
         if self.query.model.scale == "value":
@@ -115,10 +134,7 @@ class Question:
                 return True
             return bool(margin(_plain_scores(self.query, game, answer.coalition).numpy())[0] > 0)
 
-        with (
-            exclusive(),
-            evaluation_mode([*self.query.model.submodules, *modules(self.query.decoder)]),
-        ):
+        with self._ready():
             answer, game = run_verified(
                 self.query, self.method.hops(self.query), self.seed, run, holds
             )
@@ -142,11 +158,16 @@ class Question:
 
 
 def _class_margin(target: int, sign: int) -> Callable[[Floats], Floats]:
-    """How far the target is ahead of all other outputs (sign 1), or behind one (sign -1)."""
+    """How far the target is ahead of all other outputs (sign 1), or behind one (sign -1).
+
+    Of equal scores argmax decides, as in the model's own prediction: the margin is never 0.
+    """
+    least = np.finfo(np.float64).tiny
 
     def margin(scores: Floats) -> Floats:
-        others = np.delete(scores, target, axis=1).max(1)
-        return sign * (scores[:, target] - others)
+        ahead = scores[:, target] - np.delete(scores, target, axis=1).max(1)
+        wins = scores.argmax(1) == target
+        return sign * np.where(wins, np.maximum(ahead, least), np.minimum(ahead, -least))
 
     return margin
 

@@ -59,7 +59,7 @@ def explain_edge_features(query: Query, settings: EdgeFeatureSettings, seed: int
     other = _reference(table, settings.reference)
     players = torch.nonzero((table != other.to(table.dtype)).any(0))[:, 0]
     local = local_graph_of(query, seed)
-    calls, masks, values = _play(query, local, table, other, players, settings, seed)
+    calls, masks, values, proved = _play(query, local, table, other, players, settings, seed)
     outputs, target = query.choose_outputs(values[1])
     scores = values[:, outputs[0] : outputs[-1] + 1]
     fit = settings.estimator(masks, scores[2:], scores[0], scores[1])
@@ -76,7 +76,9 @@ def explain_edge_features(query: Query, settings: EdgeFeatureSettings, seed: int
         games=(
             game_report(
                 "edge features", len(players), calls, type(settings.mask).__name__,
-                exact=masks.exact, budget=settings.samples, coalitions=len(masks.rows) + 2,
+                exact=masks.exact and proved, exact_if_shortcuts_hold=masks.exact and not proved,
+                replayed=0 if proved else _REPLAYS + 2,
+                budget=settings.samples, coalitions=len(masks.rows) + 2,
                 r2=float(fit.r2[outputs.index(target)]),
             ),
         ),
@@ -112,8 +114,9 @@ def _reference(table: Tensor, reference: Reference) -> Tensor:
 def _play(
     query: Query, local: LocalGraph, table: Tensor, other: Tensor, players: Tensor,
     settings: EdgeFeatureSettings, seed: int,
-) -> tuple[int, Masks, Tensor]:  # fmt: skip
-    """Number of calls, coalitions, and the scores of the empty, the full and these coalitions."""
+) -> tuple[int, Masks, Tensor, bool]:  # fmt: skip
+    """Number of calls, coalitions, the scores of the empty, the full and these coalitions, and
+    whether these are proved to be those of calls on the whole graph."""
     device = table.device
     original = table[as_tensor(local.edges, device)]
 
@@ -144,7 +147,8 @@ def _play(
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
     ends = game.states(empty_and_full(len(players)))
     values = game.values(np.concatenate([ends, masks.states]))
-    return game.calls, masks, values
+    shortcut = local.evaluator.local and agree
+    return game.calls, masks, values, local.evaluator.proved or not shortcut
 
 
 def _outputs(model: Model, local: LocalGraph, attr: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Unpack
@@ -15,12 +16,13 @@ from graphsvx.core.typed_query import TypedQuery
 from graphsvx.datasets.catalogue import checked_name
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.engine.profile import profile_for
+from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import EstimatorSetting, Fit
-from graphsvx.generators import GameSetup, Indirect, Isolate
+from graphsvx.generators import GameSetup, Indirect, Isolate, RemoveRows
 from graphsvx.generators.base import GeneratorSetting
 from graphsvx.generators.indirect import Variant
 from graphsvx.masks import Auto, SmarterSeparate
@@ -30,6 +32,7 @@ from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record
 from graphsvx.methods.cells import EvaluatedGames
 from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
+from graphsvx.methods.influence import no_influence
 from graphsvx.methods.pipeline import (
     PlayableGame,
     PlayedGame,
@@ -57,7 +60,9 @@ from graphsvx.methods.rounds import (
     Rounds,
     calls_needed,
     default_first_calls,
+    first_calls_by_clock,
     first_of_many,
+    limited_by_cost,
     measures_differences,
 )
 from graphsvx.methods.settings import (
@@ -88,6 +93,8 @@ _PAPER: dict[str, tuple[int, int]] = {
     "ba-shapes": (400, 1), "ba-community": (800, 1),
     "tree-cycles": (1400, 4), "tree-grid": (1500, 4),
 }  # fmt: skip
+# Coalitions that are replayed at least, and the share of a limit by the clock that they may take.
+_FEWEST_REPLAYS, _SHARE_OF_REPLAYS = 2, 0.25
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
 
@@ -113,7 +120,9 @@ class GraphSVX(Checked):
     and budget are keywords too: `GraphSVX(samples=400, players="edges", hops=2)` is
     `GraphSVX(budget=Budget(samples=400), players=Edges(hops=2))`. `indirect="mean"` is short for
     `generator=Indirect("mean")` (algorithm 2), `erase=True` for `generator=Isolate(erase=True)`
-    (whole graphs: a pooling model does not see the features of a switched-off node).
+    (whole graphs: a pooling model does not see the features of a switched-off node), `erase="rows"`
+    for `generator=RemoveRows()` (switched-off nodes are removed: for models that make edges of
+    their own, or mix all nodes).
 
     Each game is exact where its distinct perturbed graphs fit the budget.
     """
@@ -210,7 +219,7 @@ class GraphSVX(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
-        kind = self._kind(query)
+        kind, query = self._kind(query), self.prepared(query)
         if isinstance(query, TypedQuery):
             check_typed_players(kind, self.generator, query.typed_graph)
         else:
@@ -218,36 +227,73 @@ class GraphSVX(Checked):
         if isinstance(kind, EdgeFeatures):
             return self._explain_edge_features(query, kind, seed)
 
+        start = time.monotonic()
+        limit, profile = self.budget.seconds, profile_for(query.model, query.graph)
+        played_at = start
+
         def run(evaluator: Evaluator) -> _Run:
-            start = time.monotonic()
+            nonlocal played_at
             setup, played = self._play(query, evaluator, kind, seed)
             outputs, target = query.choose_outputs(played[-1].values[1])
             fits = fit_all(played, self.estimator, outputs)
             goal = self._goal()
             if goal is None:
                 return _Run(evaluator, setup, without_local(played), fits, outputs, target)
-            limit = self.budget.seconds
+            clock = None if limit is None else Clock(limit, start, profile.seconds_after_games)
             rounds = Rounds(
-                goal, self.mask, self.estimator, outputs, seed, most=self.budget.most_calls,
-                clock=None if limit is None else Clock(limit, start),
-            )  # fmt: skip
+                goal, self.mask, self.estimator, outputs, seed, self.budget.most_calls, clock
+            )
             played, fits = rounds.play(played, fits)
+            played_at = time.monotonic()
             return _Run(evaluator, setup, without_local(played), fits, outputs, target, goal)
 
-        verified = run_verified(
-            query, kind.hops, seed, run,
-            holds=lambda evaluator, result: replays_agree(evaluator, result.played, seed),
-        )  # fmt: skip
+        def holds(evaluator: Evaluator, result: _Run) -> bool:
+            replays = evaluator.replays
+            if limit is not None and replays:
+                affordable = int(_SHARE_OF_REPLAYS * limit / max(profile.seconds_of_replay, 1e-9))
+                replays = min(replays, max(_FEWEST_REPLAYS, affordable))
+            began = time.monotonic()
+            agree = replays_agree(replace(evaluator, replays=replays), result.played, seed)
+            profile.seconds_of_replay = (time.monotonic() - began) / max(replays, 1)
+            return agree
+
+        verified = run_verified(query, kind.hops, seed, run, holds)
         games = EvaluatedGames(
             query, verified.evaluator, verified.setup, verified.played[-1],
             self.budget.samples or FIRST_CALLS, seed,
         )  # fmt: skip
         explanation = kind.refine(self._explanation(query, verified, seed), games)
+        if explanation.certificate.no_influence is not None:
+            warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
         if isinstance(query, TypedQuery):
             apart = getattr(kind, "directions", "together") == "apart"
             field, players = verified.evaluator.field, verified.setup.players
             explanation = with_types(explanation, query, field, players, apart)
-        return kind.finish(explanation)
+        finished = kind.finish(explanation)
+        profile.seconds_after_games = time.monotonic() - played_at
+        return finished
+
+    def prepared(self, query: Query) -> Query:
+        """The query with what its evaluator has to know of the generator.
+
+        Raises:
+            UnsupportedError: nodes cannot be removed from a typed graph, nor from one whose data
+                has numbers of nodes.
+
+        """
+        if not isinstance(self.generator, RemoveRows):
+            return query
+        if isinstance(query, TypedQuery):
+            raise UnsupportedError(
+                "nodes of typed graphs cannot be removed, only isolated; leave erase= out"
+            )
+        for name, attribute in query.graph.attributes.items():
+            if attribute.owner == "graph" and "index" in name:
+                raise UnsupportedError(
+                    f"nodes cannot be removed from a graph whose data.{name} has their numbers; "
+                    f"leave erase= out"
+                )
+        return replace(query, removes_rows=True)
 
     def _goal(self) -> Goal | None:
         """When calls end; None: after `samples`."""
@@ -258,6 +304,10 @@ class GraphSVX(Checked):
             return AllCalls()
         by_default = self.budget.samples is None and not isinstance(self.estimator, Lasso)
         return RelativeErrorBelow() if by_default or self.budget.seconds is not None else None
+
+    def _by_default(self, goal: Goal | None) -> bool:
+        """Whether the number of calls follows the games alone."""
+        return isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
 
     def _explain_edge_features(self, query: Query, kind: EdgeFeatures, seed: int) -> Explanation:
         if self.budget.tolerance is not None or self.generator is not None:
@@ -284,11 +334,13 @@ class GraphSVX(Checked):
     def _play(
         self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
     ) -> tuple[GameSetup, list[PlayedGame]]:
-        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed)
         calls, goal = self.budget.first_calls, self._goal()
-        by_default = isinstance(goal, RelativeErrorBelow) and self.budget.most_calls is None
+        setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)
+        by_default = self._by_default(goal)
         if by_default:
             calls = default_first_calls(games, self.estimator)
+        elif self.budget.seconds is not None:
+            calls = first_calls_by_clock(games, calls, self.budget.seconds)
         elif isinstance(goal, AllCalls):
             calls = first_of_many(games, calls)
         share = self.budget.feature_share
@@ -297,8 +349,8 @@ class GraphSVX(Checked):
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""
-        kind = self._kind(query)
-        return setup_games(query, evaluator, kind, self.generator, self.mask, seed)[1]
+        kind, calls = self._kind(query), self.budget.first_calls
+        return setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)[1]
 
     def hops(self, query: Query) -> int | None:
         """How far away from the explained node players are; None: as far as the model looks."""
@@ -315,10 +367,13 @@ class GraphSVX(Checked):
                 run.goal, run.played, run.fits
             ),
             "by_clock": self.budget.seconds is not None and bool(errors.any()),
+            "by_cost": self._by_default(run.goal) and bool(errors.any()) and limited_by_cost(
+                [game.game for game in run.played]
+            ),
         }  # fmt: skip
 
     def _certificate(
-        self, run: _Run, residual: float, values: Tensor, errors: Tensor, seed: int
+        self, query: Query, run: _Run, residual: float, values: Tensor, errors: Tensor, seed: int
     ) -> Certificate:
         """What was exact and what was checked; `values` and `errors` are the target's."""
         row = run.outputs.index(run.target)
@@ -333,6 +388,7 @@ class GraphSVX(Checked):
             depth=run.evaluator.depth,
             checks=run.evaluator.checks,
             fallback=run.evaluator.fallback,
+            no_influence=no_influence(query, self.generator, run.played, run.outputs),
             **self._accuracy(run, values, errors),
         )
 
@@ -352,7 +408,7 @@ class GraphSVX(Checked):
         errors = torch.cat([fit.errors for fit in fits], 1)
         row = outputs.index(target)
         residual = float((prediction - base - values.sum(1))[row])
-        certificate = self._certificate(run, residual, values[row], errors[row], seed)
+        certificate = self._certificate(query, run, residual, values[row], errors[row], seed)
         feature_credit, node_credit, edge_credit = build_explanation.credits(
             evaluator.field, setup.players, values, errors
         )

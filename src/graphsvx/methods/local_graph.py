@@ -152,6 +152,11 @@ def refuse_unless(query: Query, method: object, *kinds: Kind) -> None:
 def message_passing_module(query: Query, method: object) -> nn.Module:
     """The model if it has PyG layers that take an edge mask; otherwise `UnsupportedError`."""
     module = query.model.call
+    if query.graph.form.edge_sets:
+        raise UnsupportedError(
+            f"{type(method).__name__} weighs the messages along one edge_index, got a model of "
+            f"{', '.join(names[0] for names in query.graph.form.edge_sets)}; use GraphSVX or Greedy"
+        )
     if not isinstance(module, nn.Module) or not any(
         isinstance(layer, MessagePassing) and layer.explain is not False
         for layer in module.modules()
@@ -214,6 +219,8 @@ def game_report(name: str, players: int, calls: int, mask: str, **details: Any) 
         coalitions=details.get("coalitions", calls),
         r2=details.get("r2"),
         mask=mask,
+        exact_if_shortcuts_hold=details.get("exact_if_shortcuts_hold", False),
+        replayed=details.get("replayed", 0),
     )
 
 

@@ -57,11 +57,16 @@ class PlayedGame:
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:
         """The game's entry in the certificate; `row`: position of the target among the outputs."""
+        players, replayed = self.game.players, self.game.replayed
+        # Exact rows alone do not make Shapley values: a Lasso leaves players out.
+        no_estimate = self.masks.exact and not bool(fit.errors.any())
+        proved = self.game.evaluator.proved
         return GameReport(
             name=self.game.side,
-            players=self.game.players,
-            # Exact rows alone do not make Shapley values: a Lasso leaves players out.
-            exact=self.masks.exact and not bool(fit.errors.any()),
+            players=players,
+            exact=no_estimate and proved,
+            exact_if_shortcuts_hold=no_estimate and not proved,
+            replayed=0 if proved else replayed,
             budget=self.budget,
             calls=self.game.calls,
             coalitions=len(self.masks.rows) + 2 + self.measured,

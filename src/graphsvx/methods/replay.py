@@ -26,6 +26,8 @@ from graphsvx.methods.pipeline import PlayableGame, PlayedGame
 
 FEW = 4
 """Coalitions of all sizes that are replayed where plain calls are costly."""
+LATER = 2
+"""Coalitions that are replayed at least, where the first explanation replays more."""
 
 
 def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
@@ -37,10 +39,16 @@ def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) 
     if not evaluator.replays:
         return True
     rng = np.random.default_rng(seed)
-    return all(
-        coalitions_agree(played.game, _coalitions_to_replay(played, evaluator.replays, rng), rng)
-        for played in games
-    )
+    for played in games:
+        if not played.game.evaluator.replays:  # it was evaluated by the definition
+            continue
+        coalitions = _coalitions_to_replay(played, evaluator.replays, rng)
+        if not coalitions_agree(played.game, coalitions, rng):
+            return False
+        played.game.replayed = len(coalitions)
+        if evaluator.replays_vary:
+            played.game.replayed = min(LATER, len(coalitions))
+    return True
 
 
 def coalitions_agree(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
@@ -86,7 +94,7 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
     costly = count <= FEW
     extremes = _extremes(played, outputs=1 if costly else 4)
     ends = ends[:1] if costly else ends
-    if count <= 2:
+    if count <= LATER:
         return rows[[extremes[0], rng.integers(len(rows))]]
     always = np.concatenate([ends, rows[extremes]])
     if played.masks.exact:

@@ -49,6 +49,8 @@ ONE_ROUND = 4500
 """Calls of all games together that are made at once."""
 _WORK = 2.5e8  # below a second of known layers,
 _WORK_OF_DIFFERENCES = 1.2e9  # and where no model of the game is fitted to them
+_SECONDS, _LEAST_CALLS = 0.5, 100  # of a game whose calls are counted
+_FIRST_SHARE, _FEWEST_BY_CLOCK = 0.25, 8  # of a limit by the clock, before it is looked at
 _HARD = 1e-3  # squared error over squared credit, from which on differences may tell more
 _LEARNT_FROM = 4  # calls a player, before which pairs of coalitions tell little of each
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
@@ -69,15 +71,34 @@ def default_calls(game: PlayableGame) -> int:
 
 
 def _calls_in_batches(game: GraphGame) -> int:
+    return min(_calls_by_size(game), _affordable(game) or MOST_CALLS)
+
+
+def _calls_by_size(game: GraphGame) -> int:
     if game.evaluator.fallback is not None:
         return FIRST_CALLS  # one slow call after the other
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
 
+def _affordable(game: GraphGame) -> int | None:
+    """Most calls of a game by what they cost; None: the size of the field tells it."""
+    if game.seconds_of_call is None:
+        return None
+    return max(_LEAST_CALLS, int(_SECONDS / game.seconds_of_call))
+
+
+def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
+    """Whether a game is given fewer calls by default than it would be if they were cheap."""
+    return any(
+        isinstance(game, GraphGame) and _calls_in_batches(game) < _calls_by_size(game)
+        for game in games
+    )
+
+
 def default_difference_calls(game: GraphGame) -> int:
     """Most calls of a game by default where differences are measured."""
-    if game.evaluator.slopes is None:  # layers whose first round is not a product of matrices
-        return _calls_in_batches(game)
+    if game.evaluator.slopes is None or game.seconds_of_call is not None:
+        return _calls_in_batches(game)  # layers whose first round is not a product of matrices
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
@@ -96,6 +117,19 @@ def _work(game: GraphGame) -> float:
 
 def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     """Calls of the first round by default: all, where a second fit would be needed or small."""
+    affordable = [_affordable(game) for game in games if isinstance(game, GraphGame)]
+    most = sum(calls or MOST_CALLS for calls in affordable) or MOST_CALLS
+    return min(_first_calls(games, estimator), most)
+
+
+def first_calls_by_clock(games: Sequence[PlayableGame], calls: int, seconds: float) -> int:
+    """Calls before the first look at the clock: at most so many, in a part of the time."""
+    costs = [game.seconds_of_call or 0.0 for game in games if isinstance(game, GraphGame)]
+    affordable = _FIRST_SHARE * seconds / max(*costs, 1e-9)
+    return int(min(calls, max(_FEWEST_BY_CLOCK * len(games), affordable)))
+
+
+def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     players = [game.players for game in games if isinstance(game, LookupGame)]
     of_many = [calls for least, calls in _CALLS_OF_MANY.items() if min(players, default=0) >= least]
     if of_many and len(players) == len(games):
@@ -194,11 +228,14 @@ class Clock:
 
     seconds: float
     start: float = field(default_factory=time.monotonic)
+    reserve: float = 0.0
+    """Seconds that the checks after the last call will take."""
 
     def affordable(self, calls: int) -> int:
         """How many calls in all there is time for, if those made were typical."""
         elapsed = max(time.monotonic() - self.start, 1e-6)
-        return int(calls * max(1.0, 1 + _SHARE_OF_TIME * (self.seconds - elapsed) / elapsed))
+        left = self.seconds - self.reserve - elapsed
+        return int(calls * max(1.0, 1 + _SHARE_OF_TIME * left / elapsed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from graphsvx.core.players import Directions, FeatureChoice, Samples
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.estimators.lasso import Lasso
-from graphsvx.generators import Indirect, Isolate
+from graphsvx.generators import Indirect, Isolate, RemoveRows
 from graphsvx.masks import Mask
 from graphsvx.methods.player_kinds import (
     KINDS,
@@ -37,7 +37,8 @@ class Budget(Checked):
     """Model calls per explanation, all games together (P). None: 1,000, and more in games that are
     not exact with them, until the relative error is below 1 % or as many are made as the size of
     the receptive field allows in about a second (10,000 at most, 30,000 where the differences that
-    single players make are measured)."""
+    single players make are measured). Layers without fast code: at most as many as their cost, by a
+    count, allows in about two seconds, 100 a game at least."""
     feature_share: Annotated[float | None, Range(0, 1)] = None
     """Share of the samples that goes to features (r); None: as in algorithm 3."""
     tolerance: Annotated[float | None, Range(0, inside=True)] = None
@@ -82,7 +83,7 @@ class FlatSettings(TypedDict, total=False):
     top_nodes: int
     top_features: int
     indirect: Literal[False, "mean", "target"]
-    erase: bool
+    erase: Literal[False, True, "rows"]
 
 
 # Where a keyword does not belong to the players: what it is about, and what to do.
@@ -148,10 +149,11 @@ def read_generator(generator: Any, settings: dict[str, Any]) -> Any:
     indirect = checked(
         settings.pop("indirect", False), Literal[False, "mean", "target"], "indirect"
     )
-    erase = checked(settings.pop("erase", False), bool, "erase")
+    erase = checked(settings.pop("erase", False), Literal[False, True, "rows"], "erase")
     if not indirect and not erase:
         return generator
-    name, block = ("indirect", Indirect(indirect)) if indirect else ("erase", Isolate(erase=True))
+    erasing = RemoveRows() if erase == "rows" else Isolate(erase=True)
+    name, block = ("indirect", Indirect(indirect)) if indirect else ("erase", erasing)
     if generator is not None or (indirect and erase):
         raise InputError(f"{name}= is short for generator={block!r}; give one generator")
     return block
@@ -176,9 +178,10 @@ def check_parts(
         )
     if isinstance(players, Cells) and not mask.separate:
         raise InputError(f"cells need a mask with a game of nodes alone, got {mask!r}")
-    if getattr(generator, "erase", False) and isinstance(players, (Features, SubgraphFeatures)):
+    erases = isinstance(generator, RemoveRows) or getattr(generator, "erase", False)
+    if erases and isinstance(players, (Features, SubgraphFeatures)):
         raise InputError('erase= is about switched-off nodes; use it with players="nodes"')
-    unused = isinstance(players, Nodes) and generator in (None, Isolate())
+    unused = isinstance(players, Nodes) and generator in (None, Isolate(), RemoveRows())
     if unused and getattr(players, "reference", None) is not None:
         raise InputError(
             f"reference= {MISPLACED['reference']}; "

@@ -25,11 +25,12 @@ from graphsvx.methods.typed_setup import typed_setup
 
 def setup_games(
     query: Query, evaluator: Evaluator, kind: PlayerKind, generator: GeneratorSetting, mask: Mask,
-    seed: int,
+    seed: int, calls: int,
 ) -> tuple[GameSetup, list[PlayableGame]]:  # fmt: skip
     """The players of a query and their games; that of nodes (or edges) comes last.
 
-    Without a `generator`, that of the kind of players is used.
+    Without a `generator`, that of the kind of players is used. Games whose coalitions fit `calls`
+    are evaluated by the definition where they are few and shortcuts are not proved.
     """
     block = kind.generator if generator is None else generator
     setup = (
@@ -38,7 +39,21 @@ def setup_games(
         else kind.setup(query, evaluator, seed)
     )
     prepared = block.prepare(setup, derive_rng(seed, "paths"))
-    return setup, _games(query, evaluator, setup, prepared, mask)
+    games: list[PlayableGame] = []
+    for game in _games(query, evaluator, setup, prepared, mask):
+        coalitions = 1 << min(game.players, 62)
+        few = coalitions <= min(calls, evaluator.plain_up_to)
+        if few and not evaluator.proved and isinstance(game, GraphGame):
+            calls -= coalitions
+            games.append(_by_definition(game))
+        else:
+            games.append(game)
+    return setup, games
+
+
+def _by_definition(game: GraphGame) -> GraphGame:
+    setup = game.full_setup or game.setup
+    return replace(game, evaluator=game.evaluator.by_definition(), setup=setup, full_setup=None)
 
 
 def _games(

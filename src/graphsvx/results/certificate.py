@@ -14,7 +14,8 @@ class GameReport:
     name: str
     players: int
     exact: bool
-    """True if the credit is the Shapley value itself, not an estimate of it."""
+    """True if the credit is proved to be the Shapley value itself: no coalition was left out, and
+    the model's structure is known or each coalition was evaluated by a plain call."""
     budget: int
     """Model calls allowed."""
     calls: int
@@ -31,16 +32,31 @@ class GameReport:
     """The model of the game that values were estimated with; None: an additive one."""
     held_out_r2: float | None = None
     """Share of the variance of held-out pairs of coalitions that this model predicted."""
+    exact_if_shortcuts_hold: bool = False
+    """True if no coalition was left out, but some were evaluated by shortcuts alone that the
+    model's structure, which is unknown, may not allow."""
+    replayed: int = 0
+    """Coalitions that were evaluated again by plain calls, which gave the same outputs."""
+
+    @property
+    def status(self) -> str:
+        """Whether values are exact, exact under a condition, or estimated."""
+        if self.exact:
+            return "exact"
+        return "exact if shortcuts hold" if self.exact_if_shortcuts_hold else "estimated"
 
     def line(self) -> str:
         """One game in a few words."""
-        status = "exact" if self.exact else "estimated"
         players = "1 player" if self.players == 1 else f"{self.players} players"
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         held_out = ""
         if self.held_out_r2 is not None:
             held_out = f", R² {self.held_out_r2:.2f} on held-out pairs"
-        return f"{self.name} {status} ({players}, {calls}{held_out})"
+        replayed = ""
+        if self.exact_if_shortcuts_hold:
+            count = f"{1 << self.players:,}" if self.players <= 20 else f"2^{self.players}"
+            replayed = f"; {self.replayed} of {count} coalitions replayed"
+        return f"{self.name} {self.status} ({players}, {calls}{held_out}{replayed})"
 
 
 @dataclass(frozen=True)
@@ -67,11 +83,21 @@ class Certificate:
     sampling ended before; None: it was reached, or cannot be predicted."""
     by_clock: bool = False
     """True: `seconds` limited the calls, so that another run may make more or fewer of them."""
+    no_influence: str | None = None
+    """Where no player changes the output: what the reason may be, and what to try."""
+
+    by_cost: bool = False
+    """True: calls of the model are so costly that fewer were made than by default."""
 
     @property
     def exact(self) -> bool:
-        """True if every game was played exactly."""
+        """True if the values of every game are proved to be exact."""
         return all(game.exact for game in self.games)
+
+    @property
+    def status(self) -> str:
+        """ "exact", "exact if shortcuts hold" or "estimated": that of the least sure game."""
+        return max((game.status for game in self.games), key=_STATUSES.index, default="exact")
 
     @property
     def calls(self) -> int:
@@ -84,12 +110,16 @@ class Certificate:
     def __str__(self) -> str:
         """A table of the games, and a line for each further fact."""
         facts = [*([] if self.games else ["no players"]), *self._facts()]
-        return "\n".join([*(_text_table(self.games) if self.games else []), *facts])
+        table = _text_table(self.games) if self.games else []
+        return "\n".join([*self._warnings(), *table, *facts])
 
     def line(self) -> str:
         """The whole certificate in one line."""
         parts = [game.line() for game in self.games] or ["no players"]
-        return "; ".join([*parts, *self._facts()])
+        return "; ".join([*self._warnings(), *parts, *self._facts()])
+
+    def _warnings(self) -> list[str]:
+        return [] if self.no_influence is None else [self.no_influence]
 
     def _facts(self) -> list[str]:
         """What holds for all games together, in words."""
@@ -98,7 +128,7 @@ class Certificate:
         if self.checks:
             parts.append("checked: " + ", ".join(self.checks))
         if self.fallback:
-            parts.append(f"fallback: {self.fallback}")
+            parts.append(f"slower way: {self.fallback}")
         if self.tolerance_met is not None:
             parts.append("tolerance met" if self.tolerance_met else "tolerance NOT met")
         if self.relative_error:
@@ -108,9 +138,12 @@ class Certificate:
             parts.append(f"{goal} needs about {self.calls_needed:,} calls")
         if self.by_clock:
             parts.append("calls limited by the clock: another run may differ")
+        if self.by_cost:
+            parts.append("few calls, as each is costly: bars are wide, samples= asks for more")
         return parts
 
 
+_STATUSES = ("exact", "exact if shortcuts hold", "estimated")
 _COLUMNS = (
     "game", "values", "players", "model calls", "coalitions", "R²", "held-out R²", "mask",
 )  # fmt: skip
@@ -118,8 +151,7 @@ _COLUMNS = (
 
 def _cells(game: GameReport) -> tuple[str, ...]:
     shares = ("–" if r2 is None else f"{r2:.4f}" for r2 in (game.r2, game.held_out_r2))
-    values = "exact" if game.exact else "estimated"
-    return (game.name, values, f"{game.players:,}", f"{game.calls:,}", f"{game.coalitions:,}",
+    return (game.name, game.status, f"{game.players:,}", f"{game.calls:,}", f"{game.coalitions:,}",
             *shares, game.mask)  # fmt: skip
 
 

@@ -66,7 +66,9 @@ def equation(explanation: BaseExplanation) -> str:
 
 def _for_everyone(explanation: BaseExplanation) -> list[str]:
     credited = [entry for entry in entries(explanation) if entry.credit != 0]
-    sentences = [_what_it_says(explanation)]
+    warning = explanation.certificate.no_influence
+    sentences = [] if warning is None else [f"{warning[:1].upper()}{warning[1:]}."]
+    sentences.append(_what_it_says(explanation))
     if not credited:
         sentences.append(
             "There is nothing to share out: no feature, node or edge that could be left out "
@@ -299,7 +301,8 @@ def _capital(words: str) -> str:
 
 def _for_experts(explanation: BaseExplanation) -> list[str]:
     certificate = explanation.certificate
-    lines = [
+    lines = [] if certificate.no_influence is None else [certificate.no_influence]
+    lines += [
         f"{explanation.title} ({explanation.method}, {scale_of(explanation)} scale)",
         explanation.meaning,
         f"prediction {explanation.prediction:.6g}, base {explanation.base:.6g}, "
@@ -322,7 +325,7 @@ def _for_experts(explanation: BaseExplanation) -> list[str]:
     ]
     lines.extend(
         f"Game {game.name}: {game.players} players, "
-        f"{'exact' if game.exact else 'estimated'} by {game.mask}, {game.calls} model calls for "
+        f"{game.status} by {game.mask}, {game.calls} model calls for "
         f"{game.coalitions} coalitions ({game.budget} allowed), "
         + ("no surrogate" if game.r2 is None else f"weighted R² {game.r2:.4f}")
         + ("" if game.model is None else f"; {game.model}")
@@ -352,4 +355,4 @@ def _with_error(entry: Entry) -> str:
 def _value_with_error(credit: float, error: float) -> str:
     if math.isnan(error):
         return f"{credit:+.4g}"
-    return f"{credit:+.4g} (exact)" if error == 0 else f"{credit:+.4g} ± {error:.2g}"
+    return f"{credit:+.4g} ± {error:.2g}"

@@ -59,9 +59,11 @@ class Explanation(BaseExplanation):
         return export.to_networkx(self)
 
     def to_pyg(self, data: Any = None) -> Any:
-        """A `torch_geometric.explain.Explanation` with signed masks over nodes and edges.
+        """A `torch_geometric.explain.Explanation` with masks over nodes and edges, for PyG's plots.
 
-        With `data` (the graph that was explained) masks of edges go along its `edge_index`.
+        Masks are by the size of the credit; `node_credit`, `edge_credit` and `feature_credit` are
+        signed. Where nodes play, `edge_mask` is the credit of nodes, carried by their edges. With
+        `data` (the graph that was explained) masks of edges go along its `edge_index`.
         """
         return export.to_pyg(self, data)
 
@@ -72,7 +74,8 @@ class Explanation(BaseExplanation):
     def to_shap(self, data: Any = None) -> Any:
         """A `shap.Explanation`, for shap's own plots (needs shap).
 
-        With `data` (the graph that was explained) it has the values of the features.
+        It has the values of the features if the model is at hand (`question`), or with `data`, the
+        graph that was explained.
         """
         return export_shap.to_shap(self, data)
 
@@ -139,6 +142,6 @@ class Explanation(BaseExplanation):
                 )
                 if credit.players
             ),
-            "exact" if self.certificate.exact else "estimated",
+            self.certificate.status,
         ]
         return ", ".join(part for part in parts if part) + ")"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
+from graphsvx.results import pyg_record
 from graphsvx.results.base import BaseExplanation
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.results.typed_export import to_hetero
@@ -134,30 +135,41 @@ def to_networkx(explanation: BaseExplanation) -> nx.DiGraph:
 
 
 def to_pyg(explanation: BaseExplanation, data: Any = None) -> Any:
-    """A `torch_geometric.explain.Explanation` with signed credit as masks.
+    """A `torch_geometric.explain.Explanation` with masks by the size of the credit.
 
-    `node_mask` is [nodes, 1] over all nodes of the graph (the explained one has 0, as have all
-    nodes that do not play), `feature_credit` is [features]. `edge_mask`, where edges play, is
-    [edges] along `edge_index`: that of `data`, else of the neighbourhood. The directions of an
-    edge that are one player share its credit evenly. With `data`, `x` is in it too.
+    `node_mask` is [nodes, 1] over all nodes of the graph, `edge_mask` [edges] along `edge_index`:
+    that of `data`, else of the neighbourhood. Both are in [0, 1]; explained nodes have 1. Signed
+    credit is in `node_credit`, `edge_credit` and `feature_credit` [features]. The directions of an
+    edge that are one player share its credit evenly. Where nodes play and edges do not
+    (`edge_credit_from` is "nodes"), the credit of a node is on its edges to nodes that are nearer
+    to what is explained. With `data`, `x` is in it too.
     """
-    from torch_geometric.explain import Explanation as PyGExplanation  # noqa: PLC0415  (slow)
-
     if explanation.types is not None and not explanation.types.flat:
-        return to_hetero(explanation, explanation.types)
+        return to_hetero(explanation, explanation.types, data)
     field = explanation.field
     edge_index = field.edge_index if data is None else _edge_index(data)
-    converted = PyGExplanation(
-        node_mask=node_credit(explanation)[:, None].float(),
+    nodes = node_credit(explanation)
+    edges_play = explanation.edge_credit.players > 0
+    edges = (
+        edge_credit(explanation, edge_index)
+        if edges_play
+        else pyg_record.carried_credit(explanation, nodes, edge_index)
+    )
+    converted = pyg_record.CreditedExplanation(
+        node_mask=pyg_record.mask(nodes)[:, None].float(),
+        node_credit=nodes[:, None].float(),
         feature_credit=feature_credit(explanation).float(),
         edge_index=edge_index,
+        edge_mask=pyg_record.mask(edges).float(),
+        edge_credit=edges.float(),
+        edge_credit_from="edges" if edges_play else "nodes",
         target=torch.tensor([explanation.target]),
         prediction_score=explanation.prediction,
         base=explanation.base,
         num_nodes=field.num_nodes,
     )
-    if explanation.edge_credit.players:
-        converted.edge_mask = edge_credit(explanation, edge_index).float()
+    converted.node_mask[list(explanation.centres)] = 1.0
+    converted._graphsvx = explanation
     if data is not None:
         converted.x = data.x
     return converted

@@ -24,8 +24,9 @@ E = TypeVar("E", bound=BaseExplanation)
 def to_shap(explanation: BaseExplanation, data: Any = None, players: Players = "all") -> Any:
     """A `shap.Explanation`: features, nodes and edges, with names that say which.
 
-    With `data` (the graph that was explained) it has the values of the features, which shap
-    prints and colours by; nodes have their distance in `display_data`.
+    It has the values of the features, which shap prints and colours by, if the model is at hand
+    (`explanation.question`) or with `data`, the graph that was explained; nodes have their
+    distance in `display_data`.
     """
     many = many_to_shap([explanation], data, players)
     return many[0]
@@ -37,7 +38,8 @@ def many_to_shap(
     """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap, bar, ...
 
     Columns are all players of any of them; who does not play in an explanation has value 0 there.
-    `data` is the graph that was explained, or the list of graphs.
+    `data` is the graph that was explained, or the list of graphs; it is not needed where the
+    explanations were made in this process.
     """
     shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
     if not explanations:
@@ -53,6 +55,11 @@ def many_to_shap(
     values, inputs = np.zeros(shape), np.full(shape, np.nan)
     display = np.full(shape, "", dtype=object)
     table = None if data is None else feature_inputs(explanations, data)
+    if data is None and all(e.question is not None and e.types is None for e in explanations):
+        graphs = [e.question.query.graph for e in explanations]
+        table = np.concatenate(
+            [feature_inputs([e], graph) for e, graph in zip(explanations, graphs, strict=True)]
+        )
     if table is not None:  # a feature has a value where it does not play, too
         for (kind, ids, _), column in columns.items():
             if kind == "feature" and ids[0] >= 0:
@@ -70,8 +77,8 @@ def many_to_shap(
     return shap.Explanation(
         values=values,
         base_values=np.array([explanation.base for explanation in explanations]),
-        data=None if data is None else inputs,
-        display_data=None if data is None else display,
+        data=None if table is None else inputs,
+        display_data=None if table is None else display,
         feature_names=[name for _, _, name in columns],
     )
 
@@ -124,7 +131,7 @@ def to_shapiq(explanation: BaseExplanation) -> Any:
         min_order=0,
         n_players=players,
         interaction_lookup={members: at for at, members in enumerate(scores)},
-        estimated=not explanation.certificate.exact,
+        estimated=explanation.certificate.status == "estimated",
         estimation_budget=explanation.certificate.calls,
         baseline_value=explanation.base,
     )

@@ -120,6 +120,16 @@ def _check(explanation: ExplanationRecord) -> None:
         raise ValueError("centres, outputs and counts must be 0 or more")
     for values in (explanation.bases, explanation.predictions):
         _must_have_shape(values, (len(outputs),))
+    row, residual = outputs.index(explanation.target), explanation.certificate.residual
+    sides = (explanation.node_credit, explanation.feature_credit, explanation.edge_credit)
+    credit = sum(float(side.values[row].sum()) for side in sides if len(side.values) > row)
+    prediction = float(explanation.predictions[row])
+    explained = float(explanation.bases[row]) + credit + residual
+    if abs(prediction - explained) > 1e-6 * max(1.0, abs(prediction), abs(credit)):
+        raise ValueError(
+            f"the prediction is {prediction:g}, but base, credit and residual add up to "
+            f"{explained:g}"
+        )
 
     def check_credit(credit: Credit, limit: int) -> None:
         _must_be_below(credit.ids, limit)
@@ -183,7 +193,7 @@ def load(path: str | Path, kind: type[T]) -> T:
         record = json.loads(as_path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{str(path)!r} cannot be read as an explanation: {error}") from error
     return from_dict(record, kind)
 

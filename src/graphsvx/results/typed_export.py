@@ -7,27 +7,52 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphsvx.results import pyg_record
 from graphsvx.results.base import BaseExplanation
 from graphsvx.results.typed import GraphTypes
 from graphsvx.results.typed_credit import features_by_type
 
 
-def to_hetero(explanation: BaseExplanation, types: GraphTypes) -> Any:
-    """A `HeteroExplanation` with a node mask [nodes, 1] (or an edge mask [edges]) for each type."""
-    from torch_geometric.explain import HeteroExplanation  # noqa: PLC0415  (slow)
+def to_hetero(explanation: BaseExplanation, types: GraphTypes, data: Any = None) -> Any:
+    """A `HeteroExplanation` with a node mask [nodes, 1] or an edge mask [edges] for each type.
 
-    converted = HeteroExplanation()
+    Masks are by the size of the credit, `node_credit`, `edge_credit` and `feature_credit` signed.
+    With `data` it has x and edge_index too, and where nodes play, their credit on edges.
+    """
+    converted = pyg_record.CreditedHeteroExplanation()
+    nodes = torch.zeros(types.node_starts[-1], dtype=torch.float64)
+    edges = None
     if explanation.edge_credit.players:
-        mask = edge_mask(explanation, types)
-        for at, name in enumerate(types.edge_types):
-            converted[name].edge_mask = mask[types.edge_starts[at] : types.edge_starts[at + 1]]
+        edges = edge_mask(explanation, types)
     else:
-        mask = torch.zeros(types.node_starts[-1])
-        mask[explanation.node_ids] = explanation.node_values.float()
+        nodes[explanation.node_ids] = explanation.node_values
+        node_masks = pyg_record.mask(nodes).float()
+        node_masks[list(explanation.centres)] = 1.0
         for at, node_type in enumerate(types.node_types):
-            part = mask[types.node_starts[at] : types.node_starts[at + 1]]
-            converted[node_type].node_mask = part[:, None].clone()
-            converted[node_type].num_nodes = len(part)
+            part = slice(*types.node_starts[at : at + 2])
+            converted[node_type].node_mask = node_masks[part, None].clone()
+            converted[node_type].node_credit = nodes[part, None].float()
+            converted[node_type].num_nodes = int(part.stop - part.start)
+    if data is not None:
+        first = dict(zip(types.node_types, types.node_starts, strict=False))
+        ends = [
+            data[name].edge_index + torch.tensor([[first[name[0]]], [first[name[2]]]])
+            for name in types.edge_types
+        ]
+        if edges is None:
+            edges = pyg_record.carried_credit(explanation, nodes, torch.cat(ends, 1))
+        for name in types.edge_types:
+            converted[name].edge_index = data[name].edge_index
+        for node_type in types.node_types:
+            if "x" in data[node_type]:
+                converted[node_type].x = data[node_type].x
+    if edges is not None:
+        edge_masks = pyg_record.mask(edges).float()
+        for at, name in enumerate(types.edge_types):
+            part = slice(*types.edge_starts[at : at + 2])
+            converted[name].edge_mask = edge_masks[part].clone()
+            converted[name].edge_credit = edges[part].float()
+    converted.edge_credit_from = "edges" if explanation.edge_credit.players else "nodes"
     for node_type, credit in features_by_type(explanation).items():
         at = types.node_types.index(node_type)
         row = torch.zeros(types.feature_starts[at + 1] - types.feature_starts[at])
@@ -36,6 +61,7 @@ def to_hetero(explanation: BaseExplanation, types: GraphTypes) -> Any:
     converted.target = torch.tensor([explanation.target])
     converted.prediction_score = explanation.prediction
     converted.base = explanation.base
+    converted._graphsvx = explanation
     return converted
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphsvx.api import Failure
 from graphsvx.core.query import Kind
+from graphsvx.errors import error_text
 from graphsvx.results import schema, serialize
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
@@ -155,7 +156,7 @@ def with_interactions(rows: pa.Table) -> pa.Table:
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
     """One row a query; a failure has its query and error only."""
     rows = [
-        {"error": f"{type(result.error).__name__}: {result.error}"} if isinstance(result, Failure)
+        {"error": error_text(result.error)} if isinstance(result, Failure)
         else _row(result)
         for result in results
     ]  # fmt: skip

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from torch_geometric.data import HeteroData
 
-from graphsvx.api import Failure, explain
+from graphsvx.api import Failure, explain, failure_of
 from graphsvx.core import graph as graphs
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import typed_nodes
-from graphsvx.errors import GraphSVXError, ModelError
+from graphsvx.errors import DataError
 from graphsvx.results.explanation import Explanation
-from graphsvx.runs import arrow_schema
+from graphsvx.runs import arrow_schema, identity
+from graphsvx.runs.torch_state import TorchState
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Checked, Workers
 
@@ -45,12 +47,29 @@ class Job:
     """Share of the score that the smallest set of players is looked for with; None: it is not."""
     flip: bool = False
     """Whether the smallest set is looked for whose removal changes the class."""
+    torch_state: TorchState = field(default_factory=TorchState.current)
+
+    def inputs(self) -> dict[str, Any]:
+        """Identity of everything that outputs depend on, the same in every process."""
+        with self.torch_state.in_force():
+            graphs = list(self.data) if self.kind == "graph" else [self.data]
+            return identity.of_inputs(self.model, graphs)
+
+    def check_inputs(self, inputs: dict[str, Any]) -> None:
+        """Raise a DataError unless this process has the model and graph of the one that sent it."""
+        differ = identity.differences(inputs, self.inputs())
+        if differ:
+            raise DataError(
+                f"the workers have another model or graph: {'; '.join(differ[:5])} (there: where "
+                f"the run was started); make it part of the model, such as an attribute"
+            )
 
     def explain(self, query: int) -> Explanation | Failure:
-        """Explain one query; any exception becomes a `Failure`."""
+        """Explain one query; whatever it raises but Ctrl-C becomes a `Failure`."""
         try:
-            data = self.data[query] if self.kind == "graph" else self.data
-            explanation = explain(self.model, data, **self.question(query), **self.options)
+            data, question = self.question(query)
+            with self.torch_state.in_force():
+                explanation = explain(self.model, data, **question, **self.options)
             if self.sufficient is not None or self.flip:
                 share = self.sufficient
                 sets = [] if share is None else [explanation.sufficient(share)]
@@ -59,22 +78,23 @@ class Job:
             if self.kind == "graph":
                 return replace(explanation, graph_index=query)
             return explanation
-        except GraphSVXError as error:
-            return Failure(query, error)
-        except Exception as error:  # a single failure must not stop the run
-            return Failure(query, ModelError(f"{type(error).__name__}: {error}"))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a single failure must not stop the run
+            return failure_of(query, error)
 
-    def question(self, query: int) -> dict[str, Any]:
-        """The argument of `graphsvx.explain` that names the query."""
+    def question(self, query: int) -> tuple[Any, dict[str, Any]]:
+        """The graph that a query is about, and the argument of `graphsvx.explain` that asks it."""
         match self.kind:
             case "node":
-                return {"node": query if self.node_type is None else (self.node_type, query)}
+                node = query if self.node_type is None else (self.node_type, query)
+                return self.data, {"node": node}
             case "graph":
-                return {"graph": True}
+                return self.data[query], {"graph": True}
             case "edge":
-                return {"edge": tuple(self._nodes(query))}
+                return self.data, {"edge": tuple(self._nodes(query))}
             case "nodes":
-                return {"nodes": self._nodes(query)}
+                return self.data, {"nodes": self._nodes(query)}
 
     def _nodes(self, query: int) -> list[Any]:
         """The nodes of a link or group; of HeteroData as pairs of a type and an id."""
@@ -89,7 +109,17 @@ class Job:
                 break
             results.append(self.explain(query))
         done = chunk[: len(results)]
-        return Answer(done, arrow_schema.to_table(done, results), time.monotonic() - start)
+        return Answer(done, _rows(done, results), time.monotonic() - start)
+
+
+def _rows(queries: Chunk, results: list[Explanation | Failure]) -> pa.Table:
+    """A row for each query; one that cannot be stored is a failure of that query."""
+    try:
+        return arrow_schema.to_table(queries, results)
+    except Exception as error:  # of an explainer of the user's, such as text that is no text
+        if len(queries) == 1:
+            return arrow_schema.to_table(queries, [failure_of(queries[0], error)])
+        return pa.concat_tables(map(_rows, zip(queries), ([result] for result in results)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +156,22 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+@dataclass(frozen=True, eq=False)
+class _SentJob:
+    """A job that is pickled for a worker, which checks at first that it is the same there."""
+
+    job: Job
+    inputs: dict[str, Any]
+
+    @cached_property
+    def received(self) -> Job:
+        self.job.check_inputs(self.inputs)
+        return self.job
+
+    def __call__(self, chunk: Chunk) -> Answer:
+        return self.received(chunk)
+
+
 @dataclass(frozen=True)
 class Local(Checked):
     """Processes on this machine that share the graph's memory, with one torch thread each."""
@@ -141,5 +187,6 @@ class Local(Checked):
                 check_typed_graph(job.data)
             else:
                 graphs.out_edges(graphs.check_graph(job.data))
-        for chunk, result in processes.imap_unordered(job, take, self.workers or cores()):
+        work = job if processes.can_fork() else _SentJob(job, job.inputs())
+        for chunk, result in processes.imap_unordered(work, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

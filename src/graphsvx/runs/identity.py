@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import metadata
@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
-from torch_geometric.data import HeteroData
+from torch import nn
+from torch.nn.modules import module as modules
 
 from graphsvx.core.arrays import Ids
-from graphsvx.runs.contents import Contents, feed, name_of, words
+from graphsvx.runs.contents import Contents, name_of, words
+from graphsvx.runs.torch_state import TorchState
 
 __all__ = [
-    "PACKAGES", "differences", "of_code", "of_graphs", "of_members", "of_model", "of_queries",
-    "settings", "short_hash", "versions", "words",
+    "PACKAGES", "differences", "of_code", "of_graphs", "of_inputs", "of_members", "of_model",
+    "of_queries", "settings", "short_hash", "versions", "words",
 ]  # fmt: skip
 
 # Packages whose version may change results in the last bits; a run must not mix versions.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
-_GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
 
 
 @cache
@@ -55,28 +55,23 @@ def short_hash(value: Any) -> str:
     return hashlib.sha256(words(value).encode()).hexdigest()[:12]
 
 
-def of_graphs(graphs: Iterable[Any]) -> str:
-    """SHA-256 of the tensors of the graphs that a model or an explanation uses."""
+def of_graphs(graphs: Sequence[Any]) -> dict[str, Any]:
+    """SHA-256 of all attributes of the graphs; of a single graph each attribute by name too."""
     digest = hashlib.sha256()
+    unseen: list[str] = []
     for graph in graphs:
-        if isinstance(graph, HeteroData) or "edge_type" in graph:
-            _feed_typed(digest, graph)
-            continue
-        for name in _GRAPH:
-            value = getattr(graph, name, None)
-            digest.update(f"{name};".encode())
-            if isinstance(value, Tensor):
-                feed(digest, value)
-    return digest.hexdigest()
-
-
-def _feed_typed(digest: Any, graph: Any) -> None:
-    """All tensors of a typed graph, by type and name."""
-    for store in graph.stores:
-        for name, value in sorted(store.items()):
-            if isinstance(value, Tensor):
-                digest.update(f"{getattr(store, '_key', None)};{name};".encode())
-                feed(digest, value)
+        contents = Contents.of(graph)
+        digest.update(repr((contents.attributes, contents.code)).encode())
+        digest.update(contents.weights.digest())
+        unseen += contents.unseen
+    return {
+        "sha256": digest.hexdigest(),
+        "graphs": len(graphs),
+        "nodes": sum(int(getattr(graph, "num_nodes", None) or 0) for graph in graphs),
+        "edges": sum(int(getattr(graph, "num_edges", None) or 0) for graph in graphs),
+        **({"attribute": contents.attributes} if len(graphs) == 1 else {}),
+        **({"unseen": unseen} if unseen else {}),
+    }
 
 
 def of_model(model: Callable[..., Any]) -> dict[str, Any]:
@@ -87,6 +82,17 @@ def of_model(model: Callable[..., Any]) -> dict[str, Any]:
         "code": contents.code,
         "attribute": contents.attributes,
         "weights": contents.weights.hexdigest(),
+        **({"unseen": contents.unseen} if contents.unseen else {}),
+    }
+
+
+def of_inputs(model: Callable[..., Any], graphs: Sequence[Any]) -> dict[str, Any]:
+    """Everything that outputs depend on: model, graphs, and the state of torch."""
+    hooks = (*modules._global_forward_pre_hooks.values(), *modules._global_forward_hooks.values())
+    return {
+        "model": of_model(model),
+        "graph": of_graphs(graphs),
+        "torch": settings({**vars(TorchState.current()), "hooks": hooks}),
     }
 
 

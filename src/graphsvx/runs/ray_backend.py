@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import pickle
 import socket
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.edge_index import Index
@@ -26,7 +27,10 @@ from graphsvx.utils.extras import require_extra
 
 # Timeout in seconds of the connection test.
 _CONNECT_TIMEOUT = 5.0
-_GRAPH = ("x", "edge_index", "edge_weight", "edge_attr", "y")
+_NUMPY_TYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,11 +117,13 @@ def _check_reachable(address: str | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Packed:
-    """A job with its graphs as numpy arrays, which processes on one machine share in memory."""
+    """A pickled job, whose large arrays the processes of one machine share in memory."""
 
-    job: Job
-    graphs: list[dict[Any, Any]]
-    """Attributes by name; of HeteroData by type, then by name."""
+    content: bytes
+    arrays: list[np.ndarray]
+    """Bytes of dense tensors and arrays."""
+    inputs: dict[str, Any]
+    """Identity of model and graphs, which must be the same in the worker."""
     index: tuple[Index, Index] | None = None
     """In-edge and out-edge index of a single graph, computed once because of their size."""
     statistics: tuple[np.ndarray, np.ndarray] | None = None
@@ -125,51 +131,50 @@ class _Packed:
 
 
 def _packed(job: Job) -> _Packed:
-    graph_list = job.data if job.kind == "graph" else [job.data]
-    if is_typed(job.model, graph_list[0]):
-        return _Packed(replace(job, data=None), [_as_arrays(g.to_dict()) for g in graph_list])
-    arrays = [
-        {name: value.detach().cpu().numpy() for name in _GRAPH
-         if isinstance(value := getattr(graph, name, None), Tensor)}
-        for graph in graph_list
-    ]  # fmt: skip
-    without_data = replace(job, data=None)
-    if job.kind == "graph":
-        return _Packed(without_data, arrays)
+    cloudpickle: Any = require_extra("ray.cloudpickle", "ray")
+
+    class Pickler(cloudpickle.CloudPickler):
+        def reducer_override(self, value: Any) -> Any:
+            if type(value) is Tensor and _shareable(value):
+                return torch.from_numpy, (value.detach().numpy(),)
+            return super().reducer_override(value)
+
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(job)
+    arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
+    packed = _Packed(stream.getvalue(), arrays, job.inputs())
+    if job.kind == "graph" or is_typed(job.model, job.data) or not _has_tables(job.data):
+        return packed
     graph = graphs.check_graph(job.data)
     statistics = (graph.statistics.mean.cpu().numpy(), graph.statistics.std.cpu().numpy())
-    return _Packed(without_data, arrays, (graph.index, graphs.out_edges(graph)), statistics)
+    return replace(packed, index=(graph.index, graphs.out_edges(graph)), statistics=statistics)
 
 
-def _as_arrays(values: Any) -> Any:
-    """Tensors of a dictionary, and of those in it, as arrays."""
-    if isinstance(values, Mapping):
-        return {name: _as_arrays(value) for name, value in values.items()}
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+def _shareable(tensor: Tensor) -> bool:
+    """Whether an array of the same memory holds all that the tensor is."""
+    return (
+        tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_contiguous()
+        and not (tensor.requires_grad or tensor.is_nested or tensor.is_quantized)
+        and not (tensor.is_conj() or tensor.is_neg() or tensor.dtype not in _NUMPY_TYPES)
+    )  # fmt: skip
 
 
-def _as_tensors(values: Any) -> Any:
-    if isinstance(values, Mapping):
-        return {name: _as_tensors(value) for name, value in values.items()}
-    return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-
-
-def _as_graph(arrays: dict[Any, Any]) -> Data | HeteroData:
-    tensors = _as_tensors(arrays)
-    by_type = any(isinstance(value, Mapping) for value in tensors.values())
-    graph: Data | HeteroData = (HeteroData if by_type else Data).from_dict(tensors)
-    return graph
+def _has_tables(data: Any) -> bool:
+    """Whether x and edge_index are the tensors themselves that a checked graph holds."""
+    return all(isinstance(getattr(data, name, None), Tensor) for name in ("x", "edge_index"))
 
 
 def _unpacked(packed: _Packed) -> Job:
     with warnings.catch_warnings():
         # Arrays of Ray's object store are read-only; graphs are never modified.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        graph_list = [_as_graph(arrays) for arrays in packed.graphs]
+        job: Job = pickle.loads(packed.content, buffers=packed.arrays)  # noqa: S301  (of the driver)
         if packed.index is not None and packed.statistics is not None:
             mean, std = (torch.from_numpy(array) for array in packed.statistics)
-            graphs.adopt(graph_list[0], *packed.index, Statistics(mean, std))
-    return replace(packed.job, data=graph_list if packed.job.kind == "graph" else graph_list[0])
+            graphs.adopt(job.data, *packed.index, Statistics(mean, std))
+    job.check_inputs(packed.inputs)
+    return job
 
 
 # --- in the worker -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -164,7 +165,7 @@ class Run:
         elif done + failed == len(self.queries):
             state = "finished"
         rate, command = note.get("rate"), note.get("command")
-        if state != "running" or not isinstance(rate, (int, float)):
+        if state != "running" or not isinstance(rate, float) or not 0 < rate < math.inf:
             rate = None
         if not isinstance(command, str):
             command = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,14 +22,14 @@ from rich.progress import (
 from torch import Tensor
 from torch_geometric.data import Dataset
 
-from graphsvx.api import Failure
+from graphsvx.api import Failure, check_call
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids
 from graphsvx.core.names import find_names
 from graphsvx.core.query import node_list
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import node_number
-from graphsvx.core.typed_query import build_any_query, nodes_of_one_type
+from graphsvx.core.typed_query import nodes_of_one_type
 from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
@@ -39,6 +40,7 @@ from graphsvx.runs.run import Run, open_run
 from graphsvx.runs.store import RunFolder
 from graphsvx.utils.constraints import Count, Range, Seed, checked, shown
 from graphsvx.utils.files import as_path
+from graphsvx.utils.printable import one_line
 from graphsvx.utils.progress_bar import progress_bar
 
 _OPTIONS = frozenset(
@@ -115,7 +117,9 @@ def start(
     part = checked(part, Count, "part")
     retry_failed = checked(retry_failed, bool, "retry_failed")
     command = checked(command, str | None, "command")
-    if backend is not None and not callable(getattr(backend, "answers", None)):
+    if backend is not None and (
+        isinstance(backend, type) or not callable(getattr(backend, "answers", None))
+    ):
         raise InputError(f"backend must be one such as Local(workers=2), got {shown(backend)}")
     method = checked(GraphSVX() if method is None else method, MethodSetting, "method")
     sufficient = checked(sufficient, Annotated[float, Range(0, 1)] | None, "sufficient")
@@ -125,11 +129,7 @@ def start(
               node_type, sufficient, flip)  # fmt: skip
     settings |= {} if sufficient is None else {"sufficient": sufficient}
     settings |= {"flip": flip} if flip else {}
-    # Raise for invalid options once, instead of a failure for each query.
-    first = int(queries[0])
-    build_any_query(
-        model, data[first] if kind == "graph" else data, **job.question(first), **options
-    )
+    check_call(model, map(job.question, queries.tolist()), job.options)
     run_identity = _identity(job, queries, settings, part)
     folder = RunFolder(as_path(out, "out"))
     folder.must_be_free()
@@ -208,15 +208,16 @@ def _queries(
 
 def _identity(job: Job, queries: Ids, settings: dict[str, Any], part: int) -> dict[str, Any]:
     """Hashes and settings that must agree to resume a run."""
-    graph_list = list(job.data) if job.kind == "graph" else [job.data]
+    inputs = job.inputs()
+    unseen = [name for part in inputs.values() for name in part.get("unseen", [])]
+    if unseen:
+        warnings.warn(
+            f"whether these stay the same cannot be seen: {', '.join(map(one_line, unseen[:5]))}; "
+            f"if they change, resume into another folder",
+            stacklevel=3,
+        )
     return {
-        "model": identity.of_model(job.model),
-        "graph": {
-            "sha256": identity.of_graphs(graph_list),
-            "graphs": len(graph_list),
-            "nodes": sum(int(graph.num_nodes) for graph in graph_list),
-            "edges": sum(int(graph.num_edges) for graph in graph_list),
-        },
+        **inputs,
         "setting": identity.settings(settings),
         "seed": job.options["seed"],
         "queries": {
@@ -299,12 +300,19 @@ def _display(
         yield meter
 
 
+def _answers(
+    job: Job, backend: Backend, scheduler: Scheduler
+) -> Generator[Answer | LostChunk, None, None]:
+    """The answers of a backend, whose iterator is closed with this one if it can be."""
+    yield from backend.answers(job, scheduler.take)
+
+
 def _work(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> None:
     if progress.done.all():
         return
     scheduler, buffer = Scheduler(progress), WriteBuffer(progress)
     try:
-        with closing(backend.answers(job, scheduler.take)) as answers:  # type: ignore[type-var]  # generators
+        with closing(_answers(job, backend, scheduler)) as answers:
             for result in answers:
                 if isinstance(result, LostChunk):
                     given_up = scheduler.put_back(result.queries)

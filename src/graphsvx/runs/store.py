@@ -110,7 +110,9 @@ class RunFolder:
         """Begin a run."""
         self._make_places()
         self.write_queries(queries)
-        text = json.dumps({"format": FORMAT, "version": VERSION, **manifest}, indent=2)
+        checksum = _manifest_digest(manifest.get("identity"))
+        record = {"format": FORMAT, "version": VERSION, "sha256": checksum, **manifest}
+        text = json.dumps(record, indent=2)
         _write(self.manifest, text.encode())
 
     def _make_places(self) -> None:
@@ -133,6 +135,9 @@ class RunFolder:
                 f"{self.manifest} has version {record.get('version')}, this graphsvx reads "
                 f"{VERSION}; use the graphsvx that wrote it"
             )
+        # Runs of versions before 1.0 have no checksum.
+        if record.get("sha256", digest := _manifest_digest(record.get("identity"))) != digest:
+            raise DataError(f"{self.manifest} is damaged (its checksum is another)")
         try:
             identity = checked(record.get("identity"), dict[str, Any], "identity")
             checked(identity.get("part"), Count, "part")
@@ -164,7 +169,7 @@ class RunFolder:
             for name in ("parts", "pieces"):
                 for path in sorted((self.path / name).glob(f"{start}*.parquet")):
                     match = _NAME.fullmatch(path.name)
-                    if match:
+                    if match and path.is_file():
                         files.append(StoredFile(path, int(match[1])))
         return files
 
@@ -231,6 +236,10 @@ class RunFolder:
             return not lock_descriptor(handle, blocking=False)
         finally:
             os.close(handle)
+
+
+def _manifest_digest(identity: Any) -> str:
+    return _digest(json.dumps(identity, sort_keys=True).encode())
 
 
 def _digest(content: bytes) -> str:

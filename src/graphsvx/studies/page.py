@@ -306,7 +306,7 @@ class Page:
                 picture = self.figure.draw(study)
                 picture.savefig(file, dpi=160, format="png", metadata={"Software": None})
         with atomic_write(written[-1]) as file:
-            file.write_text(self.markdown(results))
+            file.write_text(self.markdown(results), encoding="utf-8")
         return written
 
 

@@ -382,5 +382,5 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         + (f", in {seconds / 60:.0f} minutes of processor time." if seconds else ".")]  # fmt: skip
     path = folder / "README.md"
     with atomic_write(path) as part:
-        part.write_text("\n\n".join(filter(None, text)) + "\n")
+        part.write_text("\n\n".join(filter(None, text)) + "\n", encoding="utf-8")
     return path

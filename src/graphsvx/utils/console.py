@@ -6,6 +6,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from graphsvx.utils.printable import one_line
+
 # A new console each time: it writes to what `sys.stdout` or `sys.stderr` is now.
 
 
@@ -20,8 +22,8 @@ def stderr_console() -> Console:
 
 
 def message(text: str, style: str | None = None) -> None:
-    """A line on standard error, as it is: no markup, no highlighting, not wrapped."""
-    stderr_console().print(text, style=style, markup=False)
+    """One line on standard error: no markup, no highlighting, no control characters."""
+    stderr_console().print(one_line(text), style=style, markup=False)
 
 
 def simple_table(title: str | None = None) -> Table:

@@ -65,25 +65,29 @@ def imap_unordered(
     generator stops the workers; a task that is still running after `_GRACE` seconds is killed.
     No thread is started here: threads and `fork` do not go together.
 
+    Where the system has no more processes or files, those workers do the work that it let start.
+
     Raises:
-        InputError: workers are not forked, and `work` cannot be sent to them.
+        InputError: workers are not forked, and `work` cannot be sent to them, or none can start.
     """
     method = "fork" if can_fork() else "spawn"
     sent: Any = work if method == "fork" else _pickled(work)
-    stop, stop_sender = multiprocessing.Pipe(duplex=False)
+    stop, stop_sender = _stop_pipe()
     running: dict[Connection, BaseProcess] = {}
     """Processes by the connection to them."""
     started = set[Connection]()
     free: deque[Connection | None] = deque([None] * workers)
     busy: dict[Connection, Task] = {}
     ready: deque[tuple[Task, Any]] = deque()
+    postponed: list[Task] = []
+    """Tasks whose worker could not be started."""
     try:
         while True:
-            while free and (task := take()) is not None:
-                worker = free.popleft()
+            while free and (task := postponed.pop() if postponed else take()) is not None:
+                worker = free.popleft() or _started(method, sent, stop, stop_sender, running)
                 if worker is None:
-                    worker, process = _start(method, sent, stop, [stop_sender, *running])
-                    running[worker] = process
+                    postponed.append(task)
+                    continue
                 busy[worker] = task
                 with suppress(OSError):  # dead: noticed below
                     worker.send(task)
@@ -123,6 +127,28 @@ def _received(worker: Connection) -> Any:
     return result
 
 
+def _stop_pipe() -> tuple[Connection, Connection]:
+    try:
+        return multiprocessing.Pipe(duplex=False)
+    except OSError as error:
+        raise _no_process(error) from error
+
+
+def _started(
+    method: str, sent: Any, stop: Connection, stop_sender: Connection,
+    running: dict[Connection, BaseProcess],
+) -> Connection | None:  # fmt: skip
+    """A new worker among those that are running; None: they are all that the system has."""
+    try:
+        worker, process = _start(method, sent, stop, [stop_sender, *running])
+    except OSError as error:
+        if running:
+            return None
+        raise _no_process(error) from error
+    running[worker] = process
+    return worker
+
+
 def _start(
     method: str, sent: Any, stop: Connection, of_caller: list[Connection]
 ) -> tuple[Connection, BaseProcess]:
@@ -146,6 +172,9 @@ def _start(
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
+        except OSError:
+            connection.close()
+            raise
         finally:
             if masks:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -161,6 +190,13 @@ def _pickled(work: Callable[[Any], Any]) -> bytes:
             f"worker processes do not share memory on this system, or beside Ray or CUDA, and what "
             f"they need cannot be pickled: {first_line(error)}; use one worker"
         ) from error
+
+
+def _no_process(error: OSError) -> InputError:
+    return InputError(
+        f"the system lets no worker process start: {error.strerror or error}; use one worker, or "
+        f"raise its limits (ulimit -u, ulimit -n)"
+    )
 
 
 def _not_started() -> InputError:

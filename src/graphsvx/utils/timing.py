@@ -1,10 +1,12 @@
-"""Times of functions on a machine that does other things as well."""
+"""Times of functions on a machine that does other things as well, and work that takes long."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from statistics import median
+from threading import Timer
 from typing import Any
 
 
@@ -17,3 +19,17 @@ def take_turns(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[s
             run()
             seconds[name].append(time.process_time() - start)
     return {name: median(times) for name, times in seconds.items()}
+
+
+@contextmanager
+def shown_after(seconds: float, bar: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Show `bar()` while the work goes on, if it takes longer than `seconds`."""
+    with ExitStack() as stack:
+        timer = Timer(seconds, lambda: stack.enter_context(bar()))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # it may have just begun to show the bar

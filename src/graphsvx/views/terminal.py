@@ -158,8 +158,10 @@ class _Rows:
 
 
 def _frame(explanation: Explanation, caption: str) -> Table:
+    warning = explanation.certificate.no_influence
+    first_line = "" if warning is None else f"{one_line(warning)}\n"
     return Table(
-        title=Text(explanation.title, style="bold"),
+        title=Text.assemble((first_line, "bold red"), (explanation.title, "bold")),
         caption=Text("\n".join(map(one_line, caption.splitlines())), style=QUIET),
         box=box.SIMPLE_HEAD,
         title_justify="left",
@@ -192,9 +194,7 @@ def _generated_graph(explanation: Explanation) -> Table:
 def _error(error: float) -> str:
     if math.isnan(error):
         return "–"
-    if error == 0:
-        return "exact"
-    return f"± {error:.4f}" if error >= 5e-5 else f"± {error:.0e}"
+    return f"± {error:.4f}" if error >= 5e-5 else "± 0" if error == 0 else f"± {error:.0e}"
 
 
 def _caption(explanation: Explanation) -> str:

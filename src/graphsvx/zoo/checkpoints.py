@@ -49,7 +49,7 @@ def save(trained: Trained, path: str | Path | None = None, root: str | Path | No
         with atomic_write(target) as weights, atomic_write(_card_path(target)) as card:
             safetensors.torch.save_file(state, weights)
             digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-            card.write_text(trained.card.with_weights(digest).to_json())
+            card.write_text(trained.card.with_weights(digest).to_json(), encoding="utf-8")
     except DataError as error:
         raise DataError(
             f"{error}, or point GRAPHSVX_MODELS to a folder that can be written"
@@ -140,7 +140,7 @@ def _read_card(path: Path) -> Card:
                 f"there is no file {file}; train the model with: graphsvx train DATASET"
             )
     try:
-        return Card.from_json(card.read_text())
+        return Card.from_json(card.read_text(encoding="utf-8"))
     except (DataError, OSError, UnicodeDecodeError) as error:
         raise DataError(f"the card {card} is damaged: {error}; train the model again") from error
 

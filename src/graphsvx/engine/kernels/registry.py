@@ -111,7 +111,7 @@ class ModelLayers:
             weight.shape[0]
             for part in parts
             for weight in part._parameters.values()
-            if weight is not None and weight.dim() > 1
+            if weight is not None and not nn.parameter.is_lazy(weight) and weight.dim() > 1
         ]
         passing = [(at, part) for at, part in enumerate(parts) if isinstance(part, MessagePassing)]
         layers = tuple((at, fast_kernel(layer)) for at, layer in passing)

@@ -40,9 +40,14 @@ class Lazy(Tensor):
     _size: torch.Size
 
     @classmethod
-    def placeholder(cls, rows: int, like: Tensor) -> Any:
-        """A wrapper without data of its own that says it has `rows` rows like those of a tensor."""
+    def placeholder(cls, rows: int, like: Tensor, width: int | None = None) -> Any:
+        """A wrapper without data of its own that says it has `rows` rows like those of a tensor.
+
+        `width`: number of columns, if it is another one.
+        """
         size = torch.Size((rows, *like.shape[1:]))
+        if width is not None:
+            size = torch.Size((*size[:-1], width))
         wrapper: Any = Tensor._make_wrapper_subclass(
             cls, size, dtype=like.dtype, device=like.device
         )

@@ -2,7 +2,9 @@
 
 `MixedRows` stands for `rows = M @ base` with a sparse matrix M, which is what adding up messages
 before projecting them gives (GraphSAGE, GIN, GraphConv). Gathering, weighing and adding up
-`SharedRows` make such rows. Other operations turn them into plain tensors.
+`SharedRows` make such rows. The base may be lazy itself, as after two rounds without a projection
+(ChebConv): a projection reaches the innermost rows, and all sums are of narrow rows. Other
+operations turn them into plain tensors.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from graphsvx.engine.lazy.base import Handler, Lazy, handles, plain
 from graphsvx.engine.lazy.shared import ADD, DIVIDE, MULTIPLY, SharedRows, binary
 from graphsvx.engine.lazy.shared import HANDLERS as OF_SHARED
 
-_MIXED: dict[Any, Handler] = {}
+OF_MIXED: dict[Any, Handler] = {}
+_STACKED: dict[Any, Handler] = {}
 _MANY_ENTRIES = 8  # a row, from which on sorted ones are summed by `embedding_bag`
-_WIDE = 64  # columns from which on copies of rows cost more than keeping weights in mind
+WIDE = 64
+"""Columns from which on copies of rows cost more than keeping in mind what they are sums of."""
 
 
 class MixedRows(Lazy):
     """`rows = M @ base` with M given by its entries (row, column, weight)."""
 
-    handlers = _MIXED
+    handlers = OF_MIXED
     base: Tensor
     row: Tensor
     column: Tensor
@@ -43,7 +47,7 @@ class MixedRows(Lazy):
 
     def plain(self) -> Tensor:
         """All rows, summed up."""
-        return self.times(self.base)
+        return self.times(plain(self.base))
 
     def times(self, base: Tensor) -> Tensor:
         """M @ base for any base with as many rows."""
@@ -61,6 +65,33 @@ class MixedRows(Lazy):
         return into.scatter_add_(0, self.row[:, None].expand_as(picked), picked)
 
 
+class StackedRows(Lazy):
+    """`rows = cat([upper, lower])`, of which one is lazy."""
+
+    handlers = _STACKED
+    upper: Tensor
+    lower: Tensor
+
+    @staticmethod
+    def __new__(cls, upper: Tensor, lower: Tensor) -> StackedRows:
+        """A wrapper without data of its own."""
+        wrapper: StackedRows = cls.placeholder(upper.shape[0] + lower.shape[0], lower)
+        wrapper.upper, wrapper.lower = upper, lower
+        return wrapper
+
+    def plain(self) -> Tensor:
+        """All rows, copied."""
+        return torch.cat([plain(self.upper), plain(self.lower)])
+
+
+@handles(_STACKED, functional.linear)
+def _stacked_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if not isinstance(x, StackedRows) or isinstance(weight, Lazy):
+        return NotImplemented
+    parts = (functional.linear(part, weight, bias) for part in (x.upper, x.lower))
+    return torch.cat([plain(part) for part in parts])
+
+
 # --- products and sums of shared rows ----------------------------------------------------
 
 
@@ -71,7 +102,7 @@ def _multiply(func: Any) -> Handler:
         done = plainly(x, y, *args, **kwargs)
         rows, factor = (x, y) if isinstance(x, SharedRows) else (y, x)
         # A weight for each row: a copy would be as wide as the rows are.
-        if done is not NotImplemented or rows.dim() != 2 or rows.shape[1] < _WIDE or kwargs:
+        if done is not NotImplemented or rows.dim() != 2 or rows.shape[1] < WIDE or kwargs:
             return done
         return _scaled(_as_mixed(rows), factor)
 
@@ -83,24 +114,46 @@ for _func in MULTIPLY:
     OF_SHARED[_func] = _multiply(_func)
 
 
+def _combine(func: Any, sign: int) -> Handler:
+    """Sum (sign 1) or difference (-1) of shared rows: of other rows, such as the ends of edges."""
+    plainly = binary(func)
+
+    def handler(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+        done = plainly(x, y, *args, **kwargs)
+        if done is not NotImplemented or args or kwargs or x.shape != y.shape:
+            return done
+        if x.dim() != 2 or x.shape[1] < WIDE or not isinstance(x, SharedRows):
+            return done
+        second = _as_mixed(y)
+        return NotImplemented if second is None else _mixed_add(x, _scaled(second, sign))
+
+    return handler
+
+
+for _func in (torch.add, Tensor.add, Tensor.__add__):
+    OF_SHARED[_func] = _combine(_func, 1)
+for _func in (torch.sub, Tensor.sub, Tensor.__sub__):
+    OF_SHARED[_func] = _combine(_func, -1)
+
+
 @handles(OF_SHARED, Tensor.expand_as)
-@handles(_MIXED, Tensor.expand_as)
+@handles(OF_MIXED, Tensor.expand_as)
 def _expand_as(x: Any, other: Tensor) -> Any:
     return x.expand(other.shape) if not isinstance(x, Lazy) else NotImplemented
 
 
 @handles(OF_SHARED, Tensor.new_zeros)
-@handles(_MIXED, Tensor.new_zeros)
+@handles(OF_MIXED, Tensor.new_zeros)
 def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if len(sizes) != 2 or x.dim() != 2 or tuple(sizes[1:]) != tuple(x.shape[1:]) or kwargs:
         return x.base.new_zeros(*shape, **kwargs)
     none = torch.zeros(0, dtype=torch.long, device=x.device)
-    return MixedRows(sizes[0], none, none, x.base.new_zeros(0), x.base)
+    return MixedRows(sizes[0], none, none, none.to(x.dtype), x.base)
 
 
 @handles(OF_SHARED, Tensor.new_ones)
-@handles(_MIXED, Tensor.new_ones)
+@handles(OF_MIXED, Tensor.new_ones)
 def _new_ones(x: Any, *shape: Any, **kwargs: Any) -> Tensor:
     return x.base.new_ones(*shape, **kwargs)
 
@@ -113,7 +166,8 @@ def _as_mixed(x: Any) -> MixedRows | None:
         return x
     if isinstance(x, SharedRows) and x.dim() == 2:
         rows = torch.arange(x.shape[0], device=x.device)
-        return MixedRows(x.shape[0], rows, x.index, x.base.new_ones(x.shape[0]), x.base)
+        ones = torch.ones(x.shape[0], dtype=x.dtype, device=x.device)
+        return MixedRows(x.shape[0], rows, x.index, ones, x.base)
     return None
 
 
@@ -126,7 +180,7 @@ def _column(value: Any, rows: int) -> Tensor | None:
     return value[:, 0]
 
 
-@handles(_MIXED, Tensor.__getitem__)
+@handles(OF_MIXED, Tensor.__getitem__)
 def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     if not isinstance(key, slice) or key.start or key.step not in (None, 1) or key.stop is None:
         return NotImplemented
@@ -140,7 +194,7 @@ def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     return MixedRows(rows, row, column, weight, x.base)
 
 
-@handles(_MIXED, Tensor.scatter_add_)
+@handles(OF_MIXED, Tensor.scatter_add_)
 def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     mixed = _as_mixed(source)
     target = None if mixed is None else _column(index, mixed.shape[0])
@@ -151,7 +205,7 @@ def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     return MixedRows(into.shape[0], target[mixed.row], mixed.column, mixed.weight, mixed.base)
 
 
-@handles(_MIXED, Tensor.scatter_reduce_)
+@handles(OF_MIXED, Tensor.scatter_reduce_)
 def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     """PyG's other aggregations: into fresh zeros, and what is returned is used."""
     if not isinstance(into, MixedRows) or into.row.numel():
@@ -160,7 +214,7 @@ def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     return into.plain().scatter_reduce_(*rest[0], **rest[1])
 
 
-@handles(_MIXED, *DIVIDE)
+@handles(OF_MIXED, *DIVIDE)
 def _mixed_divide(x: Any, y: Any) -> Any:
     if not isinstance(x, MixedRows):
         return NotImplemented
@@ -172,7 +226,7 @@ def _mixed_divide(x: Any, y: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight / column[x.row], x.base)
 
 
-@handles(_MIXED, *MULTIPLY)
+@handles(OF_MIXED, *MULTIPLY)
 def _mixed_multiply(x: Any, y: Any) -> Any:
     return _scaled(x, y) if isinstance(x, MixedRows) else _scaled(y, x)
 
@@ -191,23 +245,25 @@ def _scaled(x: Any, factor: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight * column[x.row], x.base)
 
 
-@handles(_MIXED, *ADD)
+@handles(OF_MIXED, *ADD)
 def _mixed_add(x: Any, y: Any) -> Any:
     first, second = _as_mixed(x), _as_mixed(y)
     if first is None or second is None or first.shape != second.shape:
         return NotImplemented
     shared = first.base is second.base
     shift = 0 if shared else first.base.shape[0]
+    lazily = isinstance(first.base, Lazy) or isinstance(second.base, Lazy)
+    stack = StackedRows if lazily else lambda *bases: torch.cat(bases)
     return MixedRows(
         first.shape[0],
         torch.cat([first.row, second.row]),
         torch.cat([first.column, second.column + shift]),
         torch.cat([first.weight, second.weight]),
-        first.base if shared else torch.cat([first.base, second.base]),
+        first.base if shared else stack(first.base, second.base),
     )
 
 
-@handles(_MIXED, torch.sub, Tensor.sub, Tensor.__sub__)
+@handles(OF_MIXED, torch.sub, Tensor.sub, Tensor.__sub__)
 def _mixed_sub(x: Any, y: Any) -> Any:
     second = _as_mixed(y)
     if second is None:
@@ -215,7 +271,7 @@ def _mixed_sub(x: Any, y: Any) -> Any:
     return _mixed_add(x, _scaled(second, -1))
 
 
-@handles(_MIXED, Tensor.index_select, torch.index_select)
+@handles(OF_MIXED, Tensor.index_select, torch.index_select)
 def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     """Entries of the picked rows, each as often as it is picked."""
     if not isinstance(x, MixedRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
@@ -225,8 +281,8 @@ def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     start = count.cumsum(0) - count
     counts = count.index_select(0, index)
     total = int(counts.sum())
-    if total > 4 * max(len(index), len(x.row)):
-        return NotImplemented  # many entries a row: summed up once they are less
+    if total > 4 * max(len(index), len(x.row)):  # many entries a row
+        return _as_mixed(SharedRows(x, index)) if x.shape[1] >= WIDE else NotImplemented
     rows = torch.repeat_interleave(torch.arange(len(index), device=index.device), counts)
     first = torch.repeat_interleave(
         start.index_select(0, index) - (counts.cumsum(0) - counts), counts
@@ -237,14 +293,14 @@ def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     )
 
 
-@handles(_MIXED, functional.linear)
+@handles(OF_MIXED, functional.linear)
 def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not isinstance(x, MixedRows) or isinstance(weight, Lazy):
         return NotImplemented
-    done = x.times(functional.linear(x.base, weight))
+    done = x.times(plain(functional.linear(x.base, weight)))
     return done if bias is None else done + bias
 
 
-@handles(_MIXED, functional.dropout)
+@handles(OF_MIXED, functional.dropout)
 def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
     return x if not training or p == 0 else NotImplemented

@@ -190,4 +190,14 @@ def _getitem(x: Any, key: Any) -> Any:
         return NotImplemented
     if isinstance(key, slice) or (isinstance(key, Tensor) and key.dim() == 1):
         return SharedRows(x.base, x.index[key])
+    of_columns = isinstance(key, tuple) and all(isinstance(part, (slice, int)) for part in key)
+    if of_columns and key[:1] == (slice(None),):
+        return SharedRows(x.base[key], x.index)
     return NotImplemented
+
+
+@handles(HANDLERS, Tensor.repeat)
+def _repeat(x: Any, *repeats: Any) -> Any:
+    if len(repeats) != x.dim() or repeats[0] != 1:
+        return NotImplemented
+    return SharedRows(x.base.repeat(*repeats), x.index)

@@ -178,10 +178,10 @@ const skeleton = (about, now, question) => {
   };
 
   const showProgress = (progress, final) => {
-    const exact = progress.exact;
+    const sampled = progress.status === 'estimated';
     const error = progress.relativeError;
     const parts = [];
-    if (exact) parts.push(make('span', { class: 'badge exact', text: 'exact' }));
+    if (!sampled) parts.push(make('span', { class: 'badge exact', text: progress.status }));
     else if (error !== null) {
       const met = error <= about.limits.tolerance;
       const meter = make('span', { class: 'meter', 'aria-hidden': 'true' });

@@ -22,7 +22,7 @@ const drawWords = () => {
   byId('facts').replaceChildren(
     fact('Prediction', plain(output.prediction)), fact('Base', plain(output.base)),
     fact('Credit in total', signed(output.total)), fact('Scale', record.scale),
-    fact('Credit is', record.certificate.games.length === 0 ? 'empty' : record.certificate.exact ? 'exact' : 'estimated'));
+    fact('Credit is', record.certificate.status));
 };
 
 const drawDetails = (index) => {

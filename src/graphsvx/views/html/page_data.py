@@ -343,13 +343,13 @@ def _table(
 def _certificate(explanation: Explanation) -> dict[str, Any]:
     certificate = explanation.certificate
     return {
-        "exact": certificate.exact and bool(certificate.games),
+        "status": certificate.status if certificate.games else "empty",
         "line": certificate.line(),
         "games": [
             {
                 "name": game.name,
                 "players": game.players,
-                "exact": game.exact,
+                "status": game.status,
                 "budget": game.budget,
                 "calls": game.calls,
                 "coalitions": game.coalitions,

@@ -263,7 +263,7 @@ export const drawCertificate = (record, row) => {
   byId('games').replaceChildren(
     make('thead', {}, make('tr', {}, ...titles.map((text) => make('th', { scope: 'col', text })))),
     make('tbody', {}, ...certificate.games.map((game) => make('tr', {}, ...[
-      game.name, game.players, game.exact ? 'exact' : 'estimated', game.calls, game.budget, game.coalitions,
+      game.name, game.players, game.status, game.calls, game.budget, game.coalitions,
       plain(game.r2), game.mask,
     ].map((text) => make('td', { text }))))));
   byId('certificate-facts').replaceChildren(

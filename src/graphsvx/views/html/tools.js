@@ -60,7 +60,7 @@ export const signed = (value) => {
 
 export const errorText = (error) => {
   if (error === null) return 'not given';
-  return error === 0 ? 'exact' : '\u00b1 ' + plain(error);
+  return '\u00b1 ' + (error === 0 ? '0' : plain(error));
 };
 
 export const side = (value) => (value >= 0 ? 'for' : 'against');

@@ -1,0 +1,184 @@
+"""What calls cost is counted, the same each time; costly models get fewer calls, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import (
+    APPNP,
+    ChebConv,
+    EdgeConv,
+    GENConv,
+    MessagePassing,
+    PNAConv,
+    SGConv,
+)
+
+from graphsvx import GraphSVX, explain
+from graphsvx.core.query import build_query
+from graphsvx.engine.checks import node_perturbations
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.cost import counted_seconds
+from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.plain import evaluate_one_by_one, full_reference
+from graphsvx.methods.rounds import FIRST_CALLS
+
+FEATURES = 1433
+
+
+def sparse_world(nodes: int = 300, features: int = FEATURES) -> Data:
+    """A sparse undirected graph with sparse features, as citation graphs are."""
+    rng = np.random.default_rng(0)
+    ends = np.stack(
+        [np.arange(1, nodes), (rng.random(nodes - 1) * np.arange(1, nodes)).astype(int)]
+    )
+    more = rng.integers(0, nodes, (2, nodes // 2))
+    ends = np.concatenate([ends, more[:, more[0] != more[1]]], 1)
+    edge_index = torch.from_numpy(np.concatenate([ends, ends[::-1]], 1)).unique(dim=1)
+    x = torch.from_numpy(rng.random((nodes, features)) < 0.02).double()
+    return Data(x=x, edge_index=edge_index)
+
+
+class Own(MessagePassing):
+    """A layer of one's own: messages of both ends of an edge."""
+
+    def __init__(self, ins: int, outs: int) -> None:
+        super().__init__(aggr="mean")
+        self.network = nn.Linear(2 * ins, outs)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.propagate(edge_index, x=x)
+        return out
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        out: Tensor = self.network(torch.cat([x_i, x_j], -1)).tanh()
+        return out
+
+
+class Net(nn.Module):
+    """Two layers of a kind."""
+
+    def __init__(self, layer: Callable[[int, int], nn.Module], features: int = FEATURES) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = layer(features, 8), layer(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
+        return out
+
+
+class Propagated(nn.Module):
+    """A network on features, and then rounds of message passing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.network, self.rounds = nn.Linear(FEATURES, 3), APPNP(K=4, alpha=0.1)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.rounds(self.network(x), edge_index)
+        return out
+
+
+def _pna(ins: int, outs: int) -> nn.Module:
+    aggregations, scalers = ["mean", "max", "std"], ["identity", "amplification"]
+    return PNAConv(ins, outs, aggregations, scalers, deg=torch.tensor([1, 4, 6, 3, 1]), towers=1)
+
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "chebyshev": lambda: Net(lambda ins, outs: ChebConv(ins, outs, K=3)),
+    "edge": lambda: Net(lambda ins, outs: EdgeConv(nn.Linear(2 * ins, outs))),
+    "own": lambda: Net(Own),
+    "gen": lambda: Net(GENConv),
+    "sgc": lambda: Net(lambda ins, outs: SGConv(ins, outs, K=2)),
+    "pna": lambda: Net(_pna),
+    "appnp": Propagated,
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_batches_are_plain_calls_at_a_fraction_of_the_cost(name: str) -> None:
+    data, model = sparse_world(), LAYERS[name]().double().eval()
+    query = build_query(model, data, node=5)
+    with torch.no_grad():
+        evaluator = choose_evaluator(query, None, 0)
+        field, rng = evaluator.field, np.random.default_rng(1)
+        on = rng.random((40, field.size)) < rng.random((40, 1))
+        on[:, : field.centres] = True
+        perturbations = node_perturbations(query, field, on)
+        hops = evaluator.hop_counts(field, perturbations)
+        reference = full_reference(query.graph, field)
+        outputs: list[Tensor] = []
+        batched = counted_seconds(
+            lambda: outputs.append(evaluator.evaluate(field, perturbations, hops))
+        )
+        alone = counted_seconds(
+            lambda: outputs.append(
+                evaluate_one_by_one(
+                    query.model, query.graph, field, reference, perturbations, False
+                )
+            )
+        )
+    torch.testing.assert_close(plain(outputs[0]), outputs[1], atol=1e-10, rtol=1e-10)
+    assert 5 * batched < alone
+
+
+def test_a_count_is_the_same_each_time_and_grows_with_the_work() -> None:
+    layer = nn.Linear(200, 300)
+    few, more = (counted_seconds(lambda n=n: layer(torch.ones(n, 200))) for n in (100, 1000))
+    assert few == counted_seconds(lambda: layer(torch.ones(100, 200)))
+    assert 5 * few < more < 10 * few
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    with torch.no_grad():
+        short, long = (
+            counted_seconds(lambda n=n: attention(*[torch.ones(1, n, 8)] * 3, need_weights=False))
+            for n in (500, 2000)
+        )
+    assert long > 8 * short  # scores of all pairs of rows
+
+
+class Costly(nn.Module):
+    """Reads the mean of all nodes, after a wide layer: one call a coalition, each of them slow."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide, self.head = nn.Linear(16, width), nn.Linear(width, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.wide(x).tanh()
+        sums = torch.zeros_like(hidden).index_add_(0, edge_index[1], hidden[edge_index[0]])
+        out: Tensor = self.head(sums + hidden.mean(0))
+        return out
+
+
+@pytest.mark.parametrize("width", [4, 20_000])
+def test_costly_models_get_fewer_calls_and_say_so(width: int) -> None:
+    data = sparse_world(120, 16)
+    data.x = data.x.float() + torch.rand(120, 16)
+    model = Costly(width).eval()
+    explanation, again = (explain(model, data, node=3) for _ in range(2))
+    certificate = explanation.certificate
+    costly = width > 100
+    assert certificate.by_cost == costly
+    assert ("samples=" in certificate.line()) == costly
+    assert (certificate.calls < FIRST_CALLS / 4) == costly
+    assert torch.equal(explanation.node_credit.values, again.node_credit.values)
+    asked = explain(model, data, node=3, method=GraphSVX(samples=200)).certificate
+    assert asked.calls > 150
+    assert not asked.by_cost
+
+
+def test_a_limit_by_the_clock_holds_before_the_first_look_at_it() -> None:
+    data = sparse_world(120, 16)
+    data.x = data.x.float() + torch.rand(120, 16)
+    model = Costly(20_000).eval()
+    certificate = explain(model, data, node=3, method=GraphSVX(seconds=0.01)).certificate
+    assert certificate.by_clock
+    assert certificate.calls < 30
