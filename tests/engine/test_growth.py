@@ -95,5 +95,6 @@ class DenseGraphs(nn.Module):
 
 def test_dense_models_of_graphs_get_small_batches(graph) -> None:
     model = DenseGraphs().eval()
-    explain(model, graph, graph=True, method=GraphSVX(samples=300, players="nodes"))
+    method = GraphSVX(samples=300, players="nodes")
+    explain(model, graph, graph=True, method=method, scale="log_odds")
     assert max(model.nodes) <= 512

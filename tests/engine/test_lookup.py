@@ -210,7 +210,7 @@ def test_more_coalitions_than_calls() -> None:
 
 def test_models_that_are_not_local_are_not_looked_up() -> None:
     data = random_graph(3, nodes=8)
-    model = seeded(lambda: Pooled("graphconv", ("sum",), norm=True), 0)
+    model = seeded(lambda: Pooled("graphconv", ("max",), norm=True), 0)
     explanation = explain(model, data, graph=True, targets="all")
     assert "as a whole" in str(explanation.certificate.fallback)
     expected = brute_force(model, data, [[u] for u in range(8)], False)

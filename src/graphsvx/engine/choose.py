@@ -16,10 +16,11 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphsvx.core import arrays
-from graphsvx.core.model import message_passing_depth
+from graphsvx.core.model import call_on, message_passing_depth
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.core.typed_query import TypedQuery
@@ -96,9 +97,22 @@ def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator
     cached = cached_evaluator(query)
     if cached is not None:
         yield cached
+        changed = _has_changed(query, cached)
         invalidate(query.model)
-        distrust_structure(query)
+        if not changed:
+            distrust_structure(query)
     yield from _checked_evaluators(query, hops, seed)
+
+
+def _has_changed(query: Query, cached: Evaluator) -> bool:
+    """Whether the model's own outputs, the same in two calls, are not the cached ones."""
+    if cached.outputs is None:
+        return False
+    try:
+        first, second = (call_on(query.model, query.graph) for _ in range(2))
+    except ModelError:
+        return False
+    return torch.equal(first, second) and not torch.equal(first, cached.outputs)
 
 
 def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:

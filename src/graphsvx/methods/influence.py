@@ -38,8 +38,8 @@ def no_influence(
         return f"{fact}, although switched-off nodes are removed: the model ignores them"
     takes = ", ".join(sorted(query.model.plan.attributes))
     return (
-        f"{fact}: the model, which takes {takes}, does not read the graph's edges; if it makes "
-        f"edges of its own (from positions or features) or mixes all nodes, use "
+        f"{fact}: the model, which takes {takes}, gives the same output whatever edges are cut; "
+        f"if it makes edges of its own (from positions or features) or mixes all nodes, use "
         f'GraphSVX(erase="rows")'
     )
 
@@ -48,5 +48,7 @@ def _is_flat(game: PlayedGame, outputs: Sequence[int]) -> bool:
     """Whether all coalitions have the same values, but for rounding."""
     values = game.values[:, list(outputs)]
     size = values.abs().amax(0)
-    rounding = min(_MOST_ROUNDING, _ROUNDING * torch.finfo(game.game.played().dtype).eps)
+    dtype = game.game.played().dtype
+    unit = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
+    rounding = min(_MOST_ROUNDING, _ROUNDING * unit)
     return bool((values.amax(0) - values.amin(0) <= rounding * size).all())
