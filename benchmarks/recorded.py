@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv, global_add_pool
+from torch_geometric.nn import (
+    GAT,
+    GCN,
+    GIN,
+    ChebConv,
+    GATv2Conv,
+    GENConv,
+    GraphConv,
+    GraphSAGE,
+    HeteroConv,
+    SAGEConv,
+    TransformerConv,
+    global_add_pool,
+)
 
 from graphsvx import GraphSVX, explain
+from graphsvx.datasets import load
+from graphsvx.datasets.construct import barabasi_albert
 from graphsvx.errors import GraphSVXError
 from graphsvx.methods import PGExplainer, registry
 from graphsvx.results.explanation import Explanation
@@ -61,6 +76,15 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 SCALES = ({"scale": "log_odds"}, {"scale": "value", "target": 2}, {"targets": "all"}, {"target": 1})
 TYPED = ({}, {"players": "edges"}, {"players": "features"}, {"players": "relations"})
 EFFORT = {"gnnexplainer": {"epochs": 20}, "xgnn": {"episodes": 10}}
+# Neighbourhoods of about 100, 300 and 700 nodes: (nodes, links of a new node, the centre).
+SIZES = {"hundred": (150, 3, 0), "hundreds": (400, 3, 2), "thousand": (1000, 4, 5)}
+OTHER_LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
+    "max": lambda wide, out: GraphConv(wide, out, aggr="max"),
+    "gatv2": lambda wide, out: GATv2Conv(wide, out, heads=2, concat=False),
+    "transformer": lambda wide, out: TransformerConv(wide, out, heads=2, concat=False),
+    "cheb": lambda wide, out: ChebConv(wide, out, K=2),
+    "gen": GENConv,
+}  # fmt: skip
 ARRAYS = ("node_ids", "node_values", "node_errors", "feature_ids", "feature_values",
           "feature_errors", "edge_ids", "edge_values", "edge_errors")  # fmt: skip
 
@@ -92,6 +116,18 @@ class Typed(nn.Module):
         return out
 
 
+class Stacked(nn.Module):
+    """Two layers of one kind."""
+
+    def __init__(self, layer: Callable[[int, int], nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = layer(5, 8), layer(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x, edge_index).tanh(), edge_index)
+        return out
+
+
 def random_graph(nodes: int, links: int, seed: int) -> Data:
     """A random undirected graph with five features."""
     rng = torch.Generator().manual_seed(seed)
@@ -102,12 +138,13 @@ def random_graph(nodes: int, links: int, seed: int) -> Data:
     )
 
 
-def typed_graph() -> HeteroData:
+def typed_graph(papers: int = 7, authors: int = 5, density: float = 0.4) -> HeteroData:
     """Papers and authors, with the reverse of each edge."""
     rng, data = torch.Generator().manual_seed(5), HeteroData()
-    data["paper"].x = torch.randn(7, 4, generator=rng)
-    data["author"].x = torch.randn(5, 3, generator=rng)
-    writes = (torch.rand(5, 7, generator=rng) < 0.4).nonzero().t().contiguous()
+    data["paper"].x = torch.randn(papers, 4, generator=rng)
+    data["author"].x = torch.randn(authors, 3, generator=rng)
+    drawn = torch.rand(authors, papers, generator=rng) < density
+    writes = drawn.nonzero().t().contiguous()
     data["author", "writes", "paper"].edge_index = writes
     data["paper", "rev_writes", "author"].edge_index = writes.flip(0)
     return data
@@ -176,13 +213,68 @@ def cases() -> Iterator[Case]:
                     if other == "pgexplainer":
                         method = partial(trained_pgexplainer, model, graphs[size], kind == "graph")
                     yield Case(f"{place} {other}", model, graphs[size], method, question)
-    data = typed_graph()
+    yield from typed_cases("typed", typed_graph(), TYPED)
+    few = {"samples": 400}
+    yield from typed_cases("many typed", typed_graph(300, 200, 0.02), (few, *TYPED))
+    yield from large_cases()
+    yield from tree_cases()
+    yield from molecule_cases()
+
+
+def typed_cases(name: str, data: HeteroData, all_settings: Iterable[Any]) -> Iterator[Case]:
+    """One node of a typed graph, by different players."""
     torch.manual_seed(9)
     model = Typed(data.edge_types).eval()
     model(data.x_dict, data.edge_index_dict)
-    for settings in TYPED:
+    for settings in all_settings:
         method, question = partial(GraphSVX, **settings), {"node": ("paper", 2)}
-        yield Case(f"typed node {settings}", model, data, method, question)
+        yield Case(f"{name} node {settings}", model, data, method, question)
+
+
+def large_cases() -> Iterator[Case]:
+    """Nodes with some hundred players, where derivatives, differences and logits count."""
+    for size, (nodes, links, centre) in SIZES.items():
+        rng = torch.Generator().manual_seed(3)
+        ends = torch.tensor(sorted(barabasi_albert(nodes, links, rng))).t()
+        edges = torch.cat([ends, ends.flip(0)], 1)
+        data = Data(x=torch.randn(nodes, 5, generator=rng), edge_index=edges)
+        for name in (*LAYERS, *OTHER_LAYERS):
+            torch.manual_seed(4)
+            model = LAYERS[name](5, 8, 2, 3) if name in LAYERS else Stacked(OTHER_LAYERS[name])
+            budgets: tuple[dict[str, Any], ...] = ({"samples": 1000},)
+            if name in ("gcn", "sage"):
+                budgets += ({}, {"samples": 200})
+            for budget in budgets:
+                method, question = partial(GraphSVX, **budget), {"node": centre}
+                yield Case(f"{size} {name} {budget}", model.eval(), data, method, question)
+            method = partial(GraphSVX, samples=600)
+            yield Case(f"{size} {name} value", model, data, method, question | SCALES[1])
+
+
+def tree_cases() -> Iterator[Case]:
+    """Nodes of a binary tree, whose games are looked up from states of nodes."""
+    children = torch.arange(1, 200)
+    links = torch.stack([children, (children - 1) // 2])
+    x = torch.randn(200, 5, generator=torch.Generator().manual_seed(6))
+    data = Data(x=x, edge_index=torch.cat([links, links.flip(0)], 1))
+    for name, make in LAYERS.items():
+        torch.manual_seed(7)
+        model = make(5, 6, 3, 3, act="tanh").eval()
+        for settings in ({}, {"players": "edges", "samples": 2000}):
+            method = partial(GraphSVX, **settings)
+            yield Case(f"tree {name} {settings}", model, data, method, {"node": 4})
+
+
+def molecule_cases() -> Iterator[Case]:
+    """Whole molecules of 10, 15, 27 and 44 atoms."""
+    molecules = load("molecules-aromatic").graphs
+    for position in (72, 264, 300, 240):
+        molecule = Data(x=molecules[position].x, edge_index=molecules[position].edge_index)
+        torch.manual_seed(8)
+        model = Pooled(GIN(molecule.num_features, 6, 3, 3, act="tanh")).eval()
+        for settings in ({}, {"samples": 300}, {"order": 2, "samples": 1000}):
+            method, question = partial(GraphSVX, **settings), {"graph": True}
+            yield Case(f"molecule {position} {settings}", model, molecule, method, question)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
