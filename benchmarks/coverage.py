@@ -18,13 +18,13 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 from benchmarks.error import shapley
 from benchmarks.truths import Truth, stored
 from benchmarks.worlds import node_game
-from graphsvx import zoo
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.exact import connected_masks, connected_sets
 from graphsvx.methods.pipeline import fit_all, play
+from graphsvx_lab import zoo
 
 Question = tuple[nn.Module, Data, int | None]
 """A model, a graph and a node (None: the whole graph)."""

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from tests.views.html.browser import Browser
 
-from graphsvx import zoo
 from graphsvx.explorer.server import start
 from graphsvx.explorer.workspace import workspace_of
+from graphsvx_lab import zoo
 
 READ = "return performance.getEntriesByName(arguments[0]).map((entry) => entry.duration)"
 VISIT = """history.pushState(null, '', arguments[0]);

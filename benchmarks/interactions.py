@@ -36,12 +36,13 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, global_add_pool
 
 from benchmarks.worlds import real_games
-from graphsvx import GraphSVX, explain, zoo
+from graphsvx import GraphSVX, explain
 from graphsvx.estimators import BII, FSII, KSII, SII, STII, GaussianProcess
 from graphsvx.estimators.indices import Index
 from graphsvx.estimators.interactions import SetValues, exact_interactions, interactions
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired
+from graphsvx_lab import zoo
 
 BUDGETS = (100, 200, 500, 1000)
 INDICES: tuple[tuple[Index, int], ...] = (

@@ -24,13 +24,13 @@ from benchmarks.coverage import fresh, values_of
 from benchmarks.truths import stored
 from benchmarks.worlds import node_game
 from graphsvx import GraphSVX, explain
-from graphsvx.datasets import load
-from graphsvx.datasets.folders import data_dir, models_dir
 from graphsvx.engine.batches import BatchEvaluator
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
 from graphsvx.methods.pipeline import fit_all, play
+from graphsvx_lab.datasets import load
+from graphsvx_lab.datasets.folders import data_dir, models_dir
 
 CLASSES = ((65, 200), (201, 600), (601, 2500))
 BUDGETS = (300, 1000, 4000)

@@ -38,12 +38,12 @@ from torch_geometric.nn import (
 )
 
 from graphsvx import GraphSVX, explain
-from graphsvx.datasets import load
-from graphsvx.datasets.construct import barabasi_albert
 from graphsvx.errors import GraphSVXError
 from graphsvx.methods import PGExplainer, registry
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import atomic_write
+from graphsvx_lab.datasets import load
+from graphsvx_lab.datasets.construct import barabasi_albert
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "gcn": GCN, "gat": GAT, "gin": GIN, "sage": GraphSAGE,

@@ -23,9 +23,10 @@ import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer
 
-from graphsvx import GraphSVX, explain, zoo
+from graphsvx import GraphSVX, explain
 from graphsvx.methods import Greedy, IntegratedGradients, Random, Saliency
 from graphsvx.results.explanation import Explanation
+from graphsvx_lab import zoo
 
 CALLS = 1000
 EPOCHS = 100

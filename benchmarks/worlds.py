@@ -13,8 +13,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, ChebConv
 
 import graphsvx
-from graphsvx import GraphSVX, zoo
+from graphsvx import GraphSVX
 from graphsvx.masks import Masks
+from graphsvx_lab import zoo
 
 
 @dataclass(frozen=True, eq=False)

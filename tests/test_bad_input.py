@@ -349,5 +349,5 @@ def test_every_output_has_a_name_or_none_has(model, data, names) -> None:
 
 
 def test_the_papers_setting_for_a_set_that_does_not_exist() -> None:
-    with pytest.raises(GraphSVXError, match=r"'tree-cycle'.*did you mean 'tree-cycles'"):
+    with pytest.raises(GraphSVXError, match=r"did you mean 'tree-cycles'\? got 'tree-cycle'"):
         GraphSVX.paper("tree-cycle")

@@ -20,7 +20,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 import graphsvx
-from graphsvx import datasets, errors, zoo
+from graphsvx import errors
+from graphsvx_lab import datasets, zoo
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
@@ -29,8 +30,9 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DOCUMENTED = re.compile(r"^\.\. (?:autoclass|autofunction|py:data):: ([\w.]+)$", re.MULTILINE)
 PUBLIC = (
     "graphsvx", "graphsvx.results", "graphsvx.masks", "graphsvx.generators",
-    "graphsvx.estimators", "graphsvx.methods", "graphsvx.metrics", "graphsvx.datasets",
-    "graphsvx.views.plot", "graphsvx.zoo", "graphsvx.runs", "graphsvx.testing", "graphsvx.studies",
+    "graphsvx.estimators", "graphsvx.methods", "graphsvx.metrics", "graphsvx.views.plot",
+    "graphsvx.runs", "graphsvx.testing", "graphsvx_lab.datasets", "graphsvx_lab.metrics",
+    "graphsvx_lab.studies", "graphsvx_lab.zoo",
 )  # fmt: skip
 FULL_SIZE = {"1_cora": "Cora", "2_acm": "ACM", "3_amazon_photo": "Amazon-Photo"}
 TUTORIALS = [
@@ -102,7 +104,7 @@ def test_sections_of_the_faq_that_messages_name_exist() -> None:
     headings = re.findall(r"^### (.*)$", (DOCS / "howto" / "faq.md").read_text(), re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     source = Path(graphsvx.__file__).parent
-    text = "".join(path.read_text() for path in source.rglob("*.py"))
+    text = "".join(path.read_text() for path in source.parent.rglob("graphsvx*/**/*.py"))
     named = set(re.findall(r"""\bsee\(["']([\w-]+)["']\)""", text))
     assert named
     assert named <= slugs

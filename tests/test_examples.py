@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import datasets, zoo
+from graphsvx_lab import datasets, zoo
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "docs" / "examples").glob("*.py"))
 

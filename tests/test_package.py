@@ -47,7 +47,7 @@ def test_the_packages_hold_what_they_should(packages: Path) -> None:
     assert "graphsvx/py.typed" in files
     assert any(name.endswith("page.js") for name in files), "what pages are made of"
     outside = {name.split("/")[0] for name in files if ".dist-info" not in name}
-    assert outside == {"graphsvx", "graphsvx_command"}
+    assert outside == {"graphsvx", "graphsvx_command", "graphsvx_lab"}
     (sdist,) = packages.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}

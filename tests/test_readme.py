@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import pytest
 from typer.testing import CliRunner
 
-from graphsvx import datasets, zoo
 from graphsvx.cli import app
+from graphsvx_lab import datasets, zoo
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, datasets, explain, zoo
+from graphsvx import GraphSVX, explain
+from graphsvx_lab import datasets, zoo
 
 dataset = datasets.load("ba-shapes")
 graph, node = dataset.graph, 402

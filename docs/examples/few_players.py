@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, datasets, explain, zoo
+from graphsvx import GraphSVX, explain
 from graphsvx.estimators import Lasso
+from graphsvx_lab import datasets, zoo
 
 dataset = datasets.load("ba-shapes")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model

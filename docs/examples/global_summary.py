@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, datasets, explain_many, zoo
+from graphsvx import GraphSVX, explain_many
 from graphsvx.results import summary
+from graphsvx_lab import datasets, zoo
 
 dataset = datasets.load("ba-community")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model

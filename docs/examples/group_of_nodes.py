@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from graphsvx import datasets, explain, zoo
+from graphsvx import explain
+from graphsvx_lab import datasets, zoo
 
 dataset = datasets.load("tree-cycles")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=150)).model

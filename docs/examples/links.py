@@ -3,7 +3,8 @@
 import torch
 from torch_geometric.nn import GAE, GCN
 
-from graphsvx import GraphSVX, datasets, explain
+from graphsvx import GraphSVX, explain
+from graphsvx_lab import datasets
 
 graph = datasets.load("ba-shapes").graph
 torch.manual_seed(0)

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from graphsvx import GraphSVX, datasets, explain, zoo
+from graphsvx import GraphSVX, explain
+from graphsvx_lab import datasets, zoo
 
 dataset = datasets.load("ba-2motifs")
 model = zoo.train(dataset, settings=replace(zoo.settings_for(dataset), epochs=10)).model

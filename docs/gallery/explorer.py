@@ -17,9 +17,10 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from graphsvx import GraphSVX, runs, zoo
+from graphsvx import GraphSVX, runs
 from graphsvx.explorer.server import Server, start
 from graphsvx.explorer.workspace import Workspace, make_workspace, workspace_of
+from graphsvx_lab import zoo
 
 NODE = 5
 DIGITS = {

@@ -23,13 +23,13 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import graphsvx
-from graphsvx import zoo
-from graphsvx.datasets.titles import TRUTH_TITLES as TITLES
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import atomic_write
 from graphsvx.views import html, plot
-from graphsvx.zoo import Trained
+from graphsvx_lab import zoo
+from graphsvx_lab.datasets.titles import TRUTH_TITLES as TITLES
+from graphsvx_lab.zoo import Trained
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "gallery.md"

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import graphsvx
-from graphsvx import zoo
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("digits")
 dataset, data, model = trained.dataset, trained.dataset.graph, trained.model

@@ -14,7 +14,8 @@ bond to an oxygen? Does the model look at those atoms?
 import torch
 
 import graphsvx
-from graphsvx import GraphSVX, metrics, zoo
+from graphsvx import GraphSVX
+from graphsvx_lab import metrics, zoo
 
 trained = zoo.ensure("molecules-carbonyl")
 dataset, model = trained.dataset, trained.model

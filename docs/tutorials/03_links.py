@@ -13,7 +13,8 @@ import torch
 from torch_geometric.nn import GAE, GCN
 
 import graphsvx
-from graphsvx import GraphSVX, datasets
+from graphsvx import GraphSVX
+from graphsvx_lab import datasets
 
 data = datasets.load("ba-shapes").graph
 torch.manual_seed(0)

@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 import graphsvx
-from graphsvx import GraphSVX, zoo
+from graphsvx import GraphSVX
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("southern-women")
 data, model = trained.dataset.graph, trained.model

@@ -16,7 +16,8 @@ from torch_geometric.nn import GCN
 from torch_geometric.utils import k_hop_subgraph
 
 import graphsvx
-from graphsvx import GraphSVX, datasets
+from graphsvx import GraphSVX
+from graphsvx_lab import datasets
 
 dataset = datasets.load("digits")
 data, train = dataset.graph, dataset.split.train

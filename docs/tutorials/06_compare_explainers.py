@@ -12,7 +12,9 @@ class of its nodes. How well do explainers find it, and how faithful are they to
 import matplotlib.pyplot as plt
 
 import graphsvx
-from graphsvx import GraphSVX, methods, metrics, zoo
+from graphsvx import GraphSVX, methods
+from graphsvx.metrics import characterization, fidelity
+from graphsvx_lab import metrics, zoo
 
 trained = zoo.ensure("ba-shapes")
 data, model = trained.dataset.graph, trained.model
@@ -38,10 +40,10 @@ rows = {}
 for name, method in explainers.items():
     explanations = list(graphsvx.explain_many(model, data, nodes, method=method))
     accuracy = metrics.accuracy(explanations, trained.dataset.node_truth)
-    fidelities = [metrics.fidelity(each, model, data, top=4) for each in explanations]
+    fidelities = [fidelity(each, model, data, top=4) for each in explanations]
     plus = sum(each.plus for each in fidelities) / len(fidelities)
     minus = sum(each.minus for each in fidelities) / len(fidelities)
-    rows[name] = (accuracy, metrics.characterization(plus, minus))
+    rows[name] = (accuracy, characterization(plus, minus))
     print(f"{name:14} accuracy {accuracy:.2f}  fidelity+ {plus:.2f}  fidelity- {minus:.2f}")
 
 # %%

@@ -12,7 +12,8 @@ it was, and its tables are plain Parquet files.
 import tempfile
 from pathlib import Path
 
-from graphsvx import GraphSVX, runs, zoo
+from graphsvx import GraphSVX, runs
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("ba-shapes")
 data, model = trained.dataset.graph, trained.model

@@ -11,7 +11,8 @@ Which atoms of a molecule act together, and which of them are enough? The same f
 # prediction. An atom that is off has no bonds and no features (``erase=True``).
 
 import graphsvx
-from graphsvx import GraphSVX, zoo
+from graphsvx import GraphSVX
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("molecules-carbonyl")
 names = trained.dataset.class_names
@@ -32,7 +33,7 @@ print(explanation.certificate.games[0].coalitions, "coalitions")
 # %%
 # Curves join the atoms that act together: red adds to the prediction, blue takes away.
 
-from graphsvx.datasets.molecules import ATOMS
+from graphsvx_lab.datasets.molecules import ATOMS
 
 symbols = [ATOMS[i] for i in molecule.x[:, : len(ATOMS)].argmax(1).tolist()]
 explanation.plot(kind="graph", atoms=symbols)

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 
 import graphsvx
-from graphsvx import GraphSVX, datasets, generators, zoo
+from graphsvx import GraphSVX, generators
 from graphsvx.estimators import WLS
 from graphsvx.masks import Masks
 from graphsvx.masks.base import shapley_kernel
 from graphsvx.testing import check_estimator, check_mask
+from graphsvx_lab import datasets, zoo
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 _PACKAGES = (
-    "datasets", "estimators", "games", "generators", "integrations", "masks", "methods", "metrics",
-    "pyg", "results", "runs", "testing", "views", "zoo",
+    "estimators", "games", "generators", "integrations", "masks", "methods", "metrics", "pyg",
+    "results", "runs", "testing", "views",
 )  # fmt: skip
 # Imported at first use: the command line answers `--help` without torch.
 __getattr__ = lazy_attributes(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import datasets
-from graphsvx.datasets import raw
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets import raw
 from tests.cli.conftest import Run
 
 

@@ -11,9 +11,10 @@ import torch
 from torch_geometric.data import Data
 from typer.testing import CliRunner
 
-from graphsvx import Explanation, datasets, zoo
+from graphsvx import Explanation
 from graphsvx.cli import app
 from graphsvx.errors import DataError, GraphSVXError, InputError
+from graphsvx_lab import datasets, zoo
 
 
 @pytest.fixture(scope="module")

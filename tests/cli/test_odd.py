@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphsvx import datasets, zoo
 from graphsvx.cli.options import MethodChoice
 from graphsvx.errors import GraphSVXError
 from graphsvx.methods import registry
+from graphsvx_lab import datasets, zoo
 from tests.cli.conftest import HEAR_CTRL_C
 
 TEXTS = [

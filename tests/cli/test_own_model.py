@@ -14,8 +14,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, global_add_pool
 
 import graphsvx
-from graphsvx import runs, studies
+from graphsvx import runs
 from graphsvx.cli import loading, names
+from graphsvx_lab import studies
 from tests.cli.conftest import Run
 
 SOURCE = """

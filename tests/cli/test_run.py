@@ -11,9 +11,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from graphsvx import datasets, runs, zoo
+from graphsvx import runs
 from graphsvx.cli import app, main
 from graphsvx.errors import DataError, InputError
+from graphsvx_lab import datasets, zoo
 from tests.runs.helpers import in_a_process
 
 

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 import graphsvx
-from graphsvx import datasets, zoo
 from graphsvx.cli import names
-from graphsvx.datasets import registry as loaders
-from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.methods import registry
 from graphsvx.methods.graphsvx import SETTINGS
 from graphsvx.methods.settings import RENAMED
-from graphsvx.zoo.settings import (
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.datasets import registry as loaders
+from graphsvx_lab.datasets.catalogue import CATALOGUE
+from graphsvx_lab.zoo.settings import (
     BLOCK_MODELS,
     CITATION_MODELS,
     RELATIONAL_MODELS,

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import GraphSVX, studies
+from graphsvx import GraphSVX
 from graphsvx.errors import DataError
-from graphsvx.metrics.measurements import Row
-from graphsvx.studies import Claim, Grid, Measurements, Page, Setting, Study, StudyContext
-from graphsvx.studies.page import pivot
-from graphsvx.studies.study import Answer
+from graphsvx_lab import studies
+from graphsvx_lab.metrics.measurements import Row
+from graphsvx_lab.studies import Claim, Grid, Measurements, Page, Setting, Study, StudyContext
+from graphsvx_lab.studies.page import pivot
+from graphsvx_lab.studies.study import Answer
 from tests.cli.conftest import Run
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import datasets, zoo
-from graphsvx.datasets import raw
-from graphsvx.zoo import report, training
-from graphsvx.zoo.paper import ACCURACY, differences
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.datasets import raw
+from graphsvx_lab.zoo import report, training
+from graphsvx_lab.zoo.paper import ACCURACY, differences
 from tests.cli.conftest import Run
 
 

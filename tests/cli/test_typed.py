@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from graphsvx import datasets, zoo
-from graphsvx.datasets.typed import RELATIONS, TYPES
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.datasets.typed import RELATIONS, TYPES
 from tests.cli.conftest import Run
 
 SOURCE = """
 import torch
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from graphsvx.zoo.typed_models import RelationalEncoder
+from graphsvx_lab.zoo.typed_models import RelationalEncoder
 
 
 def knowledge():

@@ -27,11 +27,11 @@ from scipy.sparse import csr_matrix, save_npz
 from torch_geometric.data import Data
 from torch_geometric.datasets import Amazon, FB15k_237, Planetoid, TUDataset
 
-from graphsvx import datasets
-from graphsvx.datasets import molecules, raw, typed
-from graphsvx.datasets.catalogue import CATALOGUE, data_files
-from graphsvx.datasets.origins import ORIGINS, origin_of
 from graphsvx.errors import DataError
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets import molecules, raw, typed
+from graphsvx_lab.datasets.catalogue import CATALOGUE, data_files
+from graphsvx_lab.datasets.origins import ORIGINS, origin_of
 
 FILES = {"raw/a.txt": b"1 2\n3\n", "raw/b.bin": b"\x00\x01" * 500}
 
@@ -206,8 +206,8 @@ def test_two_processes_may_download_at_the_same_time(server: Server, tmp_path: P
     server.part, server.then, server.rest = 100, lambda: both_ask.wait(240), True
     script = (
         "import sys\n"
-        "from graphsvx.datasets import raw\n"
-        "from graphsvx.datasets.origins import ORIGINS, Origin\n"
+        "from graphsvx_lab.datasets import raw\n"
+        "from graphsvx_lab.datasets.origins import ORIGINS, Origin\n"
         f"ORIGINS['mutag'] = {ORIGINS['mutag']!r}\n"
         "raw.TIMEOUT = 240\n"
         "raw.read('mutag', sys.argv[1], lambda *_: None)\n"

@@ -10,18 +10,19 @@ from statistics import median
 import pytest
 import torch
 
-from graphsvx import datasets, explain, zoo
+from graphsvx import explain
 from graphsvx.cli.explain import _graph_number
 from graphsvx.cli.node_words import parse_nodes
-from graphsvx.datasets import raw
-from graphsvx.datasets.catalogue import CATALOGUE
-from graphsvx.datasets.included import IN_BOTH_GROUPS
-from graphsvx.datasets.molecules import WELL_KNOWN, WELL_KNOWN_CLASSES
 from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.questions import Parameters
 from graphsvx.explorer.rows import rows
 from graphsvx.explorer.workspace import workspace_of
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.datasets import raw
+from graphsvx_lab.datasets.catalogue import CATALOGUE
+from graphsvx_lab.datasets.included import IN_BOTH_GROUPS
+from graphsvx_lab.datasets.molecules import WELL_KNOWN, WELL_KNOWN_CLASSES
 
 SOCIAL = ("karate", "les-miserables", "southern-women")
 MOLECULES = tuple(WELL_KNOWN_CLASSES)

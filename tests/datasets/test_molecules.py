@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphsvx import datasets
-from graphsvx.datasets.origins import ORIGINS
 from graphsvx.errors import DataError
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets.origins import ORIGINS
 
 pytest.importorskip("rdkit")
 HEADER = "smiles,y,split,atom_truth\n"

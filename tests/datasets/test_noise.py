@@ -7,9 +7,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
-from graphsvx import datasets
-from graphsvx.datasets.base import DataSet, generator, stratified_split
 from graphsvx.errors import DataError
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets.base import DataSet, generator, stratified_split
 
 
 def papers(name: str, x: torch.Tensor) -> DataSet:

@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch_geometric.utils import is_undirected
 
-from graphsvx import datasets
-from graphsvx.datasets.real import ATOMS
 from graphsvx.errors import DataError
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets.real import ATOMS
 
 RawFolder = Callable[[str], Path]
 

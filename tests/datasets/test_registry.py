@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import datasets
 from graphsvx.errors import DataError
+from graphsvx_lab import datasets
 
 
 def test_names_lists_every_set_of_the_paper() -> None:

@@ -14,7 +14,7 @@ import graphsvx
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import Edges, GraphSVX
 from graphsvx.utils.short_names import short_names
-from graphsvx.zoo.typed_models import RelationalEncoder
+from graphsvx_lab.zoo.typed_models import RelationalEncoder
 from tests.typed_worlds import hetero_model, shapley, typed_graph
 
 FACTS = torch.tensor([[0, 0, 1], [1, 1, 2], [3, 0, 2], [4, 1, 0], [2, 1, 4], [5, 0, 3]]).t()

@@ -18,7 +18,7 @@ from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.random import Random
 from graphsvx.methods.saliency import Saliency
 from graphsvx.methods.shap import SHAP
-from graphsvx.metrics import accuracy, auroc
+from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CARRIED, CENTRE, CLIQUE, EDGES, NODES, OWN
 
 pytestmark = pytest.mark.learned

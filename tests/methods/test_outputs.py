@@ -17,7 +17,7 @@ from graphsvx.methods import (
     PGMExplainer,
     Saliency,
 )
-from graphsvx.metrics import accuracy
+from graphsvx_lab.metrics import accuracy
 from tests.methods.conftest import CENTRE, NODES, OWN, Known, hand_set
 
 pytestmark = pytest.mark.learned

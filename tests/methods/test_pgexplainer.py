@@ -12,7 +12,7 @@ from torch_geometric.nn import GraphSAGE
 import graphsvx
 from graphsvx.errors import DataError, InputError, UnsupportedError
 from graphsvx.methods.pgexplainer import PGExplainer
-from graphsvx.metrics import accuracy, auroc
+from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CLIQUE, Known, KnownGraph, both_ways
 from tests.methods.test_wrapped import GCN, small  # noqa: F401  (a fixture)
 from tests.worlds import random_graph

@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphConv, global_add_pool
 
 import graphsvx
-from graphsvx.datasets.real import ATOMS
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN, Grown, Rules
+from graphsvx_lab.datasets.real import ATOMS
 
 pytestmark = pytest.mark.learned
 

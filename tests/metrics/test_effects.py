@@ -10,10 +10,10 @@ import torch
 
 from graphsvx import explain
 from graphsvx.methods import Random
-from graphsvx.metrics import retraining
-from graphsvx.metrics.effects import leave_one_out, score_without
 from graphsvx.results.credit import Credit
-from graphsvx.zoo import Trained
+from graphsvx_lab.metrics import retraining
+from graphsvx_lab.metrics.effects import leave_one_out, score_without
+from graphsvx_lab.zoo import Trained
 from tests.studies.conftest import trained_on
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from graphsvx.errors import DataError, InputError
-from graphsvx.metrics.measurements import NO_QUESTION, Measurements, Row
+from graphsvx_lab.metrics.measurements import NO_QUESTION, Measurements, Row
 
 
 def table(*rows: tuple[str, str, int, str, int, str, float]) -> Measurements:

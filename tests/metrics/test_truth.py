@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from graphsvx.errors import InputError
-from graphsvx.metrics import PAPER_PROTOCOLS, accuracy, auroc, correlation, scored_nodes
 from graphsvx.results.credit import Credit
+from graphsvx_lab.metrics import PAPER_PROTOCOLS, accuracy, auroc, correlation, scored_nodes
 from tests.records import house
 
 

@@ -10,12 +10,13 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner
 
 import graphsvx
-from graphsvx import datasets, runs, zoo
+from graphsvx import runs
 from graphsvx.cli import app
 from graphsvx.errors import InputError
 from graphsvx.methods import GraphSVX
 from graphsvx.results import serialize
-from graphsvx.zoo.typed_models import RelationalEncoder
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.zoo.typed_models import RelationalEncoder
 from tests import typed_worlds as worlds
 from tests.runs.helpers import ThisProcess
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphsvx import datasets
 from graphsvx.results.explanation import Explanation
-from graphsvx.studies import StudyContext
-from graphsvx.studies.setting import Setting
-from graphsvx.studies.study import Answer, Case
+from graphsvx_lab import datasets
+from graphsvx_lab.studies import StudyContext
+from graphsvx_lab.studies.setting import Setting
+from graphsvx_lab.studies.study import Answer, Case
 
 
 class Degree(nn.Module):

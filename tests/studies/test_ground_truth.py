@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphsvx import zoo
-from graphsvx.metrics.measurements import Measurements, Row
-from graphsvx.studies import ground_truth
-from graphsvx.studies.ground_truth import CUT, EXPLAINERS, FRESH, OURS, RANDOM, RELEASED, WHOLE
+from graphsvx_lab import zoo
+from graphsvx_lab.metrics.measurements import Measurements, Row
+from graphsvx_lab.studies import ground_truth
+from graphsvx_lab.studies.ground_truth import CUT, EXPLAINERS, FRESH, OURS, RANDOM, RELEASED, WHOLE
 
 
 def measured(level: float) -> Measurements:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from graphsvx.errors import DataError
-from graphsvx.metrics.comparison import PairedTest, is_close, is_positive, reaches
-from graphsvx.metrics.measurements import Row
-from graphsvx.studies import (
+from graphsvx_lab.metrics.comparison import PairedTest, is_close, is_positive, reaches
+from graphsvx_lab.metrics.measurements import Row
+from graphsvx_lab.studies import (
     Claim,
     Estimate,
     Measurements,
@@ -21,7 +21,7 @@ from graphsvx.studies import (
     Table,
     write_summary,
 )
-from graphsvx.studies.page import WithPaper, dots, from_paper, pivot, pivots, summary_rows
+from graphsvx_lab.studies.page import WithPaper, dots, from_paper, pivot, pivots, summary_rows
 
 
 def measured(level: float = 0.8, seeds: int = 5) -> Measurements:

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from graphsvx.metrics import consistency
-from graphsvx.metrics.comparison import sample_variance
-from graphsvx.metrics.measurements import Measurements, Row
-from graphsvx.metrics.reading import with_features
-from graphsvx.studies import motifs, properties
-from graphsvx.studies.properties import OURS, RANDOM
+from graphsvx_lab.metrics.comparison import sample_variance
+from graphsvx_lab.metrics.measurements import Measurements, Row
+from graphsvx_lab.metrics.reading import with_features
+from graphsvx_lab.studies import motifs, properties
+from graphsvx_lab.studies.properties import OURS, RANDOM
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx.metrics import PAPER_PROTOCOLS
-from graphsvx.metrics.comparison import MIN_SEEDS, SIGNIFICANT
-from graphsvx.metrics.scored import HOUSES, MOLECULES
-from graphsvx.studies import ground_truth
+from graphsvx_lab.metrics import PAPER_PROTOCOLS
+from graphsvx_lab.metrics.comparison import MIN_SEEDS, SIGNIFICANT
+from graphsvx_lab.metrics.scored import HOUSES, MOLECULES
+from graphsvx_lab.studies import ground_truth
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "protocols.md"
 TEXT = PAGE.read_text()

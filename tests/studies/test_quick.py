@@ -6,10 +6,11 @@ from functools import cache
 
 import pytest
 
-from graphsvx import runs, studies
-from graphsvx.datasets import registry as loaders
-from graphsvx.metrics.measurements import Measurements
-from graphsvx.studies import StudyContext, noise, properties
+from graphsvx import runs
+from graphsvx_lab import studies
+from graphsvx_lab.datasets import registry as loaders
+from graphsvx_lab.metrics.measurements import Measurements
+from graphsvx_lab.studies import StudyContext, noise, properties
 from tests.runs.helpers import ThisProcess
 
 FIGURES = {

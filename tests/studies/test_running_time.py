@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from graphsvx.metrics.measurements import Measurements, Row
-from graphsvx.studies import sampling
-from graphsvx.studies.sampling import GNN, PAPERS
 from graphsvx.utils.timing import take_turns
+from graphsvx_lab.metrics.measurements import Measurements, Row
+from graphsvx_lab.studies import sampling
+from graphsvx_lab.studies.sampling import GNN, PAPERS
 
 
 def test_contenders_take_turns_and_only_processor_time_counts():

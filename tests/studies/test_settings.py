@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graphsvx.datasets.titles import TRUTH_SETS
 from graphsvx.errors import InputError
-from graphsvx.metrics.measurements import Measurements, Row
-from graphsvx.studies import ground_truth, settings
-from graphsvx.studies.settings import EXPLAINERS, READINGS, candidates, label, words
+from graphsvx_lab.datasets.titles import TRUTH_SETS
+from graphsvx_lab.metrics.measurements import Measurements, Row
+from graphsvx_lab.studies import ground_truth, settings
+from graphsvx_lab.studies.settings import EXPLAINERS, READINGS, candidates, label, words
 
 
 def test_no_seed_is_used_for_both_choosing_and_scoring():

@@ -21,12 +21,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphsvx import GraphSVX, studies
+from graphsvx import GraphSVX
 from graphsvx.errors import DataError, InputError
 from graphsvx.methods import Random
-from graphsvx.metrics.measurements import Row, Value, of_model
 from graphsvx.runs import identity
-from graphsvx.studies import (
+from graphsvx.utils.processes import can_fork
+from graphsvx_lab import studies
+from graphsvx_lab.metrics.measurements import Row, Value, of_model
+from graphsvx_lab.studies import (
     Grid,
     Measurements,
     Page,
@@ -36,10 +38,9 @@ from graphsvx.studies import (
     faithfulness,
     motifs,
 )
-from graphsvx.studies import study as framework
-from graphsvx.studies.page import pivot
-from graphsvx.studies.study import NO_FILES, Answer, Case, measure_in_processes
-from graphsvx.utils.processes import can_fork
+from graphsvx_lab.studies import study as framework
+from graphsvx_lab.studies.page import pivot
+from graphsvx_lab.studies.study import NO_FILES, Answer, Case, measure_in_processes
 from tests.studies.conftest import trained_on
 
 NODES = (400, 401, 402)
@@ -305,10 +306,10 @@ def test_the_example_of_the_package_runs(context: StudyContext):
     imports = """
         from graphsvx import GraphSVX
         from graphsvx.methods import Random
-        from graphsvx.studies import *
-        from graphsvx.studies import motifs
-        from graphsvx.studies.page import pivot
-        from graphsvx.metrics.comparison import reaches
+        from graphsvx_lab.studies import *
+        from graphsvx_lab.studies import motifs
+        from graphsvx_lab.studies.page import pivot
+        from graphsvx_lab.metrics.comparison import reaches
     """
     space: dict = {}
     exec(textwrap.dedent(imports), space)

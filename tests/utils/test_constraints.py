@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCN, global_add_pool
 
-from graphsvx import GraphSVX, explain, methods, runs, zoo
+from graphsvx import GraphSVX, explain, methods, runs
 from graphsvx.errors import BudgetError, DataError, GraphSVXError, InputError
 from graphsvx.estimators import WLR, WLS, GaussianProcess, Lasso
 from graphsvx.estimators.bayes import BayesNetwork
@@ -34,6 +34,7 @@ from graphsvx.masks.learned import EdgeNetwork, Learned
 from graphsvx.methods import integrated_gradients, lime, saliency, shap
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, checked, expected
+from graphsvx_lab import zoo
 from tests.worlds import random_graph, random_model
 
 VALUES = [

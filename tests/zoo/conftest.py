@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from graphsvx import datasets, zoo
-from graphsvx.datasets import DataSet
-from graphsvx.zoo import Trained
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.datasets import DataSet
+from graphsvx_lab.zoo import Trained
 
 
 @pytest.fixture(scope="session")

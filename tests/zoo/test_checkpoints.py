@@ -13,9 +13,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from graphsvx import datasets, zoo
 from graphsvx.errors import DataError, InputError
-from graphsvx.zoo import Step, Trained, checkpoints
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.zoo import Step, Trained, checkpoints
 
 
 def test_a_checkpoint_gives_the_same_model_back(path: Path, quick: Trained) -> None:
@@ -63,7 +63,7 @@ def test_ensure_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     usual = zoo.settings_for("tree-cycles")
     for module in ("training", "checkpoints"):
         monkeypatch.setattr(
-            f"graphsvx.zoo.{module}.settings_for", lambda *_: replace(usual, epochs=5)
+            f"graphsvx_lab.zoo.{module}.settings_for", lambda *_: replace(usual, epochs=5)
         )
     steps: list[Step] = []
     first = zoo.ensure("tree-cycles", seed=2, progress=steps.append, root=tmp_path)
@@ -75,7 +75,7 @@ def test_ensure_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     # Other settings are usual from now on: the old checkpoint is not passed off as the model.
     for module in ("training", "checkpoints"):
         monkeypatch.setattr(
-            f"graphsvx.zoo.{module}.settings_for", lambda *_: replace(usual, epochs=6)
+            f"graphsvx_lab.zoo.{module}.settings_for", lambda *_: replace(usual, epochs=6)
         )
     newer = zoo.ensure("tree-cycles", seed=2, progress=steps.append, root=tmp_path)
     assert (len(steps), newer.card.settings.epochs) == (5 + 6, 6)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from graphsvx import datasets, zoo
 from graphsvx.errors import InputError, UnsupportedError
-from graphsvx.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN, NodeClassifier
-from graphsvx.zoo.packed import Packed
-from graphsvx.zoo.settings import BLOCK_MODELS
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN, NodeClassifier
+from graphsvx_lab.zoo.packed import Packed
+from graphsvx_lab.zoo.settings import BLOCK_MODELS
 
 
 def made(model: str, task: str = "node", **changes: object) -> torch.nn.Module:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from graphsvx import datasets, zoo
-from graphsvx.datasets import DataSet
 from graphsvx.errors import InputError
-from graphsvx.zoo import Step, Trained
-from graphsvx.zoo.training import drop_edges
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.datasets import DataSet
+from graphsvx_lab.zoo import Step, Trained
+from graphsvx_lab.zoo.training import drop_edges
 
 pytestmark = pytest.mark.learned
 

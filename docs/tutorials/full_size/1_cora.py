@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import graphsvx
-from graphsvx import zoo
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("cora", model="gcn")
 data, model = trained.dataset.graph, trained.model

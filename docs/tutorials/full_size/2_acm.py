@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 
 import graphsvx
-from graphsvx import GraphSVX, zoo
+from graphsvx import GraphSVX
 from graphsvx.methods import MetaPaths
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("acm")
 data, model = trained.dataset.graph, trained.model

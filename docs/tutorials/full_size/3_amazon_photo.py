@@ -12,7 +12,8 @@ small and uncertain; what is certain is said, with error bars.
 import time
 
 import graphsvx
-from graphsvx import GraphSVX, zoo
+from graphsvx import GraphSVX
+from graphsvx_lab import zoo
 
 trained = zoo.ensure("amazon-photo", model="gcn")
 data, model = trained.dataset.graph, trained.model

@@ -11,11 +11,11 @@ import typer
 
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
-from graphsvx.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_files
-from graphsvx.datasets.folders import data_dir
-from graphsvx.datasets.origins import origin_of
 from graphsvx.errors import DataError
 from graphsvx.utils.console import simple_table, stdout_console
+from graphsvx_lab.datasets.catalogue import CATALOGUE, PAPER_STATISTICS, data_files
+from graphsvx_lab.datasets.folders import data_dir
+from graphsvx_lab.datasets.origins import origin_of
 
 SIZES = ("graphs", "classes", "nodes", "features", "edges")
 
@@ -92,7 +92,7 @@ def _loaded(name: str, seed: int) -> dict[str, Any]:
     if row["missing"] or CATALOGUE[name].extra:
         return row
     with stopped_at_once():
-        from graphsvx.datasets import registry as data
+        from graphsvx_lab.datasets import registry as data
 
     try:
         loaded = data.load(name, seed)

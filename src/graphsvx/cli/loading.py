@@ -19,12 +19,12 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
-from graphsvx import datasets, zoo
 from graphsvx.cli.options import ModelChoice
 from graphsvx.core.graph import check_graph
 from graphsvx.core.typed_data import check_typed_graph
 from graphsvx.errors import DataError, InputError, first_line
-from graphsvx.zoo.progress import training_bar
+from graphsvx_lab import datasets, zoo
+from graphsvx_lab.zoo.progress import training_bar
 
 Names: TypeAlias = tuple[str, ...] | None
 Graphs: TypeAlias = Data | tuple[Data, ...]

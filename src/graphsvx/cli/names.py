@@ -9,9 +9,9 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from graphsvx.datasets.catalogue import CATALOGUE, suggestion
 from graphsvx.errors import DataError, InputError, MissingExtraError
 from graphsvx.utils.suggest import did_you_mean
+from graphsvx_lab.datasets.catalogue import CATALOGUE, suggestion
 
 METHODS: dict[str, tuple[str, ...]] = {
     "graphsvx": ("graphsvx.GraphSVX", "settings.FlatSettings"),

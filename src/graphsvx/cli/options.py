@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsvx.cli import names
-from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.errors import DataError, InputError
+from graphsvx_lab.datasets.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from graphsvx.methods.base import Method

@@ -15,10 +15,10 @@ from graphsvx.cli import app, names, options
 from graphsvx.cli.node_words import parse_nodes, parse_relation
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
-from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
 from graphsvx.utils.printable import one_line
+from graphsvx_lab.datasets.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -222,7 +222,7 @@ def _backend(name: str, workers: int | None, address: str | None) -> runs.Backen
 
 def _selected_ids(words: str, dataset: str, seed: int, about: Graphs) -> Any:
     """Which nodes or graphs: a part of the split, a class, or numbers."""
-    from graphsvx import datasets
+    from graphsvx_lab import datasets
 
     if words == "all" and not hasattr(about, "node_types"):
         return None
@@ -243,7 +243,7 @@ def _selected_ids(words: str, dataset: str, seed: int, about: Graphs) -> Any:
 
 def _of_type(node_type: str, words: str, dataset: str, seed: int, about: Any) -> tuple[str, Any]:
     """Nodes of one type of a typed graph: paper:test, author:3,7."""
-    from graphsvx import datasets
+    from graphsvx_lab import datasets
 
     if words == "all":
         return node_type, range(about[node_type].num_nodes)
@@ -269,7 +269,7 @@ def _numbers(words: str, count: int) -> list[int]:
 def _of_class(label: int, dataset: str, seed: int, about: Graphs) -> Tensor:
     from torch import Tensor
 
-    from graphsvx import datasets
+    from graphsvx_lab import datasets
 
     labels = (
         datasets.load(dataset, seed).labels if dataset in CATALOGUE else getattr(about, "y", None)

@@ -14,9 +14,9 @@ from graphsvx.cli import app, options
 from graphsvx.cli.names import check_extra
 from graphsvx.cli.options import ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
-from graphsvx.datasets.catalogue import CATALOGUE
 from graphsvx.errors import GraphSVXError, InputError
 from graphsvx.utils.console import message
+from graphsvx_lab.datasets.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from graphsvx.explorer.workspace import Workspace
@@ -95,9 +95,9 @@ def serve(
 
 
 def _of_data(source: str, choices: list[ModelChoice], run: Run | None = None) -> Workspace:
-    from graphsvx import datasets
     from graphsvx.cli.loading import load
     from graphsvx.explorer.workspace import make_workspace
+    from graphsvx_lab import datasets
 
     loaded = [load(source, choice) for choice in choices]
     names = {

@@ -76,7 +76,7 @@ def study(
     """Reproduce an experiment of the paper: tables with its figures and ours, plots, a page."""
     check_extra("pyarrow", "data")
     with stopped_at_once():
-        from graphsvx import studies
+        from graphsvx_lab import studies
 
     if name is None and not everything:
         _list()
@@ -139,7 +139,7 @@ def study(
 
 def _list() -> None:
     with stopped_at_once():
-        from graphsvx import studies
+        from graphsvx_lab import studies
 
     table = simple_table()
     table.add_column("study", no_wrap=True)

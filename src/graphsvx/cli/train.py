@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphsvx import datasets
 from graphsvx.cli import app
 from graphsvx.cli.stopping import stopped_at_once
-from graphsvx.datasets.catalogue import checked_name
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
 from graphsvx.utils.printable import one_line
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets.catalogue import checked_name
 
 if TYPE_CHECKING:
-    from graphsvx.zoo import report
+    from graphsvx_lab.zoo import report
 
 
 @app.command()
@@ -56,7 +56,7 @@ def train(
         raise InputError("--table goes with --all only")
     checked_name(dataset)
     with stopped_at_once():
-        from graphsvx import zoo
+        from graphsvx_lab import zoo
 
     row = _trained(dataset, model, range(seed, seed + seeds))
     _show([row])
@@ -68,8 +68,8 @@ def train(
 def _train_all(seeds: range, table: Path | None) -> None:
     with stopped_at_once():
         from graphsvx.utils.files import atomic_write
-        from graphsvx.zoo import report
-        from graphsvx.zoo.paper import ACCURACY
+        from graphsvx_lab.zoo import report
+        from graphsvx_lab.zoo.paper import ACCURACY
 
     rows = []
     for dataset, model in ACCURACY:
@@ -89,9 +89,9 @@ def _train_all(seeds: range, table: Path | None) -> None:
 
 
 def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
-    from graphsvx import zoo
-    from graphsvx.zoo import report
-    from graphsvx.zoo.progress import training_bar
+    from graphsvx_lab import zoo
+    from graphsvx_lab.zoo import report
+    from graphsvx_lab.zoo.progress import training_bar
 
     model_name = zoo.settings_for(dataset, model).model
     cards, start = [], time.monotonic()
@@ -106,7 +106,7 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
 
 
 def _show(rows: list[report.Row]) -> None:
-    from graphsvx.zoo import report
+    from graphsvx_lab.zoo import report
 
     table = simple_table("Accuracy; the paper's in brackets")
     for column in report.COLUMNS:

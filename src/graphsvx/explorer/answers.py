@@ -13,7 +13,6 @@ import torch
 
 from graphsvx.api import explain
 from graphsvx.core.typed_graph import relation_labels
-from graphsvx.datasets.real import ATOMS
 from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.questions import Changes, Question
@@ -27,6 +26,7 @@ from graphsvx.results.regions import SEVERAL, Region
 from graphsvx.results.typed import TypeCredit
 from graphsvx.utils.printable import one_line
 from graphsvx.views.html.page_data import Plan, page_data, plan_of
+from graphsvx_lab.datasets.real import ATOMS
 
 FIRST = 100
 """Model calls of the first, quick estimate."""

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from graphsvx.core.graph import Graph
 from graphsvx.core.typed_graph import TypedGraph
-from graphsvx.datasets.real import ATOMS
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Line
+from graphsvx_lab.datasets.real import ATOMS
 
 WIDTH, HEIGHT, MARGIN = 220, 150, 14
 MOST_NODES = 300

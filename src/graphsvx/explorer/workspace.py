@@ -27,7 +27,7 @@ from graphsvx.explorer.predictions import Table, predict_all, table_of_run
 from graphsvx.explorer.questions import Question
 from graphsvx.explorer.what_if import query_of
 from graphsvx.utils.printable import one_line
-from graphsvx.zoo import Trained
+from graphsvx_lab.zoo import Trained
 
 Task = Literal["node", "graph", "link"]
 

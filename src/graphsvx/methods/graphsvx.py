@@ -13,7 +13,6 @@ from torch import Tensor
 
 from graphsvx.core.query import Query
 from graphsvx.core.typed_query import TypedQuery
-from graphsvx.datasets.catalogue import checked_name
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.profile import profile_for
@@ -79,6 +78,7 @@ from graphsvx.methods.typed_setup import check_typed_players
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
+from graphsvx.utils.suggest import did_you_mean
 
 Order = Annotated[int, Range(1, 3)]
 """Players of the largest sets whose interactions are computed."""
@@ -92,6 +92,7 @@ MethodSetting = Annotated[
 _PAPER: dict[str, tuple[int, int]] = {
     "ba-shapes": (400, 1), "ba-community": (800, 1),
     "tree-cycles": (1400, 4), "tree-grid": (1500, 4),
+    "ba-2motifs": (1000, 1), "mutag": (1000, 1), "cora": (1000, 1), "pubmed": (1000, 1),
 }  # fmt: skip
 # Coalitions that are replayed at least, and the share of a limit by the clock that they may take.
 _FEWEST_REPLAYS, _SHARE_OF_REPLAYS = 2, 0.25
@@ -186,10 +187,19 @@ class GraphSVX(Checked):
         variant="released", order=S)`); on whole graphs, switched-off nodes then lose their
         features too (`Isolate(erase=True)`). All published accuracies come from that code.
 
-        Data sets without a budget in the paper get 1,000 samples and S = 1; sets of whole
-        graphs have no indirect effect.
+        Where the paper names no budget: 1,000 samples and S = 1; sets of whole graphs have no
+        indirect effect.
+
+        Raises:
+            InputError: the paper has no such data set.
+
         """
-        samples, order = _PAPER.get(checked_name(dataset), (1000, 1))
+        if dataset not in _PAPER:
+            hint = did_you_mean(str(dataset), _PAPER)
+            raise InputError(
+                f"dataset must be one of the paper's, {', '.join(_PAPER)}; {hint}got {dataset!r}"
+            )
+        samples, order = _PAPER[dataset]
         settings: dict[str, Any] = {"samples": samples, "mask": SmarterSeparate(order=order)}
         released = checked(variant, Variant, "variant") == "released"
         if not {"indirect", "erase", "generator"} & set(changes):

@@ -422,7 +422,7 @@ def _is_named(value: Any) -> bool:
 def _installed(module: str | None) -> bool:
     """Whether a module is part of Python or of an installed package (identified by version)."""
     module = module or ""
-    if module.partition(".")[0] in ("builtins", "graphsvx", "__main__"):
+    if module.partition(".")[0] in ("builtins", "graphsvx", "graphsvx_lab", "__main__"):
         return module != "__main__"
     file = getattr(sys.modules.get(module), "__file__", None)
     return module in sys.builtin_module_names or (file or "").startswith(_LIBRARIES)

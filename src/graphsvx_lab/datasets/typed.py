@@ -1,0 +1,288 @@
+"""Typed data sets: ACM, FB15k-237, and a generated one whose deciding relation is known."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, load_npz
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from graphsvx.errors import DataError
+from graphsvx_lab.datasets import raw
+from graphsvx_lab.datasets.base import DataSet, Split, generator, stratified_split
+from graphsvx_lab.datasets.truth import TypedTruth
+
+ACM_CLASSES = ("database", "wireless communication", "data mining")
+ACM_WORDS = 1902
+_ACM_PARTS = {
+    "paper_y": "labels.npy",
+    "train": "train_60.npy",
+    "val": "val_60.npy",
+    "test": "test_60.npy",
+}
+RELATIONS = 237
+"""Relations of FB15k-237; relation r + 237 is r turned round."""
+
+
+@dataclass(frozen=True)
+class GraphTypes:
+    """Node types with their counts and feature columns (0: none), and edge types."""
+
+    node_types: tuple[str, ...]
+    counts: tuple[int, ...]
+    widths: tuple[int, ...]
+    edge_types: tuple[tuple[str, str, str], ...]
+
+
+USERS, ITEMS, TAGS, FEATURES = 400, 240, 24, 4
+TYPES = {
+    "acm": GraphTypes(
+        ("paper", "author", "subject"),
+        (4019, 7167, 60),
+        (ACM_WORDS, ACM_WORDS, 0),
+        (
+            ("paper", "to", "author"),
+            ("author", "to", "paper"),
+            ("paper", "to", "subject"),
+            ("subject", "to", "paper"),
+        ),
+    ),
+    "typed-motifs": GraphTypes(
+        ("user", "item", "tag"),
+        (USERS, ITEMS, TAGS),
+        (FEATURES, FEATURES, FEATURES),
+        (
+            ("user", "buys", "item"),
+            ("item", "rev_buys", "user"),
+            ("user", "views", "item"),
+            ("item", "rev_views", "user"),
+            ("item", "has", "tag"),
+            ("tag", "rev_has", "item"),
+            ("user", "knows", "user"),
+        ),
+    ),
+    "southern-women": GraphTypes(
+        ("woman", "event"),
+        (18, 14),
+        (1, 14),
+        (("woman", "attended", "event"), ("event", "rev_attended", "woman")),
+    ),
+    "fb15k-237": GraphTypes(("node",), (14541,), (0,), ()),
+}
+"""Types of the typed sets; the classified node type is the first."""
+
+
+def acm(seed: int, root: str | Path | None) -> DataSet:
+    """ACM (HeCo, Wang et al. 2021): papers, their authors and subjects; papers have a class.
+
+    Papers and authors have words, subjects no features. Its split is published (180 papers for
+    training, 1,000 for validation, 1,000 for test), so the seed changes nothing.
+    """
+    file = _arrays(raw.folder_of("acm", root, convert_acm) / "acm.npz")
+    graph = HeteroData()
+    for name in ("paper", "author"):
+        graph[name].x = _dense(file, name)
+    graph["subject"].num_nodes = int(file["num_subjects"])
+    graph["paper"].y = torch.from_numpy(file["paper_y"])
+    for other in ("author", "subject"):
+        ends = torch.from_numpy(file[f"paper_{other}"].astype(np.int64))
+        graph["paper", "to", other].edge_index = ends
+        graph[other, "to", "paper"].edge_index = ends.flip(0)
+    split = Split(*(torch.from_numpy(file[part]) for part in ("train", "val", "test")))
+    return DataSet(
+        name="acm",
+        seed=seed,
+        graphs=(graph,),
+        task="node",
+        class_names=ACM_CLASSES,
+        split=split,
+        node_type="paper",
+    )
+
+
+def fb15k_237(seed: int, root: str | Path | None) -> DataSet:
+    """FB15k-237 (Toutanova and Chen 2015): facts (head, relation, tail) of a knowledge base.
+
+    The graph holds the facts for training, each in both directions: relation r + 237 is r turned
+    round. `graph.triples` are all facts, [3, facts] (head, relation, tail); the split numbers them.
+    The seed changes nothing.
+    """
+    folder = raw.folder_of("fb15k-237", root, convert_fb15k_237)
+    file = _arrays(folder / "triples.npz")
+    parts = [torch.from_numpy(file[name].astype(np.int64)) for name in ("train", "valid", "test")]
+    head, relation, tail = parts[0].t()
+    entities, relations = (_lines(folder / f"{name}.txt") for name in ("entities", "relations"))
+    graph = Data(
+        edge_index=torch.stack([torch.cat([head, tail]), torch.cat([tail, head])]),
+        edge_type=torch.cat([relation, relation + RELATIONS]),
+        num_nodes=len(entities),
+        triples=torch.cat(parts).t().contiguous(),
+    )
+    graph.node_names = entities
+    graph.relation_names = [*relations, *(f"{name} (inverse)" for name in relations)]
+    ends = np.cumsum([0, *map(len, parts)]).tolist()
+    split = Split(*(torch.arange(*ends[i : i + 2]) for i in range(3)))
+    return DataSet(
+        name="fb15k-237",
+        seed=seed,
+        graphs=(graph,),
+        task="link",
+        class_names=("no link", "link"),
+        split=split,
+    )
+
+
+def convert_acm(downloads: raw.Contents) -> raw.Contents:
+    """One file of arrays from those of HeCo.
+
+    The words of a paper weigh 1 together; those of an author are the sum over the author's papers.
+    """
+    words = load_npz(io.BytesIO(downloads["p_feat.npz"])).tocsr().sorted_indices()
+    count = np.diff(words.indptr)
+    words.data = np.repeat(1 / np.maximum(count, 1), count)
+    edges = {
+        name: np.loadtxt(io.BytesIO(downloads[file]), dtype=np.int32).T
+        for name, file in (("paper_author", "pa.txt"), ("paper_subject", "ps.txt"))
+    }
+    papers, authors = edges["paper_author"]
+    authorship = csr_matrix((np.ones(len(papers)), (authors, papers)), None, np.float64)
+    arrays: dict[str, NDArray[np.generic]] = {
+        **edges,
+        "num_subjects": edges["paper_subject"][1].max().astype(np.int64) + 1,
+    }
+    for name, matrix in (("paper", words), ("author", (authorship @ words).sorted_indices())):
+        arrays[f"{name}_x_data"] = matrix.data.astype(np.float32)
+        arrays[f"{name}_x_indices"] = matrix.indices.astype(np.int32)
+        arrays[f"{name}_x_indptr"] = matrix.indptr.astype(np.int32)
+        arrays[f"{name}_x_shape"] = np.array(matrix.shape)
+    for name, file in _ACM_PARTS.items():
+        array = np.load(io.BytesIO(downloads[file]), allow_pickle=False)
+        arrays[name] = array.astype(np.int64)
+    return {"acm.npz": _npz(arrays)}
+
+
+def convert_fb15k_237(downloads: raw.Contents) -> raw.Contents:
+    """Arrays of numbers and two lists of names from facts as lines `head relation tail`.
+
+    Entities and relations are numbered as they appear, as by PyG's `FB15k_237`.
+    """
+    entities: dict[str, int] = {}
+    relations: dict[str, int] = {}
+    parts = {}
+    for part in ("train", "valid", "test"):
+        facts = [line.split("\t") for line in downloads[f"{part}.txt"].decode().splitlines()]
+        parts[part] = np.array(
+            [
+                (
+                    entities.setdefault(head, len(entities)),
+                    relations.setdefault(relation, len(relations)),
+                    entities.setdefault(tail, len(entities)),
+                )
+                for head, relation, tail in facts
+            ],
+            dtype=np.int32,
+        )
+    return {
+        "triples.npz": _npz(parts),
+        "entities.txt": "".join(f"{name}\n" for name in entities).encode(),
+        "relations.txt": "".join(f"{name}\n" for name in relations).encode(),
+    }
+
+
+def _npz(arrays: Mapping[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    return stream.getvalue()
+
+
+def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error}); put it there again") from error
+
+
+def _dense(file: dict[str, NDArray[np.generic]], name: str) -> Tensor:
+    """Rows of a matrix that is stored by its entries (CSR)."""
+    indptr, indices = (file[f"{name}_x_{part}"].astype(np.int64) for part in ("indptr", "indices"))
+    rows, columns = (int(size) for size in file[f"{name}_x_shape"])
+    x = torch.zeros(rows, columns)
+    row = np.repeat(np.arange(rows), np.diff(indptr))
+    values = file[f"{name}_x_data"].astype(np.float32)
+    x[torch.from_numpy(row), torch.from_numpy(indices)] = torch.from_numpy(values)
+    return x
+
+
+# --- a generated set with known truth --------------------------------------------------------
+
+_TASTES = 2
+"""Kinds of items: the class of a user is the kind of most items that the user bought."""
+
+
+def typed_motifs(seed: int) -> DataSet:
+    """Users with a class that one relation decides: what they bought, not what they viewed.
+
+    A user buys 3 items of one kind and views 6 of any kind; friends are drawn at random and items
+    have tags that say nothing. The class of a user is the kind of the bought items, which is one
+    of the items' features; all other features are noise. The truth of a user are the items bought
+    (nodes), the edges to them, and the relation "buys".
+    """
+    rng = generator(seed, "typed-motifs", "graph")
+
+    def integers(high: int, *shape: int) -> Tensor:
+        return torch.randint(high, shape, generator=rng)
+
+    kind = torch.arange(ITEMS) % _TASTES
+    label = torch.arange(USERS) % _TASTES
+    by_kind = [(kind == k).nonzero()[:, 0] for k in range(_TASTES)]
+    bought = torch.stack([
+        by_kind[int(k)][torch.randperm(len(by_kind[int(k)]), generator=rng)[:3]] for k in label
+    ])  # fmt: skip
+    viewed = torch.stack([torch.randperm(ITEMS, generator=rng)[:6] for _ in range(USERS)])
+    users = torch.arange(USERS)
+    graph = HeteroData()
+    graph["user"].x = torch.randn(USERS, FEATURES, generator=rng)
+    graph["user"].y = label
+    x = torch.randn(ITEMS, FEATURES, generator=rng)
+    x[:, 0] = 2.0 * kind - 1
+    graph["item"].x = x
+    graph["tag"].x = torch.randn(TAGS, FEATURES, generator=rng)
+
+    def both_ways(name: str, source: Tensor, target: Tensor, ends: tuple[str, str]) -> None:
+        graph[ends[0], name, ends[1]].edge_index = torch.stack([source, target])
+        graph[ends[1], f"rev_{name}", ends[0]].edge_index = torch.stack([target, source])
+
+    both_ways("buys", users.repeat_interleave(3), bought.reshape(-1), ("user", "item"))
+    both_ways("views", users.repeat_interleave(6), viewed.reshape(-1), ("user", "item"))
+    both_ways("has", torch.arange(ITEMS), integers(TAGS, ITEMS), ("item", "tag"))
+    friends = torch.stack([users, (users + 1 + integers(USERS - 1, USERS)) % USERS])
+    graph["user", "knows", "user"].edge_index = torch.cat([friends, friends.flip(0)], 1)
+    return DataSet(
+        name="typed-motifs",
+        seed=seed,
+        graphs=(graph,),
+        task="node",
+        class_names=("kind 0", "kind 1"),
+        split=stratified_split(label, generator(seed, "typed-motifs", "split")),
+        node_type="user",
+        truth=TypedTruth(
+            relation=("user", "buys", "item"),
+            nodes={int(u): tuple(("item", int(i)) for i in bought[u]) for u in users},
+        ),
+    )

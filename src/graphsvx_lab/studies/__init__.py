@@ -1,0 +1,76 @@
+"""The paper's experiments as declarations: `graphsvx study NAME` measures and writes a page.
+
+    from graphsvx_lab import studies
+    context = studies.StudyContext(out=Path("results"), runs=Path("runs/studies"))
+    studies.get("masks").run(context)
+
+A study declares `Grid`s (data sets x models x seeds x methods x questions), measures (functions of
+an explanation) and a page (claims, a figure, tables), which is a function of one tidy table alone
+(`<study>.parquet`: study, dataset, model, seed, method, question, measure, value). What was
+explained and measured is kept, so a study that was killed goes on where it was.
+
+A new study is a file like this one, and a name in `_ALL` below:
+
+    def largest_share(answer: Answer) -> dict[str, float]:       # a measure: name -> value
+        values = answer.explanation.node_values.abs()
+        return {"largest share": float(values.max() / values.sum())}
+
+    def page(results: Measurements) -> Page:                     # a function of the table alone
+        ours = results.by("data", "largest share", method="GraphSVX")
+        claims = Claim.each("Some node has more than a third", {"BA-Shapes": 1 / 3}, ours, reaches)
+        table = pivot(results, "Largest share", "largest share")    # methods x data sets
+        return Page("Largest share", claims, sections={"Details": (table,)})
+
+    METHODS = {"GraphSVX": Setting(GraphSVX()), "Random": Setting(Random(players="nodes"))}
+    GRID = Grid(("ba-shapes",), lambda dataset: METHODS, motifs.scoring(strict=20),
+                measures=(largest_share, motifs.accuracy))
+    STUDY = Study("largest-share", "how much one node gets", (GRID,), page)
+
+Claims need at least `MIN_SEEDS` seeds, else they read "not tested". Measures that need several
+explanations or other models are `case_measures`; a model of one's own is an entry of
+`Grid.models`. A quick version (one seed, two questions, little effort) comes with every study.
+"""
+
+from __future__ import annotations
+
+from graphsvx.errors import InputError
+from graphsvx.utils.suggest import did_you_mean
+from graphsvx_lab.metrics.comparison import Estimate
+from graphsvx_lab.metrics.measurements import Measurements
+from graphsvx_lab.studies import faithfulness, graph_sets, ground_truth, noise, properties, sampling
+from graphsvx_lab.studies import settings as tuning
+from graphsvx_lab.studies.context import StudyContext
+from graphsvx_lab.studies.page import Claim, Figure, Page, Table
+from graphsvx_lab.studies.setting import Setting
+from graphsvx_lab.studies.study import Answer, Case, Grid, Study, write_summary
+
+__all__ = [
+    "Answer", "Case", "Claim", "Estimate", "Figure", "Grid", "Measurements", "Page", "Setting",
+    "Study", "StudyContext", "Table", "get", "names",
+    "write_summary"]  # fmt: skip
+
+_ALL: tuple[Study, ...] = (
+    ground_truth.STUDY, noise.FEATURES_STUDY, noise.NODES_STUDY, sampling.MASKS_STUDY,
+    sampling.BUDGET_STUDY, properties.ABLATION, sampling.TIME_STUDY, properties.STUDY, tuning.STUDY,
+    ground_truth.FRESH_MODELS, ground_truth.CUT_EDGES,
+    graph_sets.STUDY, graph_sets.FALSE_POSITIVES, faithfulness.STUDY, graph_sets.SHORTCUT_STUDY,
+    faithfulness.REAL_GRAPHS)  # fmt: skip
+
+
+def names() -> tuple[str, ...]:
+    """All studies, in the order of the summary."""
+    return tuple(study.name for study in _ALL)
+
+
+def get(name: str) -> Study:
+    """A study by its name.
+
+    Raises:
+        InputError: there is no such study.
+
+    """
+    for study in _ALL:
+        if study.name == name:
+            return study
+    hint = did_you_mean(name, names())
+    raise InputError(f"there is no study {name!r}; {hint}choose one of: {', '.join(names())}")

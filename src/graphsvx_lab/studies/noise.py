@@ -1,0 +1,141 @@
+"""Studies `noisy-features` and `noisy-nodes`: how much that means nothing is among the top?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
+from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
+from graphsvx_lab.datasets.titles import data_title
+from graphsvx_lab.metrics import noise as measures
+from graphsvx_lab.metrics.comparison import is_positive
+from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
+from graphsvx_lab.studies import motifs
+from graphsvx_lab.studies.context import StudyContext
+from graphsvx_lab.studies.page import Claim, Figure, Page, pivots
+from graphsvx_lab.studies.setting import Setting
+from graphsvx_lab.studies.study import CITATION_MODELS, Answer, Case, Grid, Study
+from graphsvx_lab.zoo import Trained
+from graphsvx_lab.zoo.paper import ACCURACY
+from graphsvx_lab.zoo.training import with_zeros
+
+SETS, LITTLE = ("cora", "pubmed"), 0.02
+"""The paper's; and a share that is close to zero."""
+PAPER, OURS = "GraphSVX (as in the paper)", "GraphSVX (our default)"
+FEATURE_BASELINES = {
+    "GNNExplainer": Setting(GNNExplainer()), "GraphLIME": Setting(GraphLIME()),
+    "LIME": Setting(LIME()), "SHAP": Setting(SHAP()), "Greedy": Setting(Greedy(players="features")),
+    "Random": Setting(Random(players="features", features="all"))}  # fmt: skip
+NODE_BASELINES = {
+    "GNNExplainer": Setting(GNNExplainer()), "Greedy": Setting(Greedy(players="nodes")),
+    "Random": Setting(Random(players="nodes"))}  # fmt: skip
+CANDIDATES = {"features": ("features that stand out", "features that the node has"),
+              "nodes": ("nodes that the model sees", "direct neighbours")}  # fmt: skip
+
+
+def counted(answer: Answer) -> dict[str, float]:
+    """Noise with two sets of candidates, which our players decide for everybody."""
+    kind, noise = measures.noise_of(answer.trained)
+    ours = answer.of(OURS)
+    if ours is None:
+        return {}
+    if kind == "features":
+        value = answer.trained.dataset.graph.x[answer.question].tolist()
+        fewer = [column for column in ours.features if value[column] != 0]
+    else:
+        distance = ours.field.distances
+        fewer = [node for node in ours.nodes if distance[node] == 1]
+    credit, (names, fewer_names) = getattr(answer.explanation, kind), CANDIDATES[kind]
+    return {**measures.noise_shares(credit, list(getattr(ours, kind)), noise, names),
+            **measures.noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
+
+
+def use(case: Case) -> list[Value]:
+    """What the model does with the noise; of a GAT with noisy nodes, its attention on them."""
+    trained = case.trained
+    return of_model({**measures.use_of_noise(trained), **measures.attention_on_noise(trained)})
+
+
+def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
+    """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
+    trained = context.trained_model(dataset, seed, name)
+    return with_zeros(trained, measures.FIRST_WEIGHTS, sorted(measures.noise_of(trained)[1]))
+
+
+ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))
+
+
+def _graphsvx(dataset: str) -> dict[str, Setting]:
+    clean = next(name for name in SETS if dataset.startswith(name))
+    return {PAPER: Setting(GraphSVX.paper(clean)), OURS: Setting(GraphSVX(samples=1000))}
+
+
+FEATURES = Grid(
+    tuple(name + FEATURES_SUFFIX for name in SETS),
+    lambda name: {**_graphsvx(name), **FEATURE_BASELINES}, motifs.test_nodes(10, cora=20),
+    measures=(counted,), case_measures=(use,), models=CITATION_MODELS)  # fmt: skip
+CANNOT_USE = replace(
+    FEATURES, datasets=FEATURES.datasets[:1], case_measures=(), questions=motifs.test_nodes(10),
+    models={f"{n}, noise weights 0": partial(without_noise_weights, n) for n in ("gcn", "gat")},
+)  # fmt: skip
+NODES = replace(
+    FEATURES, datasets=tuple(name + NODES_SUFFIX for name in SETS),
+    methods=lambda name: {**_graphsvx(name), **NODE_BASELINES})  # fmt: skip
+
+
+def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
+    """Noise among the top, whether the models use it, and what deleting it does."""
+    names, suffix = CANDIDATES[kind], FEATURES_SUFFIX if kind == "features" else NODES_SUFFIX
+    share = f"share by value, {names[0]}"
+    declared = {data_title(name, model): ACCURACY[name + suffix, model]
+                for name in SETS for model in FEATURES.models}  # fmt: skip
+    titles = dict.fromkeys([*declared, *results.names("data", measure=share)])
+    claims = Claim.each(
+        f"Close to no noisy {kind} at GraphSVX's top", dict.fromkeys(titles, "close to 0"),
+        results.by("data", share, method=PAPER), lambda ours, _: ours.band[2] < LITTLE,
+    ) + [
+        Claim.first(f"Fewer noisy {kind} than with any baseline", "fewest",
+                    results.tests(share, PAPER, baselines, sign=-1, data=title), title)
+        for title in titles]  # fmt: skip
+    for noisy in ATTENTION if kind == "nodes" else ():
+        pair = ("", noisy.replace("noisy", "normal")), ("", noisy)
+        loops = noisy.removeprefix("attention ").removesuffix(", noisy")
+        claims += [Claim.of(f"Attention is lower on noisy than on normal nodes ({loops}), by", 0.04,
+                            results.paired(*pair, data=title), is_positive, on=title)
+                   for title in declared if title.endswith("GAT")]  # fmt: skip
+    counts: dict[str, dict[str, list[float]]] = {}
+    for key in results.keys(measure=f"number, {names[0]}", model=list(FEATURES.models)):
+        numbers = [n for by_node in results.series[key].values() for n in by_node.values()]
+        counts.setdefault(key.entry("data"), {})[key.method] = numbers
+    of_models = pivots(results, {
+        "What the models do with the noise": {
+            "measure": [n for n in results.names("measure", method="") if "attention" not in n],
+            "note": "The paper says that its models do not use it."},
+        "Attention (the paper: 0.11 on noisy, 0.15 on normal nodes)":
+            results.names("measure", "attention"),
+    }, rows="measure", digits=3, paper={
+        "test accuracy": {title: accuracy[2] for title, accuracy in declared.items()}})  # fmt: skip
+    return Page(
+        f"Noisy {kind} among the most important ones", claims,
+        Figure("kde", f"Noisy {kind} among the top k by value: densities over all nodes",
+               lambda plots: plots.noise_panels(counts, kind)),
+        {"Noise among the top k": pivots(results, results.names("measure", "share")),
+         "Is the noise used?": of_models},
+        f"20 % more {kind} that mean nothing are added before a model is trained. How many of "
+        "them are among the most important ones?",
+        "The predicted class of random test nodes is explained. Candidates are the same for all "
+        f"methods: {names[0]}, or {names[1]}. k is {measures.TOP}, or 20 % of the candidates where "
+        f"there are fewer than {measures.FEW}; ties count with the expected number of noisy ones."
+        + " Models with noise weights 0 cannot use it." * (kind == "features"))  # fmt: skip
+
+
+ABOUT = f"how many meaningless {{}} are among the top {measures.TOP} (or 20 %)"
+FEATURES_STUDY = Study(
+    "noisy-features", f"{ABOUT.format('features')}, GraphSVX and baselines",
+    (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),
+)  # fmt: skip
+NODES_STUDY = Study(
+    "noisy-nodes", f"{ABOUT.format('nodes')}; the GAT's attention on them", (NODES,),
+    lambda results: page(results, "nodes", list(NODE_BASELINES)))  # fmt: skip

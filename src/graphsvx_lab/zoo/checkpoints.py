@@ -1,0 +1,179 @@
+"""Checkpoints: weights as safetensors (never pickle) and a JSON model card next to them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import nn
+
+from graphsvx.errors import DataError, first_line
+from graphsvx.utils.files import as_path, atomic_write
+from graphsvx_lab import datasets
+from graphsvx_lab.datasets import DataSet, models_dir
+from graphsvx_lab.datasets.catalogue import checked_name
+from graphsvx_lab.datasets.registry import checked_seed
+from graphsvx_lab.zoo.card import Card
+from graphsvx_lab.zoo.settings import Settings, checked_model, settings_for
+from graphsvx_lab.zoo.training import Progress, Trained, build, train
+
+ENDING = ".safetensors"
+
+
+def checkpoint_path(
+    dataset: str, model: str | None = None, seed: int = 0, root: str | Path | None = None
+) -> Path:
+    """The path of the checkpoint of a data set, model and seed, whether it exists or not."""
+    model_name = checked_model(checked_name(dataset), model)
+    return models_dir(root) / f"{dataset}-{model_name}-seed{checked_seed(seed)}{ENDING}"
+
+
+def save(trained: Trained, path: str | Path | None = None, root: str | Path | None = None) -> Path:
+    """Write weights and card atomically; return the path of the weights.
+
+    By default the file is named after data set, model and seed, in the models directory.
+
+    Raises:
+        DataError: the file cannot be written, or has another ending.
+
+    """
+    target = (
+        as_path(path) if path is not None else models_dir(root) / f"{trained.card.name}{ENDING}"
+    )
+    if target.suffix != ENDING:
+        raise DataError(f"a checkpoint must end in {ENDING}, got {target}")
+    state = {name: tensor.contiguous() for name, tensor in trained.model.state_dict().items()}
+    try:
+        with atomic_write(target) as weights, atomic_write(_card_path(target)) as card:
+            safetensors.torch.save_file(state, weights)
+            digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+            card.write_text(trained.card.with_weights(digest).to_json(), encoding="utf-8")
+    except DataError as error:
+        raise DataError(
+            f"{error}, or point GRAPHSVX_MODELS to a folder that can be written"
+        ) from error
+    return target
+
+
+def load(
+    name_or_path: str | Path,
+    model: str | None = None,
+    seed: int = 0,
+    root: str | Path | None = None,
+    *,
+    dataset: DataSet | None = None,
+) -> Trained:
+    """A trained model in eval mode, its card and its data set.
+
+    `name_or_path` is a data set (then `model`, `seed` and the models directory `root` select the
+    checkpoint) or the path of a `.safetensors` file. Without `dataset`, the data set named in the
+    card is loaded. Its fingerprint must be that of the training data.
+
+    Raises:
+        DataError: files are missing or damaged, or belong to other data.
+
+    """
+    named = str(name_or_path) in datasets.names()
+    if named:
+        path = checkpoint_path(str(name_or_path), model, seed, root)
+    else:
+        path = as_path(name_or_path, "name_or_path")
+        if path.suffix != ENDING:
+            checked_name(str(name_or_path))
+    card = _read_card(path)
+    if named:
+        _check_identity(path, card, str(name_or_path), model, seed)
+    net = _read_weights(path, card)
+    dataset = dataset or datasets.load(card.dataset, card.data_seed)
+    if (dataset.name, dataset.fingerprint) != (card.dataset, card.fingerprint):
+        raise DataError(
+            f"{path} was trained on other data: its card says {card.dataset!r} with fingerprint "
+            f"{card.fingerprint[:12]}, the data set is {dataset.name!r} with "
+            f"{dataset.fingerprint[:12]}; {_again(card.dataset, card.settings.model, card.seed)}"
+        )
+    return Trained(net, card, dataset)
+
+
+def read(path: str | Path) -> tuple[nn.Module, Card]:
+    """A trained model in eval mode and its card, without its data set."""
+    file = as_path(path)
+    card = _read_card(file)
+    return _read_weights(file, card), card
+
+
+def ensure(
+    dataset: str,
+    model: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    root: str | Path | None = None,
+    *,
+    settings: Settings | None = None,
+) -> Trained:
+    """Load the checkpoint of a data set, model and seed; train and save it if there is none.
+
+    A checkpoint with other settings than `settings` (default: `settings_for(dataset, model)`) is
+    trained again.
+    """
+    settings = settings or settings_for(dataset, model)
+    path = checkpoint_path(dataset, model, seed, root)
+    if path.exists() or _card_path(path).exists():
+        stored = load(dataset, model, seed, root)
+        if stored.card.settings == settings:
+            return stored
+    trained = train(datasets.load(dataset, seed), model, seed, progress, settings=settings)
+    save(trained, root=root)
+    return load(dataset, model, seed, root, dataset=trained.dataset)
+
+
+def _card_path(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _read_card(path: Path) -> Card:
+    card = _card_path(path)
+    for file in (path, card):
+        if not file.is_file():
+            raise DataError(
+                f"there is no file {file}; train the model with: graphsvx train DATASET"
+            )
+    try:
+        return Card.from_json(card.read_text(encoding="utf-8"))
+    except (DataError, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the card {card} is damaged: {error}; train the model again") from error
+
+
+def _check_identity(path: Path, card: Card, dataset: str, model: str | None, seed: int) -> None:
+    expected = (dataset, checked_model(dataset, model), seed)
+    actual = (card.dataset, card.settings.model, card.seed)
+    if expected != actual:
+        raise DataError(
+            f"{_card_path(path)} is the card of another checkpoint: expected data set, model and "
+            f"seed {expected}, found {actual}; {_again(*expected)}"
+        )
+
+
+def _read_weights(path: Path, card: Card) -> nn.Module:
+    again = _again(card.dataset, card.settings.model, card.seed)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}; {again}") from error
+    if hashlib.sha256(content).hexdigest() != card.weights:
+        raise DataError(f"{path} is damaged or is not the file of its card; {again}")
+    try:
+        net = build(
+            card.settings, features=card.features, classes=card.classes, task=card.task,
+            dataset=card.dataset,
+        )  # fmt: skip
+        net.load_state_dict(safetensors.torch.load(content))
+    # KeyError: unknown model; RuntimeError: tensors of other names or shapes.
+    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
+        raise DataError(f"{path} does not fit its card ({first_line(error)}); {again}") from error
+    return net.eval()
+
+
+def _again(dataset: str, model: str, seed: int) -> str:
+    return f"train it again with: graphsvx train {dataset} --model {model} --seed {seed}"

@@ -1,0 +1,233 @@
+"""Architecture and training settings of each model.
+
+The paper's settings are the defaults of `Settings`; `DEFAULTS` has the differences by data set.
+They were chosen on data seeds that no table reports (100 and up), by validation accuracy and, for
+sets with motifs, by whether the model's predictions depend on the motif; `docs/results/models.md`
+lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Annotated, Any, Literal
+
+from graphsvx.errors import DataError, InputError
+from graphsvx.utils.constraints import Checked, Count, NotNegative, OneOf, Range, Rate, Share
+from graphsvx_lab.datasets import DataSet
+from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
+
+Family = Literal["blocks", "citation", "typed", "relational"]
+BLOCK_MODELS = ("graphconv", "gcn", "gin", "sage", "gat", "released")
+CITATION_MODELS = ("gcn", "gat")
+CITATION_SETS = (
+    "cora", "citeseer", "pubmed", "amazon-photo", "karate", "les-miserables", "digits",
+)  # fmt: skip
+TYPED_MODELS = ("sage", "gat")
+TYPED_SETS = ("acm", "typed-motifs", "southern-women")
+RELATIONAL_MODELS = ("rgcn",)
+RELATIONAL_SETS = ("fb15k-237",)
+Width = Annotated[int, Range(1, 1_000_000)]
+"""Units, features or classes."""
+
+# Settings that are missing in older cards, with the values their models were trained with.
+_OLD_CARDS = {"normalise": False, "cut_edges": False, "pooling": "max"}
+
+
+@dataclass(frozen=True)
+class Settings(Checked):
+    """Architecture and training settings of a model.
+
+    family: "blocks" (message-passing blocks and a linear layer), "citation" (two layers), "typed"
+        (convolutions by edge type) or "relational" (an encoder of entities and a decoder).
+    model: the convolution: graphconv, gcn, gin, sage, gat or rgcn; "released" is the architecture
+        of the code that the paper's authors published: sums of neighbours without the node itself.
+    hidden, layers: units of a block (of a head in GAT), number of blocks.
+    heads, out_heads: attention heads of the first and of the last layer (citation GAT).
+    concat: the linear layer gets the concatenated outputs of all blocks, not only the last.
+    normalise: scale the output of each convolution to L2 norm 1 (blocks).
+    cut_edges: train also on a copy of the graph with random edges removed, in each step (blocks).
+    pooling: how the embeddings of nodes become that of a graph: max, mean or sum (blocks).
+    dropout: share of units dropped before the linear layer (blocks) or each layer (citation).
+    epochs, learning_rate, weight_decay: training epochs and parameters of Adam.
+    batch_size: graphs per training step; a node set has one step per epoch.
+    """
+
+    family: Family = "blocks"
+    model: Annotated[str, OneOf((*BLOCK_MODELS, *RELATIONAL_MODELS))] = "graphconv"
+    hidden: Width = 20
+    layers: Annotated[int, Range(1, 1000)] = 3
+    heads: Annotated[int, Range(1, 1000)] = 1
+    out_heads: Annotated[int, Range(1, 1000)] = 1
+    concat: bool = False
+    normalise: bool = False
+    cut_edges: bool = False
+    pooling: Literal["max", "mean", "sum"] = "max"
+    dropout: Share = 0.0
+    epochs: Count = 1000
+    learning_rate: Rate = 1e-3
+    weight_decay: NotNegative = 0.0
+    batch_size: Count = 64
+
+    def to_json(self) -> dict[str, Any]:
+        """Values of the fields, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Settings:
+        """Settings from JSON values; `DataError` for unknown, missing or mistyped ones.
+
+        Raises:
+            DataError: entries are unknown, missing or of another type.
+
+        """
+        names = {field.name for field in fields(cls)}
+        values = {**_OLD_CARDS, **values}
+        if set(values) != names:
+            odd = ", ".join(sorted(set(values) ^ names))
+            raise DataError(f"settings with missing or unknown entries: {odd}")
+        try:
+            return cls(**values)
+        except InputError as error:
+            raise DataError(f"settings: {error}") from error
+
+
+_BLOCKS = Settings(learning_rate=5e-3, weight_decay=5e-4, dropout=0.5)
+# Without cut_edges, a BA-Shapes model predicts "bottom" with 0.88-0.91 for a node without edges,
+# and a BA-2motifs model "house" with 0.98 for a graph without edges (seed 100): the base value is
+# close to the prediction, so little credit is left to distribute.
+_HOUSES = replace(_BLOCKS, concat=True, normalise=True, cut_edges=True, dropout=0.0)
+# As in the authors' code, except that sets of graphs are trained with fewer, larger steps (there:
+# 1,000 epochs in batches of 20), and that the weights with the lowest validation loss are kept.
+_RELEASED = Settings(model="released", concat=True, normalise=True, weight_decay=5e-3)
+_RELEASED_GRAPHS = replace(_RELEASED, learning_rate=5e-3, epochs=200)
+_GCN = Settings(
+    family="citation",
+    model="gcn",
+    hidden=16,
+    layers=2,
+    dropout=0.5,
+    epochs=50,
+    learning_rate=0.01,
+    weight_decay=5e-4,
+)
+_GAT = Settings(
+    family="citation",
+    model="gat",
+    hidden=8,
+    layers=2,
+    heads=8,
+    out_heads=1,
+    dropout=0.6,
+    epochs=80,
+    learning_rate=0.005,
+    weight_decay=5e-4,
+)
+
+_MOLECULES = Settings(
+    model="gin",
+    hidden=64,
+    concat=True,
+    pooling="max",
+    epochs=40,
+    learning_rate=3e-3,
+    batch_size=128,
+)
+_WELL_KNOWN = replace(_MOLECULES, batch_size=32, epochs=60)
+_SOCIAL = replace(_GCN, epochs=100)
+
+_TYPED = Settings(
+    family="typed",
+    model="sage",
+    hidden=64,
+    layers=2,
+    dropout=0.5,
+    normalise=True,
+    epochs=30,
+    learning_rate=5e-3,
+    weight_decay=1e-4,
+)
+_RELATIONAL = Settings(
+    family="relational",
+    model="rgcn",
+    hidden=64,
+    layers=1,
+    dropout=0.3,
+    epochs=300,
+    learning_rate=0.02,
+    batch_size=1024,
+)
+
+# By data set, then by model; "" applies to all other models.
+DEFAULTS: dict[str, dict[str, Settings]] = {
+    "ba-shapes": {"": replace(_HOUSES, weight_decay=5e-3)},
+    "ba-community": {"": replace(_HOUSES, weight_decay=5e-3)},
+    "tree-cycles": {"": replace(_BLOCKS, cut_edges=True)},
+    "tree-grid": {"": replace(_BLOCKS, hidden=64)},
+    "ba-2motifs": {"": replace(_HOUSES, epochs=200), "released": _RELEASED_GRAPHS},
+    "mutag": {
+        "": replace(_BLOCKS, hidden=64, weight_decay=1e-4, epochs=60, batch_size=128),
+        "released": replace(_RELEASED_GRAPHS, epochs=60, batch_size=128),
+    },
+    "benzene": {"": _MOLECULES},
+    "alkane-carbonyl": {"": _MOLECULES},
+    "crippen": {"": replace(_MOLECULES, pooling="sum", epochs=60)},
+    "molecules-aromatic": {"": _WELL_KNOWN},
+    "molecules-carbonyl": {"": _WELL_KNOWN},
+    "molecules-logp": {"": replace(_WELL_KNOWN, pooling="sum")},
+    "karate": {"gcn": _SOCIAL, "gat": replace(_GAT, epochs=100)},
+    "les-miserables": {"gcn": _SOCIAL, "gat": replace(_GAT, epochs=100)},
+    "digits": {"gcn": replace(_GCN, hidden=64, epochs=100), "gat": _GAT},
+    "southern-women": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=100)},
+    "amazon-photo": {"gcn": replace(_GCN, epochs=200), "gat": replace(_GAT, epochs=150)},
+    "acm": {"": _TYPED},
+    "typed-motifs": {"": replace(_TYPED, hidden=16, dropout=0.0, normalise=False, epochs=150)},
+    "fb15k-237": {"": _RELATIONAL},
+    "cora": {"gcn": _GCN, "gat": _GAT},
+    "citeseer": {"gcn": _GCN, "gat": _GAT},
+    "pubmed": {
+        "gcn": replace(_GCN, epochs=150),
+        "gat": replace(_GAT, epochs=120, out_heads=8),
+    },
+}
+
+
+def models(dataset: str) -> tuple[str, ...]:
+    """Names of the models for a data set, the default one first."""
+    name = clean_name(dataset)
+    for sets, available in (
+        (CITATION_SETS, CITATION_MODELS),
+        (TYPED_SETS, TYPED_MODELS),
+        (RELATIONAL_SETS, RELATIONAL_MODELS),
+    ):
+        if name in sets:
+            return available
+    return BLOCK_MODELS
+
+
+def checked_model(dataset: str, model: str | None) -> str:
+    """`model` if the data set has it, the default one for None, else an error."""
+    available = models(dataset)
+    if model is None:
+        return available[0]
+    if model not in available:
+        raise InputError(
+            f"unknown model {model!r} for data set {dataset!r}; "
+            f"choose one of: {', '.join(available)}"
+        )
+    return model
+
+
+def settings_for(dataset: DataSet | str, model: str | None = None) -> Settings:
+    """The default settings of `train` for a data set and model."""
+    name = dataset if isinstance(dataset, str) else dataset.name
+    model = checked_model(name, model)
+    table = DEFAULTS.get(clean_name(name), {})
+    usual = _RELEASED if model == "released" else table.get("", _BLOCKS)
+    return replace(table.get(model, usual), model=model)
+
+
+def clean_name(dataset: str) -> str:
+    """The name of the data set that noise was added to."""
+    for suffix in (FEATURES_SUFFIX, NODES_SUFFIX):
+        dataset = dataset.replace(suffix, "")
+    return dataset

@@ -1,0 +1,320 @@
+"""Training with Adam on cross-entropy; returns the weights with the lowest validation loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+from torch_geometric.data import Batch
+
+from graphsvx.errors import InputError
+from graphsvx_lab.datasets import DataSet
+from graphsvx_lab.datasets.base import generator
+from graphsvx_lab.datasets.registry import checked_seed
+from graphsvx_lab.datasets.typed import RELATIONS, TYPES
+from graphsvx_lab.zoo.card import Card, versions
+from graphsvx_lab.zoo.links import fit_links, mean_reciprocal_rank
+from graphsvx_lab.zoo.models import (
+    Blocks,
+    CitationGAT,
+    CitationGCN,
+    GraphClassifier,
+    NodeClassifier,
+)
+from graphsvx_lab.zoo.packed import Packed
+from graphsvx_lab.zoo.settings import Settings, checked_model, settings_for
+from graphsvx_lab.zoo.typed_models import RelationalEncoder, TypedClassifier
+
+# Epochs between two evaluations of the validation loss.
+CHECK_EVERY = 5
+# Gradient norm limit: sums over the neighbours of hubs give rare, very large gradients.
+LARGEST_GRADIENT = 2.0
+# Graphs per forward pass in evaluation.
+EVALUATION_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Step:
+    """State of the training after an epoch, passed to the progress callback."""
+
+    epoch: int
+    epochs: int
+    loss: float
+    best_validation_loss: float | None
+
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model in eval mode, its card and its data set."""
+
+    model: nn.Module
+    card: Card
+    dataset: DataSet
+
+
+def build(
+    settings: Settings, *, features: int, classes: int, task: str, dataset: str | None = None
+) -> nn.Module:
+    """An untrained model, initialised from torch's global random state.
+
+    `dataset`: the name of a typed set, whose node and edge types the model needs.
+    """
+    if settings.family in ("typed", "relational"):
+        return _build_typed(settings, classes, dataset)
+    if settings.family == "citation":
+        if settings.model == "gat":
+            return CitationGAT(
+                features,
+                settings.hidden,
+                classes,
+                heads=settings.heads,
+                out_heads=settings.out_heads,
+                dropout=settings.dropout,
+            )
+        return CitationGCN(features, settings.hidden, classes, settings.dropout)
+    blocks = Blocks(
+        features,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        convolution=settings.model,
+        concat=settings.concat,
+        normalise=settings.normalise,
+    )
+    if task == "node":
+        return NodeClassifier(blocks, classes, settings.dropout)
+    return GraphClassifier(blocks, classes, settings.dropout, settings.pooling)
+
+
+def _build_typed(settings: Settings, classes: int, dataset: str | None) -> nn.Module:
+    types = TYPES.get(dataset or "")
+    if types is None:
+        raise InputError(f"a typed model needs one of the data sets {list(TYPES)}, got {dataset!r}")
+    if settings.family == "relational":
+        return RelationalEncoder(
+            types.counts[0],
+            2 * RELATIONS,
+            hidden=settings.hidden,
+            layers=settings.layers,
+            dropout=settings.dropout,
+        )
+    return TypedClassifier(
+        dict(zip(types.node_types, types.widths, strict=True)),
+        dict(zip(types.node_types, types.counts, strict=True)),
+        types.edge_types,
+        types.node_types[0],
+        hidden=settings.hidden,
+        layers=settings.layers,
+        classes=classes,
+        convolution=settings.model,
+        normalise=settings.normalise,
+        dropout=settings.dropout,
+    )
+
+
+def train(
+    dataset: DataSet,
+    model: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    *,
+    settings: Settings | None = None,
+) -> Trained:
+    """Train a model on a data set; the same arguments give the same model.
+
+    `model` is a name from `zoo.models(dataset.name)`, by default the first; `settings` replace the
+    defaults of the data set and model. torch's global random state is restored afterwards.
+
+    Raises:
+        InputError: `model` and `settings` name different models.
+
+    """
+    checked_seed(seed)
+    if settings is None:
+        settings = settings_for(dataset, model)
+    elif model is not None and checked_model(dataset.name, model) != settings.model:
+        raise InputError(f"model {model!r} was asked for, but the settings say {settings.model!r}")
+    with torch.random.fork_rng(devices=[]):
+        # Dropout and initial weights use the global random state: seed it for this training.
+        torch.random.set_rng_state(generator(seed, dataset.name, "training").get_state())
+        net = build(
+            settings, features=dataset.features, classes=dataset.classes, task=dataset.task,
+            dataset=dataset.name,
+        )  # fmt: skip
+        if isinstance(net, RelationalEncoder):
+            best_epoch = fit_links(net, dataset, settings, _reported(settings, progress))
+        else:
+            best_epoch = _fit(_Predictions(net, dataset, settings), settings, progress)
+    net.eval()
+    card = Card(
+        dataset=dataset.name,
+        data_seed=dataset.seed,
+        fingerprint=dataset.fingerprint,
+        task=dataset.task,
+        features=max(1, dataset.features),
+        classes=dataset.classes,
+        seed=seed,
+        settings=settings,
+        accuracy=accuracies(net, dataset),
+        best_epoch=best_epoch,
+        versions=versions(),
+    )
+    return Trained(net, card, dataset)
+
+
+def accuracies(model: nn.Module, dataset: DataSet) -> dict[str, float]:
+    """Accuracy on the three parts of the split; of links the mean
+    reciprocal rank, of a regression R² (0 where it is negative)."""
+    if isinstance(model, RelationalEncoder):
+        parts = dataset.split.parts().items()
+        return {name: mean_reciprocal_rank(model, dataset, part) for name, part in parts}
+    predictions = _Predictions(model.eval(), dataset, Settings())
+    return {name: predictions.accuracy(part) for name, part in dataset.split.parts().items()}
+
+
+@torch.no_grad()
+def predicted_classes(trained: Trained, graphs: Sequence[int] = ()) -> Tensor:
+    """The predicted class of every node, or of the given graphs."""
+    data = trained.dataset
+    if data.task == "node":
+        logits: Tensor = trained.model(data.graph.x, data.graph.edge_index)
+    else:
+        batch = Batch.from_data_list([data.graphs[graph] for graph in graphs])
+        logits = trained.model(batch.x, batch.edge_index, batch.batch)
+    return logits.argmax(-1)
+
+
+def with_zeros(trained: Trained, parameter: str, columns: Sequence[int] | slice) -> Trained:
+    """The same model with these columns of a matrix of weights at 0."""
+    model = deepcopy(trained.model)
+    with torch.no_grad():
+        model.get_parameter(parameter)[:, columns] = 0
+    return replace(trained, model=model)
+
+
+def _reported(
+    settings: Settings, progress: Progress | None
+) -> Callable[[int, float, float | None], None]:
+    def report(epoch: int, loss: float, best: float | None) -> None:
+        if progress is not None:
+            progress(Step(epoch, settings.epochs, loss, best))
+
+    return report
+
+
+def _fit(predictions: _Predictions, settings: Settings, progress: Progress | None) -> int:
+    net = predictions.net
+    optimizer = torch.optim.Adam(
+        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    best: tuple[float, int, dict[str, Tensor]] | None = None
+    for epoch in range(1, settings.epochs + 1):
+        net.train()
+        total, count = 0.0, 0
+        for logits, labels in predictions.training():
+            loss = _loss(logits, labels)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call] # torch leaves it without types
+            nn.utils.clip_grad_norm_(net.parameters(), LARGEST_GRADIENT)
+            optimizer.step()
+            total, count = total + float(loss.detach()) * labels.numel(), count + labels.numel()
+        if epoch % CHECK_EVERY == 0 or epoch == settings.epochs:
+            net.eval()
+            value = predictions.loss(predictions.dataset.split.val)
+            if best is None or value < best[0]:
+                best = (value, epoch, {k: v.clone() for k, v in net.state_dict().items()})
+        if progress is not None:
+            progress(Step(epoch, settings.epochs, total / count, best[0] if best else None))
+    if best is None:
+        raise InputError(f"epochs must be at least 1, got {settings.epochs}")
+    net.load_state_dict(best[2])
+    net.eval()
+    return best[1]
+
+
+def _loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy of classes, squared error of numbers."""
+    if labels.is_floating_point():
+        return mse_loss(outputs.flatten(), labels)
+    return cross_entropy(outputs, labels)
+
+
+class _Predictions:
+    """Logits and labels for parts of a node or graph data set."""
+
+    def __init__(self, net: nn.Module, dataset: DataSet, settings: Settings) -> None:
+        self.net, self.dataset, self.settings = net, dataset, settings
+        self.packed = Packed.of(dataset.graphs) if dataset.task == "graph" else None
+
+    def training(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """(logits, labels) for each step of an epoch."""
+        part = self.dataset.split.train
+        if self.packed is None:
+            yield self._nodes(part)
+            return
+        order = part[torch.randperm(part.numel())]
+        for batch in order.split(self.settings.batch_size):  # type: ignore[no-untyped-call] # torch leaves it without types
+            yield self._graphs(self.packed, batch)
+
+    def loss(self, part: Tensor) -> float:
+        logits, labels = self._predicted(part)
+        return float(_loss(logits, labels))
+
+    def accuracy(self, part: Tensor) -> float:
+        logits, labels = self._predicted(part)
+        if labels.is_floating_point():
+            residual = (logits.flatten() - labels).double().square().mean()
+            return max(0.0, float(1 - residual / labels.double().var(correction=0)))
+        return float((logits.argmax(dim=1) == labels).double().mean())
+
+    @torch.no_grad()
+    def _predicted(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        if self.packed is None:
+            return self._nodes(part)
+        batches = [
+            self._graphs(self.packed, batch)
+            for batch in part.split(EVALUATION_BATCH)  # type: ignore[no-untyped-call] # torch leaves it without types
+        ]
+        return torch.cat([logits for logits, _ in batches]), torch.cat([y for _, y in batches])
+
+    def _nodes(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        graph = self.dataset.graph
+        if self.dataset.node_type is not None:
+            logits = self.net(graph.x_dict, graph.edge_index_dict)[part]
+            return logits, self.dataset.labels[part]
+        if "edge_weight" in graph and isinstance(self.net, CitationGCN):
+            logits = self.net(graph.x, graph.edge_index, graph.edge_weight)[part]
+            return logits, graph.y[part]
+        variants = self._edge_variants(graph.edge_index, len(graph.x))
+        outputs = [self.net(graph.x, edge_index)[part] for edge_index in variants]
+        return torch.cat(outputs), graph.y[part].repeat(len(variants))
+
+    def _graphs(self, packed: Packed, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        x, edge_index, batch, labels = packed.batch(graphs)
+        variants = self._edge_variants(edge_index, len(x))
+        logits = [self.net(x, edge_index, batch) for edge_index in variants]
+        return torch.cat(logits), labels.repeat(len(variants))
+
+    def _edge_variants(self, edge_index: Tensor, nodes: int) -> list[Tensor]:
+        """The edges and, in training with `cut_edges`, a random subset of them."""
+        if not (self.settings.cut_edges and self.net.training):
+            return [edge_index]
+        return [edge_index, drop_edges(edge_index, nodes)]
+
+
+def drop_edges(edge_index: Tensor, nodes: int) -> Tensor:
+    """Remove each undirected edge (both directions) with a common random probability.
+
+    The probability is drawn uniformly from [0, 1] in each call: explainers evaluate a model on
+    everything between the full graph and no edges, so it should be trained on such graphs too.
+    """
+    low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
+    edges, edge_of_column = torch.unique(low * nodes + high, return_inverse=True)
+    remains = torch.rand(edges.numel()) >= torch.rand(1)
+    return edge_index[:, remains[edge_of_column]]
