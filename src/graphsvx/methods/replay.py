@@ -69,28 +69,29 @@ def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool
     An evaluator that fails on most coalitions is left before it has cost a whole game.
     """
     evaluator = game.evaluator
-    proved = evaluator.proved or not evaluator.replays
-    if proved or not game.players or not isinstance(game, GraphGame):
+    if evaluator.proved or not evaluator.replays or evaluator.agrees is not None:
+        return True
+    if not game.players or not isinstance(game, GraphGame):
         return True
     field, perturbations = game.perturbed(_random_coalitions(game, FIRST, rng))
     out = evaluator.evaluate(field, perturbations, evaluator.hop_counts(field, perturbations))
     game.replayed = FIRST
-    return _outputs_agree(game, field, perturbations, out, out, rng)
+    return _agree(game, field, perturbations, out, out, rng)
 
 
 def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     field, perturbations = game.perturbed(coalitions)
     raw = game.raw(game.states(coalitions))
-    return _outputs_agree(game, field, perturbations, raw, game.played(), rng)
+    if game.evaluator.agrees is not None:
+        return game.evaluator.agrees(field, perturbations, raw, game.played())
+    return _agree(game, field, perturbations, raw, game.played(), rng)
 
 
-def _outputs_agree(
-    game: PlayableGame, field: Field, perturbations: Perturbations, raw: Tensor,
-    like: Tensor, rng: np.random.Generator,
+def _agree(
+    game: PlayableGame, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor,
+    rng: np.random.Generator,
 ) -> bool:  # fmt: skip
     """Whether raw outputs are those of plain calls; `like`: all of the game, for their scale."""
-    if game.evaluator.agrees is not None:
-        return game.evaluator.agrees(field, perturbations, raw, like)
     reference_graph = reference_graph_for(game.query, field, rng)
     graph_level = game.query.kind == "graph"
     alone = evaluate_one_by_one(
@@ -111,13 +112,13 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
     ends = empty_and_full(game.players)
     if not len(rows):
         return ends
-    costly = count <= FEW and played.game.replayed > 0
+    costly = count <= FEW
     extremes = _extremes(played, outputs=1 if costly else 4)
     ends = ends[:1] if costly else ends
     if count <= LATER:
         return rows[[extremes[0], rng.integers(len(rows))][:count]]
     always = np.concatenate([ends, rows[extremes]])
-    if costly:
+    if costly and game.replayed:
         return _distinct(always)
     if played.masks.exact:
         # Exact values follow from all coalitions, also those that share a state with another one.

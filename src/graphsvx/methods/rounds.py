@@ -100,7 +100,9 @@ def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
 def default_difference_calls(game: GraphGame, games: int) -> int:
     """Most calls of one of so many games by default where differences are measured."""
     if game.evaluator.slopes is None or game.seconds_of_call is not None:
-        return _calls_in_batches(game, games)  # layers whose first round is not a product of matrices
+        return _calls_in_batches(
+            game, games
+        )  # layers whose first round is not a product of matrices
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
@@ -121,7 +123,7 @@ def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> 
     """Calls of the first round by default: all, where a second fit would be needed or small."""
     affordable = [_affordable(game, len(games)) for game in games if isinstance(game, GraphGame)]
     most = len(games) * min((calls or MOST_CALLS for calls in affordable), default=MOST_CALLS)
-    return min(_first_calls(games, estimator), most)
+    return most if most < FIRST_CALLS else min(_first_calls(games, estimator), most)
 
 
 def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
