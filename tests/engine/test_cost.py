@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,15 +18,19 @@ from torch_geometric.nn import (
     MessagePassing,
     PNAConv,
     SGConv,
+    TopKPooling,
 )
 
 from graphsvx import GraphSVX, explain
 from graphsvx.core.query import build_query
+from graphsvx.engine import candidates
 from graphsvx.engine.checks import node_perturbations
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.plain import evaluate_one_by_one, full_reference
+from graphsvx.methods import graphsvx as graphsvx_method
+from graphsvx.methods import rounds
 from graphsvx.methods.rounds import FIRST_CALLS
 
 FEATURES = 1433
@@ -182,3 +187,97 @@ def test_a_limit_by_the_clock_holds_before_the_first_look_at_it() -> None:
     certificate = explain(model, data, node=3, method=GraphSVX(seconds=0.01)).certificate
     assert certificate.by_clock
     assert certificate.calls < 30
+
+
+class Pooled(nn.Module):
+    """Keeps half of the nodes, those with the best scores of all: graphs in a batch compete."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide, self.head = nn.Linear(16, width), nn.Linear(width, 3)
+        self.pool = TopKPooling(width, ratio=0.5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.wide(x).tanh()
+        sums = torch.zeros_like(hidden).index_add_(0, edge_index[1], hidden[edge_index[0]])
+        best, *_, places, _ = self.pool(sums, edge_index)
+        out: Tensor = self.head(sums.index_copy(0, places, best))
+        return out
+
+
+class Attending(nn.Module):
+    """Every node attends to all others."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide, self.head = nn.Linear(16, width), nn.Linear(width, 3)
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.wide(x)
+        sums = torch.zeros_like(hidden).index_add_(0, edge_index[1], hidden[edge_index[0]])
+        rows = sums.view(1, *sums.shape)
+        out: Tensor = self.head(self.attention(rows, rows, rows, need_weights=False)[0][0])
+        return out
+
+
+@pytest.mark.parametrize(
+    ("model", "width"), [(Costly, 20_000), (Pooled, 20_000), (Attending, 2_000)]
+)
+def test_costly_models_that_mix_nodes_take_about_a_hundred_calls_in_all(
+    model: Callable[[int], nn.Module], width: int
+) -> None:
+    data = sparse_world(120, 16)
+    data.x = data.x.float() + torch.rand(120, 16)
+    mixing, sizes = model(width).eval(), []
+    mixing.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    certificate = explain(mixing, data, node=3).certificate
+    assert certificate.by_cost
+    assert 70 < certificate.calls <= sum(size >= 120 for size in sizes) < 120
+
+
+def test_an_evaluator_that_fails_is_left_before_a_game_is_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = sparse_world(60, 16)
+    model = Net(lambda ins, outs: ChebConv(ins, outs, K=2), features=16).double().eval()
+    evaluate, wrong = candidates.evaluate_copies, []
+
+    def wrong_copies(*args: object) -> Tensor:
+        out: Tensor = evaluate(*args)  # type: ignore[arg-type]  # passed on
+        wrong.extend(out)
+        return out + 1
+
+    method = GraphSVX(players="nodes", samples=600)
+    right = explain(model, data, node=5, method=method)
+    monkeypatch.setattr(candidates, "evaluate_copies", wrong_copies)
+    other = explain(model, data, node=5, method=method)
+    assert other.certificate.fallback != right.certificate.fallback
+    assert 0 < len(wrong) <= 8
+    torch.testing.assert_close(other.node_credit.values, right.node_credit.values)
+
+
+def test_a_limit_by_the_clock_is_kept_from_the_third_explanation_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    time = SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr(rounds, "time", time)
+    monkeypatch.setattr(graphsvx_method, "time", time)
+
+    def slow(*_: object) -> None:
+        clock.now += 0.03
+
+    data = sparse_world(120, 16)
+    data.x = data.x + torch.rand(120, 16).double()
+    chebyshev = Net(lambda ins, outs: ChebConv(ins, outs, K=2), features=16)
+    for model in (Costly(4).double().eval(), chebyshev.double().eval()):
+        model.register_forward_pre_hook(slow)
+        for k in range(6):
+            start = clock.now
+            certificate = explain(model, data, node=k, method=GraphSVX(seconds=2)).certificate
+            assert certificate.by_clock
+            if k >= 2:
+                assert 0.5 < clock.now - start <= 2.2

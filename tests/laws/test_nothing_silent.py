@@ -387,7 +387,7 @@ def test_no_influence_is_said_first_everywhere(question: dict, edge_index: bool)
     data, model = atoms(5), seeded(lambda: Geometric("graph" in question))
     if edge_index:
         data.edge_index = torch.tensor([[0, 1, 2, 3, 4], [2, 2, 0, 2, 2]])
-    with pytest.warns(NoInfluenceWarning, match='pos, z, does not read.*erase="rows"'):
+    with pytest.warns(NoInfluenceWarning, match='takes pos, z, gives the same.*erase="rows"'):
         e = explain(model, data, method=NODES, output="class", **question)
     said = "no node changes the output"
     assert said in e.certificate.no_influence

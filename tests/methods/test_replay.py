@@ -22,7 +22,9 @@ def played() -> SimpleNamespace:
     rows = rng.random((100, PLAYERS)) < rng.random((100, 1))
     values = torch.from_numpy(rng.normal(size=(102, 3)))
     masks = SimpleNamespace(rows=rows, exact=False)
-    return SimpleNamespace(game=SimpleNamespace(players=PLAYERS), masks=masks, values=values)
+    return SimpleNamespace(
+        game=SimpleNamespace(players=PLAYERS, replayed=0), masks=masks, values=values
+    )
 
 
 def replayed(played: SimpleNamespace, count: int) -> list[tuple[bool, ...]]:
@@ -41,12 +43,20 @@ def test_costly_plain_calls_are_few_but_at_the_ends_and_over_all_sizes(played) -
     assert (min(sizes), max(sizes)) == (of_game.min(), of_game.max())
 
 
+def test_costly_plain_calls_before_a_game_make_those_over_all_sizes_superfluous(played) -> None:
+    game = SimpleNamespace(players=PLAYERS, replayed=replay.FIRST)
+    compared_before = SimpleNamespace(game=game, masks=played.masks, values=played.values)
+    assert replayed(compared_before, replay.FEW) == replayed(played, replay.FEW)[:3]
+
+
 def exact_game(players: int, listed: int) -> SimpleNamespace:
     """An exact game of few players, of which only some coalitions are listed."""
     rows = all_rows(players)[1:-1][:listed]
     values = torch.arange(len(rows) + 2.0)[:, None]
     masks = SimpleNamespace(rows=rows, exact=True)
-    return SimpleNamespace(game=SimpleNamespace(players=players), masks=masks, values=values)
+    return SimpleNamespace(
+        game=SimpleNamespace(players=players, replayed=0), masks=masks, values=values
+    )
 
 
 @pytest.mark.parametrize(("players", "listed"), [(5, 30), (6, 62), (6, 20), (3, 2)])

@@ -137,7 +137,7 @@ def test_few_more_calls_than_the_usual_ones_are_made_at_once(
     monkeypatch.setattr(rounds, "fit_all", lambda *args: fits.append(args) or fit_all(*args))
     monkeypatch.setattr(rounds, "_HARD", np.inf)  # pairs only
     for allowed, first, later in ((1800, 1800, False), (6000, 1000, True)):
-        monkeypatch.setattr(rounds, "_calls_in_batches", lambda _, most=allowed: most)
+        monkeypatch.setattr(rounds, "_calls_in_batches", lambda *_, most=allowed: most)
         fits.clear()
         explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
         assert first - 10 <= explanation.certificate.calls <= allowed

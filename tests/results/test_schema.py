@@ -271,6 +271,14 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
         )
 
     credits = credit(), credit(), credit(2)
+    target, bases, predictions = (
+        draw(st.sampled_from(outputs)),
+        *(array(len(outputs)) for _ in range(2)),
+    )
+    certificate, row = draw(certificates), outputs.index(target)
+    # What is said to be explained adds up; where it overflows, the prediction is not a number.
+    explained = bases[row] + sum(each.values[row].sum() for each in credits) + certificate.residual
+    predictions[row] = explained if explained.isfinite() else math.nan
     together = None
     if draw(st.booleans()):
         together = interactions(sum(each.players for each in credits))
@@ -281,14 +289,14 @@ def any_explanation(draw: st.DrawFn) -> Explanation:
         kind=draw(st.sampled_from(kinds)),
         centres=draw(tuples(ids)),
         outputs=outputs,
-        target=draw(st.sampled_from(outputs)),
-        bases=array(len(outputs)),
-        predictions=array(len(outputs)),
+        target=target,
+        bases=bases,
+        predictions=predictions,
         node_credit=credits[0],
         feature_credit=credits[1],
         edge_credit=credits[2],
         interactions=together,
-        certificate=draw(certificates),
+        certificate=certificate,
         field=FieldRecord(
             array(size, of=ids), array(size, of=ids), array(2, lines, of=ids), classes,
             2**41, 2**41,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import json
 import os
 import subprocess
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GAT, GCN, GCNConv
+from torch_geometric.data import Data
+from torch_geometric.nn import GAT, GCN, GCNConv, SAGEConv
 
 from graphsvx import GraphSVX, runs
 from graphsvx.errors import DataError
 from graphsvx.runs import identity
+from graphsvx.runs.contents import Contents
 from tests.runs.helpers import ThisProcess
 from tests.worlds import random_graph, random_model
 
@@ -175,6 +178,14 @@ def test_what_changes_no_answer_does_not_count() -> None:
     assert differs(before, model.train()) == []
 
 
+def test_what_python_caches_of_a_class_that_was_copied_does_not_count() -> None:
+    for value in (Data(x=torch.zeros(2, 1)), SAGEConv(2, 2)):
+        before = Contents.of(value).code
+        for base in type(value).__mro__[:-1]:
+            copyreg._slotnames(base)  # as copy and pickle do
+        assert Contents.of(value).code == before
+
+
 def test_models_with_circular_or_large_references_have_an_identity() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
@@ -211,6 +222,7 @@ def letters(x: Tensor, edge_index: Tensor) -> Tensor:
 _OTHER_PROCESS = """
 import json, torch
 from graphsvx.runs import identity
+from graphsvx.runs.contents import Contents
 from tests.runs.test_identity import GAT, Net, letters, random_model
 torch.manual_seed(0)
 models = [Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters]

@@ -122,7 +122,7 @@ class ReadsAll(nn.Module):
 
 def whole(x: Tensor, edge_index: Tensor, u: Any = None) -> Tensor:
     """One row for the graph."""
-    out = x.mean(0, keepdim=True)
+    out = x.mean(0, keepdim=True) + x[edge_index].prod(0).sum(0, keepdim=True)
     return out if u is None else out * (1 + u.mean())
 
 

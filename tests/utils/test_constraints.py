@@ -186,7 +186,7 @@ def test_settings_are_checked_by_their_annotations(settings: Any) -> None:
         ({"tolerance": math.nan}, InputError, "got nan"),
         ({"hops": True}, InputError, "hops must be an integer of at least 0 or None, got True"),
         ({"max_samples": -1}, BudgetError, "max_samples must be an integer of at least 2"),
-        ({"erase": 1}, InputError, "erase must be True or False, got 1"),
+        ({"erase": 1}, InputError, "erase must be False, True or 'rows', got 1"),
         ({"indirect": True}, InputError, "indirect must be False, 'mean' or 'target', got True"),
         ({"features": math.nan}, InputError, "features must be a number of at least 0, 'all'"),
         ({"groups": 5}, InputError, "groups must be a mapping"),

@@ -142,8 +142,10 @@ def test_no_fork_beside_ray_or_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SCRIPT = """
-import time
+import signal, time
 from graphsvx.utils import processes
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests ignore it
 
 def work(task):
     time.sleep(task)

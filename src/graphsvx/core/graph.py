@@ -461,7 +461,13 @@ def _edges(
             f"data.{adjacency} must be a tensor of shape [nodes, nodes], sparse or dense, got "
             f"{got}; a SparseTensor becomes one by to_torch_sparse_csr_tensor()"
         )
-    ends, values = _entries(matrix)
+    try:
+        ends, values = _entries(matrix)
+    except RuntimeError as error:
+        raise InputError(
+            f"data.{adjacency} must be a plain tensor of floats or integers, got "
+            f"{type(matrix).__name__} of {matrix.dtype}"
+        ) from error
     weight, attr = (values, None) if values.dim() == 1 else (None, values)
     return ends, weight, attr, matrix.layout
 

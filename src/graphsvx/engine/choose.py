@@ -130,7 +130,7 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
     for evaluator in _with_shortcuts(query, hops, seed, replays, profile):
         # Read again each time: a check that failed leaves the structure unknown.
         proved = profile.structure is not None and profile.structure.known
-        few = 0 if proved else plain_up_to(query.graph.x.numel(), query.graph)
+        few = 0 if proved else plain_up_to(query.graph.x.numel(), query.graph, profile)
         plainly = partial(evaluate_plainly, query)
         yield replace(evaluator, proved=proved, plain_up_to=few, plainly=plainly)
     yield plain_evaluator(query)

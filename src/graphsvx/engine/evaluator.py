@@ -48,6 +48,8 @@ class Evaluator:
     has_kernels: bool = False
     """Whether the structure is known and all layers have kernels, so that the size of the field
     tells what a call costs; False: it has to be counted."""
+    seconds_of_call: float | None = None
+    """What a call costs, where it has been counted."""
     replays: int = 0
     """Number of coalitions of each game that must be evaluated again by plain calls."""
     plainly: Evaluate | None = None
@@ -78,7 +80,7 @@ class Evaluator:
         """The same field, without shortcuts: each distinct perturbed graph by a plain call."""
         return replace(
             self, evaluate=self.plainly or self.evaluate, reach=None, local=False, replays=0,
-            proved=True, lookup=None, states=None, slopes=None,
+            proved=True, lookup=None, states=None, slopes=None, batched=False,
         )  # fmt: skip
 
     def matches_expected(self, full: Tensor | None, played: Tensor | None = None) -> bool:

@@ -222,10 +222,9 @@ def evaluate_copies(
     With `rounds` of message passing, each computes only nodes that the later ones can carry to a
     centre; None: all nodes.
     """
-    width = max(16, graph.num_features)
-    step = max(
-        1, memory // (16 * width * (len(reference_graph.x) + reference_graph.edge_index.shape[1]))
-    )
+    items = len(reference_graph.x) + reference_graph.edge_index.shape[1]
+    # Rows of features are shared: at worst one tensor of them is made, of what follows several.
+    step = max(1, memory // (max(4 * graph.num_features, 16 * 16) * items))
     perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
     parts = [
         _evaluate_copies(

@@ -51,14 +51,17 @@ class ModelProfile:
     """Whether each edge has its reverse; False for large graphs, where it is not computed."""
     structure: Structure | None = None
     """The model's structure as traced in one call; None: not read yet."""
+    neighbourhood_suffices: bool = False
+    """Whether the undirected neighbourhood of a node once gave the output of the whole graph."""
     small_batches: bool | None = None
     """Whether tensors of the model grow faster than a batch; None: not read yet."""
     seconds_of_call: float | None = None
     """What a plain call on the whole graph costs, by a count; None: not counted yet."""
     seconds_of_replay: float = 0.0
     seconds_after_games: float = 0.0
-    """How long one replayed coalition of each game, and all that follows the games, took in the
-    last explanation; for limits by the clock only."""
+    seconds_of_played: float = 0.0
+    """How long one replayed coalition of each game, all that follows the games, and a call of them
+    took in the last explanation; for limits by the clock only."""
     readings: dict[Any, Any] = field(default_factory=dict)
     """Assumed meaning of its outputs (`engine.reading.Assumption`), by kind of question."""
     explained: int = 0

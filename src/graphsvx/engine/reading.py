@@ -22,6 +22,7 @@ from graphsvx.core import graph as graphs
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on
 from graphsvx.core.query import LINK_CLASSES, Query, inner_product
+from graphsvx.core.readable import unreadable
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import ModelError
 
@@ -226,7 +227,7 @@ def _decoded(decoder: Callable[..., Any], out: Tensor, call: LastOperation) -> T
             call.last = scores = decoder(out[:1], out[-1:])
     except Exception:  # the decoder fails: later calls raise its error
         return None
-    if not isinstance(scores, Tensor) or not 1 <= scores.dim() <= 2:
+    if not isinstance(scores, Tensor) or unreadable(scores) or not 1 <= scores.dim() <= 2:
         return None
     return scores[:, None] if scores.dim() == 1 else scores
 

@@ -24,7 +24,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.pool import glob
 
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model
+from graphsvx.core.model import Model, call_on
 from graphsvx.engine.rounding import allclose
 from graphsvx.engine.rowwise import COMBINES_ROWS, is_row_wise, leaves, tensors
 from graphsvx.errors import ModelError
@@ -222,7 +222,8 @@ def read_structure(
         # What a model raises may have been caused by the trace, or by the model itself: calls on
         # the user's graph show which.
         cause = _cause(error)
-        return Structure(False, _reason(error, cause), isinstance(cause, _CombinedError))
+        combined = isinstance(cause, _CombinedError) or not _independent(model, graph)
+        return Structure(False, _reason(error, cause), combined)
     expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != expected:
         return Structure(False, f"its output is not known to have a row for each of the {expected}")
@@ -232,6 +233,17 @@ def read_structure(
     except ModelError:
         pass
     return Structure(False, "another graph in the same batch changes its output")
+
+
+def _independent(model: Model, graph: Graph) -> bool:
+    """Whether other graphs in a batch leave the output as it is; also if that cannot be told."""
+    try:
+        out, again = (call_on(model, graph) for _ in range(2))
+        if not allclose(out, again):  # a random model, which is refused in these words later
+            return True
+        return all(_same_beside(model, graph, out, extra) for extra in (1, 6))
+    except ModelError:  # it takes the whole graph only
+        return True
 
 
 def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
@@ -255,7 +267,7 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
         for values in (graph.edge_weight, graph.edge_attr)
     )
     batch = None
-    if "batch" in model.takes:
+    if model.whole_graphs:  # nodes of a batch are those of one graph to a model of nodes
         batch = torch.zeros(count + extra, dtype=torch.long, device=device)
         batch[count:] = 1
     rows = graph.x[:1].repeat(extra, 1)

@@ -32,6 +32,7 @@ _REPLAYS_UNKNOWN = (4, 64)
 _REPLAYED_NUMBERS = 1 << 26
 _MOST_PLAIN = 512
 _SECONDS_OF_REPLAYS = 0.25  # of each game, by a count
+_SECONDS_OF_PLAIN = 1.0  # of a game that is evaluated by plain calls alone
 
 
 def has_known_structure(query: Query, profile: ModelProfile) -> bool:
@@ -82,9 +83,10 @@ def affordable_replays(features: int, graph: Graph) -> int:
     return _REPLAYED_NUMBERS // max(1, features + 32 * (graph.num_nodes + graph.num_edges))
 
 
-def plain_up_to(features: int, graph: Graph) -> int:
+def plain_up_to(features: int, graph: Graph, profile: ModelProfile) -> int:
     """Coalitions up to which all are plain calls, where the structure of the model is unknown."""
-    return min(_MOST_PLAIN, affordable_replays(features, graph))
+    by_cost = int(_SECONDS_OF_PLAIN / max(profile.seconds_of_call or 0.0, 1e-9))
+    return min(_MOST_PLAIN, affordable_replays(features, graph), by_cost)
 
 
 def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:

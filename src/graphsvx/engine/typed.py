@@ -82,7 +82,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         local=local,
         replays=_replays(graph),
         plainly=lambda field, perturbed, _: evaluate_plainly(query, field, perturbed),
-        plain_up_to=plain_up_to(_numbers(graph), graph),
+        plain_up_to=plain_up_to(_numbers(graph), graph, profile),
         replays_vary=_replays(graph) < _REPLAYS[1],
         agrees=lambda *outputs: _agrees(query, *outputs),
     )

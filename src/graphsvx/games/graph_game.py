@@ -38,7 +38,7 @@ _LEAST_SLOPES, _MOST_SLOPES = 48, 256
 _CALLS_PER_SLOPE = 16
 _CALLS_A_PLAYER = 48
 # Perturbed graphs that show the cost of one, and how many share what a batch has in common.
-_PROBES, _BATCH = 16, 128
+_PROBES, _BATCH = 8, 32
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
 
@@ -110,8 +110,8 @@ class GraphGame:
     @cached_property
     def seconds_of_call(self) -> float | None:
         """What a call costs, by a count; None: all layers have kernels, its cost is known."""
-        if self.evaluator.has_kernels:
-            return None
+        if self.evaluator.has_kernels or self.evaluator.seconds_of_call is not None:
+            return self.evaluator.seconds_of_call
         rng = np.random.default_rng(0)
         rows = rng.random((_PROBES, self.players)) < rng.random((_PROBES, 1))
         field, perturbations = self.perturbed(rows)
@@ -121,11 +121,10 @@ class GraphGame:
             part = perturbations.take(slice(0, count))
             return counted_seconds(lambda: self.evaluator.evaluate(field, part, hops[:count]))
 
-        seconds_of_one = seconds(1)
-        if self.evaluator.batched:
-            few = seconds(_PROBES // 4)
-            seconds_of_one = (seconds(_PROBES) - few) / (_PROBES - _PROBES // 4) + few / _BATCH
-        return max(seconds_of_one, 1e-9)
+        few = seconds(1)
+        if not self.evaluator.batched:
+            return few
+        return max(seconds(_PROBES) - few, 0.0) / (_PROBES - 1) + few / _BATCH
 
     def coalitions_for(self, budget: int) -> list[int]:
         """Coalitions that a budget of model calls allows: each costs a call."""

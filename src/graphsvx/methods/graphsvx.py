@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,8 +16,8 @@ from graphsvx.core.query import Query
 from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.profile import profile_for
-from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
+from graphsvx.engine.profile import ModelProfile, profile_for
+from graphsvx.errors import InputError, ModelError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
@@ -47,7 +48,7 @@ from graphsvx.methods.player_kinds import (
     KindName,
     PlayerKind,
 )
-from graphsvx.methods.replay import replays_agree
+from graphsvx.methods.replay import first_coalitions_agree, replays_agree
 from graphsvx.methods.rounds import (
     FIRST_CALLS,
     ONE_ROUND,
@@ -59,7 +60,6 @@ from graphsvx.methods.rounds import (
     Rounds,
     calls_needed,
     default_first_calls,
-    first_calls_by_clock,
     first_of_many,
     limited_by_cost,
     measures_differences,
@@ -95,7 +95,7 @@ _PAPER: dict[str, tuple[int, int]] = {
     "ba-2motifs": (1000, 1), "mutag": (1000, 1), "cora": (1000, 1), "pubmed": (1000, 1),
 }  # fmt: skip
 # Coalitions that are replayed at least, and the share of a limit by the clock that they may take.
-_FEWEST_REPLAYS, _SHARE_OF_REPLAYS = 2, 0.25
+_FEWEST_REPLAYS, _SHARE_OF_REPLAYS, _SHARE_OF_FIRST_REPLAYS = 1, 0.25, 0.05
 # Where whole graphs are explained: nothing is further away than anything else.
 _GRAPH_SETS = ("ba-2motifs", "mutag")
 
@@ -237,24 +237,32 @@ class GraphSVX(Checked):
         if isinstance(kind, EdgeFeatures):
             return self._explain_edge_features(query, kind, seed)
 
-        start = time.monotonic()
+        played_at = start = time.monotonic()
         limit, profile = self.budget.seconds, profile_for(query.model, query.graph)
-        played_at = start
 
         def run(evaluator: Evaluator) -> _Run:
             nonlocal played_at
-            setup, played = self._play(query, evaluator, kind, seed)
+            clock = None
+            if limit is not None:
+                after, of_call = profile.seconds_after_games, profile.seconds_of_played
+                clock = Clock(limit, start, after, of_call)
+            setup, games = self._checked_games(query, evaluator, kind, seed, profile)
+            began = time.monotonic()
+            played = self._play(games, seed, clock)
             outputs, target = query.choose_outputs(played[-1].values[1])
             fits = fit_all(played, self.estimator, outputs)
             goal = self._goal()
             if goal is None:
                 return _Run(evaluator, setup, without_local(played), fits, outputs, target)
-            clock = None if limit is None else Clock(limit, start, profile.seconds_after_games)
             rounds = Rounds(
                 goal, self.mask, self.estimator, outputs, seed, self.budget.most_calls, clock
             )
-            played, fits = rounds.play(played, fits)
+            first = time.monotonic() - began
+            played, fits = rounds.play([replace(game, seconds=first) for game in played], fits)
             played_at = time.monotonic()
+            if clock is not None:
+                calls = sum(game.game.calls for game in played)
+                profile.seconds_of_played = (played_at - began) / max(calls, 1)
             return _Run(evaluator, setup, without_local(played), fits, outputs, target, goal)
 
         def holds(evaluator: Evaluator, result: _Run) -> bool:
@@ -341,21 +349,31 @@ class GraphSVX(Checked):
         self._check_parts(kind)
         return kind
 
-    def _play(
-        self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int
-    ) -> tuple[GameSetup, list[PlayedGame]]:
-        calls, goal = self.budget.first_calls, self._goal()
+    def _checked_games(
+        self, query: Query, evaluator: Evaluator, kind: PlayerKind, seed: int, profile: ModelProfile
+    ) -> tuple[GameSetup, list[PlayableGame]]:
+        """The games of a query; a ModelError where the evaluator fails on a few coalitions."""
+        calls, limit = self.budget.first_calls, self.budget.seconds
         setup, games = setup_games(query, evaluator, kind, self.generator, self.mask, seed, calls)
+        in_time = limit is None or profile.seconds_of_replay < _SHARE_OF_FIRST_REPLAYS * limit
+        rng = np.random.default_rng(seed)
+        if in_time and not all(first_coalitions_agree(game, rng) for game in games):
+            raise ModelError("batches of perturbed graphs give other outputs than plain calls")
+        return setup, games
+
+    def _play(
+        self, games: list[PlayableGame], seed: int, clock: Clock | None
+    ) -> list[PlayedGame]:  # fmt: skip
+        calls, goal = self.budget.first_calls, self._goal()
         by_default = self._by_default(goal)
         if by_default:
             calls = default_first_calls(games, self.estimator)
-        elif self.budget.seconds is not None:
-            calls = first_calls_by_clock(games, calls, self.budget.seconds)
+        elif clock is not None:
+            calls = clock.first_calls(games, calls)
         elif isinstance(goal, AllCalls):
             calls = first_of_many(games, calls)
         share = self.budget.feature_share
-        played = play_all(games, self.mask, self.estimator, calls, share, seed, by_default)
-        return setup, played
+        return play_all(games, self.mask, self.estimator, calls, share, seed, by_default)
 
     def games(self, query: Query, evaluator: Evaluator, seed: int) -> list[PlayableGame]:
         """The games of a query, not evaluated; that of nodes (or edges) comes last."""

@@ -45,6 +45,8 @@ class PlayedGame:
     budget: int
     measured: int = 0
     """Coalitions more, at which differences that players make were measured."""
+    seconds: float = 0.0
+    """How long its last round took, with the fit; for limits by the clock only."""
 
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""

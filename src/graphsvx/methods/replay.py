@@ -14,6 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, by_size, row_sizes
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.checks import equals_plain_calls
 from graphsvx.engine.evaluator import Evaluator
@@ -21,11 +23,14 @@ from graphsvx.engine.plain import evaluate_one_by_one
 from graphsvx.engine.trust import reference_graph_for
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
+from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame
 
 FEW = 4
 """Coalitions of all sizes that are replayed where plain calls are costly."""
+FIRST = 2
+"""Coalitions of each game that are compared before it is played."""
 LATER = 2
 """Coalitions that are replayed at least, where the first explanation replays more."""
 
@@ -45,9 +50,8 @@ def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) 
         coalitions = _coalitions_to_replay(played, evaluator.replays, rng)
         if not coalitions_agree(played.game, coalitions, rng):
             return False
-        played.game.replayed = len(coalitions)
-        if evaluator.replays_vary:
-            played.game.replayed = min(LATER, len(coalitions))
+        replayed = min(LATER, len(coalitions)) if evaluator.replays_vary else len(coalitions)
+        played.game.replayed += replayed
     return True
 
 
@@ -59,33 +63,50 @@ def coalitions_agree(game: PlayableGame, coalitions: Bools, rng: np.random.Gener
         return False
 
 
+def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool:
+    """Whether two coalitions have the outputs of plain calls, before a game is played at all.
+
+    An evaluator that fails on most coalitions is left before it has cost a whole game.
+    """
+    evaluator = game.evaluator
+    if evaluator.proved or not evaluator.replays or evaluator.agrees is not None:
+        return True
+    if not game.players or not isinstance(game, GraphGame):
+        return True
+    field, perturbations = game.perturbed(_random_coalitions(game, FIRST, rng))
+    out = evaluator.evaluate(field, perturbations, evaluator.hop_counts(field, perturbations))
+    game.replayed = FIRST
+    return _agree(game, field, perturbations, out, out, rng)
+
+
 def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     field, perturbations = game.perturbed(coalitions)
+    raw = game.raw(game.states(coalitions))
     if game.evaluator.agrees is not None:
-        raw = game.raw(game.states(coalitions))
         return game.evaluator.agrees(field, perturbations, raw, game.played())
+    return _agree(game, field, perturbations, raw, game.played(), rng)
+
+
+def _agree(
+    game: PlayableGame, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor,
+    rng: np.random.Generator,
+) -> bool:  # fmt: skip
+    """Whether raw outputs are those of plain calls; `like`: all of the game, for their scale."""
     reference_graph = reference_graph_for(game.query, field, rng)
     graph_level = game.query.kind == "graph"
     alone = evaluate_one_by_one(
         game.query.model, game.query.graph, field, reference_graph, perturbations, graph_level
     )
-    raw = game.raw(game.states(coalitions))
     return equals_plain_calls(
-        game.query,
-        field,
-        reference_graph,
-        perturbations,
-        alone,
-        raw.to(alone.device),
-        game.played(),
+        game.query, field, reference_graph, perturbations, alone, raw.to(alone.device), like
     )
 
 
 def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:
     """A few coalitions of a game, or both ends, the extremes and `count` of all sizes.
 
-    Where plain calls are costly, the full coalition, which is compared anyway, and the extremes of
-    all outputs but the first are left out.
+    Where plain calls are costly, only the empty one and the extremes of the first output: the full
+    one is compared anyway, and others were before the game was played.
     """
     game, rows = played.game, played.masks.rows
     ends = empty_and_full(game.players)
@@ -95,8 +116,10 @@ def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generat
     extremes = _extremes(played, outputs=1 if costly else 4)
     ends = ends[:1] if costly else ends
     if count <= LATER:
-        return rows[[extremes[0], rng.integers(len(rows))]]
+        return rows[[extremes[0], rng.integers(len(rows))][:count]]
     always = np.concatenate([ends, rows[extremes]])
+    if costly and game.replayed:
+        return _distinct(always)
     if played.masks.exact:
         # Exact values follow from all coalitions, also those that share a state with another one.
         # Each once: of few players, none may be left out because others come twice.

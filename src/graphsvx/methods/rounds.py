@@ -49,8 +49,8 @@ ONE_ROUND = 4500
 """Calls of all games together that are made at once."""
 _WORK = 2.5e8  # below a second of known layers,
 _WORK_OF_DIFFERENCES = 1.2e9  # and where no model of the game is fitted to them
-_SECONDS, _LEAST_CALLS = 0.5, 100  # of a game whose calls are counted
-_FIRST_SHARE, _FEWEST_BY_CLOCK = 0.25, 8  # of a limit by the clock, before it is looked at
+_SECONDS, _LEAST_CALLS = 1.2, 80  # of all games together, where calls are counted
+_FIRST_SHARE, _FEWEST_BY_CLOCK = 0.3, 4  # of a limit by the clock, before it is looked at
 _HARD = 1e-3  # squared error over squared credit, from which on differences may tell more
 _LEARNT_FROM = 4  # calls a player, before which pairs of coalitions tell little of each
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
@@ -63,15 +63,15 @@ _SHARE_OF_TIME = 0.8
 _NEAR = 0.7  # times a tolerance: errors above it may turn out to be too large
 
 
-def default_calls(game: PlayableGame) -> int:
-    """Most calls of a game by default; depends on the size of its field, not on the clock."""
+def default_calls(game: PlayableGame, games: int) -> int:
+    """Most calls of one of so many games by default; depends on its field, not on the clock."""
     if not isinstance(game, GraphGame):
         return MOST_CALLS_OF_LOOK_UPS
-    return game.most_look_ups or _calls_in_batches(game)
+    return game.most_look_ups or _calls_in_batches(game, games)
 
 
-def _calls_in_batches(game: GraphGame) -> int:
-    return min(_calls_by_size(game), _affordable(game) or MOST_CALLS)
+def _calls_in_batches(game: GraphGame, games: int) -> int:
+    return min(_calls_by_size(game), _affordable(game, games) or MOST_CALLS)
 
 
 def _calls_by_size(game: GraphGame) -> int:
@@ -80,25 +80,29 @@ def _calls_by_size(game: GraphGame) -> int:
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
 
-def _affordable(game: GraphGame) -> int | None:
-    """Most calls of a game by what they cost; None: the size of the field tells it."""
+def _affordable(game: GraphGame, games: int) -> int | None:
+    """Most calls of one of so many games by what they cost; None: its field tells it."""
     if game.seconds_of_call is None:
         return None
-    return max(_LEAST_CALLS, int(_SECONDS / game.seconds_of_call))
+    coalitions = 1 << min(game.players, 62)
+    least = coalitions if coalitions <= _LEAST_CALLS else _LEAST_CALLS // games
+    return max(least, int(_SECONDS / games / game.seconds_of_call))
 
 
 def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
     """Whether a game is given fewer calls by default than it would be if they were cheap."""
     return any(
-        isinstance(game, GraphGame) and _calls_in_batches(game) < _calls_by_size(game)
+        isinstance(game, GraphGame) and _calls_in_batches(game, len(games)) < _calls_by_size(game)
         for game in games
     )
 
 
-def default_difference_calls(game: GraphGame) -> int:
-    """Most calls of a game by default where differences are measured."""
+def default_difference_calls(game: GraphGame, games: int) -> int:
+    """Most calls of one of so many games by default where differences are measured."""
     if game.evaluator.slopes is None or game.seconds_of_call is not None:
-        return _calls_in_batches(game)  # layers whose first round is not a product of matrices
+        return _calls_in_batches(
+            game, games
+        )  # layers whose first round is not a product of matrices
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
@@ -117,16 +121,9 @@ def _work(game: GraphGame) -> float:
 
 def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     """Calls of the first round by default: all, where a second fit would be needed or small."""
-    affordable = [_affordable(game) for game in games if isinstance(game, GraphGame)]
-    most = sum(calls or MOST_CALLS for calls in affordable) or MOST_CALLS
-    return min(_first_calls(games, estimator), most)
-
-
-def first_calls_by_clock(games: Sequence[PlayableGame], calls: int, seconds: float) -> int:
-    """Calls before the first look at the clock: at most so many, in a part of the time."""
-    costs = [game.seconds_of_call or 0.0 for game in games if isinstance(game, GraphGame)]
-    affordable = _FIRST_SHARE * seconds / max(*costs, 1e-9)
-    return int(min(calls, max(_FEWEST_BY_CLOCK * len(games), affordable)))
+    affordable = [_affordable(game, len(games)) for game in games if isinstance(game, GraphGame)]
+    most = len(games) * min((calls or MOST_CALLS for calls in affordable), default=MOST_CALLS)
+    return most if most < FIRST_CALLS else min(_first_calls(games, estimator), most)
 
 
 def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
@@ -137,7 +134,7 @@ def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
     large = any(game.players * _CALLS_A_PLAYER > FIRST_CALLS for game in games)
     if large and isinstance(estimator, GaussianProcess):
         return FIRST_CALLS  # and then differences, which need no second fit
-    allowed = [_calls_in_batches(game) for game in games if isinstance(game, GraphGame)]
+    allowed = [_calls_in_batches(game, len(games)) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
     return most if large or most <= ONE_ROUND else FIRST_CALLS
 
@@ -229,13 +226,29 @@ class Clock:
     seconds: float
     start: float = field(default_factory=time.monotonic)
     reserve: float = 0.0
-    """Seconds that the checks after the last call will take."""
+    """Seconds that all that follows the last call will take."""
+    seconds_of_call: float = 0.0
+    """How long a call took in the last explanation, fits included."""
 
-    def affordable(self, calls: int) -> int:
-        """How many calls in all there is time for, if those made were typical."""
-        elapsed = max(time.monotonic() - self.start, 1e-6)
-        left = self.seconds - self.reserve - elapsed
-        return int(calls * max(1.0, 1 + _SHARE_OF_TIME * left / elapsed))
+    def left(self) -> float:
+        """Seconds for further calls."""
+        return self.seconds - self.reserve - (time.monotonic() - self.start)
+
+    def first_calls(self, games: Sequence[PlayableGame], calls: int) -> int:
+        """Calls before the first look at the clock: at most so many, in a part of the time."""
+        costs = [game.seconds_of_call or 0.0 for game in games if isinstance(game, GraphGame)]
+        affordable = _FIRST_SHARE * self.left() / max(*costs, self.seconds_of_call, 1e-9)
+        if any(costs) and not self.seconds_of_call:  # a count does not see all that takes time
+            affordable = 0.0
+        return int(min(calls, max(_FEWEST_BY_CLOCK * len(games), affordable)))
+
+    def growth(self, seconds: float) -> float:
+        """How many times the calls of a game there is time for; its last round took `seconds`.
+
+        Fits to them may take the square of it.
+        """
+        left = _SHARE_OF_TIME * max(self.left(), 0.0)
+        return max(1.0, float(np.sqrt(left / max(seconds, 1e-6))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +290,7 @@ class Rounds:
             if i not in measured:
                 measured[i] = self._try_differences(games, fits[i], i)
             differences = measured[i]
+            began = time.monotonic()
             continued = (
                 self._more_pairs(games, i, needed[i])
                 if differences is None
@@ -286,6 +300,7 @@ class Rounds:
                 closed.add(i)
                 continue
             games[i], fits[i], measured[i] = continued
+            games[i] = replace(games[i], seconds=time.monotonic() - began)
             logger.info(
                 "%s: %s calls, largest standard error %.3g", games[i].game.side,
                 f"{games[i].game.calls:,}", float(fits[i].errors.max()),
@@ -367,13 +382,13 @@ class Rounds:
         """Most calls of game i where differences are measured, with those already made."""
         game = games[i].game
         if self.most is None and isinstance(game, GraphGame):
-            return default_difference_calls(game)
+            return default_difference_calls(game, len(games))
         return self._allowed(games, i)
 
     def _allowed(self, games: list[PlayedGame], i: int) -> int:
         """Most calls of game i, with those already made."""
         if self.most is None:
-            return default_calls(games[i].game)
+            return default_calls(games[i].game, len(games))
         return self.most - sum(game.game.calls for k, game in enumerate(games) if k != i)
 
     def _next_budget(self, games: list[PlayedGame], i: int, needed: float, most: int) -> int:
@@ -397,8 +412,7 @@ class Rounds:
         """As much of a budget of game i as there is time for."""
         if self.clock is None:
             return budget
-        calls = sum(game.game.calls for game in games)
-        return min(budget, games[i].game.calls + self.clock.affordable(calls) - calls)
+        return min(budget, int(games[i].game.calls * self.clock.growth(games[i].seconds)))
 
 
 def calls_needed(goal: Goal, games: Sequence[PlayedGame], fits: Sequence[Fit]) -> int | None:

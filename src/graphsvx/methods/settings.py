@@ -38,7 +38,7 @@ class Budget(Checked):
     not exact with them, until the relative error is below 1 % or as many are made as the size of
     the receptive field allows in about a second (10,000 at most, 30,000 where the differences that
     single players make are measured). Layers without fast code: at most as many as their cost, by a
-    count, allows in about two seconds, 100 a game at least."""
+    count, allows in about two seconds, about 100 in all at least."""
     feature_share: Annotated[float | None, Range(0, 1)] = None
     """Share of the samples that goes to features (r); None: as in algorithm 3."""
     tolerance: Annotated[float | None, Range(0, inside=True)] = None

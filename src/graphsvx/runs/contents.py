@@ -220,7 +220,11 @@ class Contents:
             functions = {name: f for name, value in members.items() if (f := _code(value))}
             if _installed(base.__module__):
                 texts = [_digest(f) for f in functions.values()]
-                texts += [f"{n}={words(v)}" for n, v in members.items() if _plain_inside(v)]
+                texts += [
+                    f"{name}={words(value)}" for name, value in members.items()
+                    # Names with two underscores: caches of Python (`__slotnames__` of `copyreg`).
+                    if not name.startswith("__") and _plain_inside(value)
+                ]  # fmt: skip
                 self._note(base.__qualname__, _short(*texts), self.code)
                 for name, function in functions.items():
                     self._globals(f"{base.__qualname__}.{name}", function, depth)
