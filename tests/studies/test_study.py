@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from graphsvx import GraphSVX
 from graphsvx.errors import DataError, InputError
 from graphsvx.methods import Random
-from graphsvx.runs import identity
 from graphsvx.utils.processes import can_fork
 from graphsvx_lab import studies
 from graphsvx_lab.metrics.measurements import Row, Value, of_model
@@ -249,7 +248,7 @@ def test_what_was_measured_is_not_measured_again_by_the_same_code(
         ):
             with pytest.raises(ZeroDivisionError):
                 replace(SMALL, grids=(replace(GRID, **change),)).measure(context)
-        patch.setattr(identity, "of_code", lambda: "other code")
+        patch.setattr(framework, "hash_of_code", lambda: "other code")
         with pytest.raises(ZeroDivisionError):
             SMALL.measure(context)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from graphsvx.runs.contents import Contents, name_of, words
 from graphsvx.runs.torch_state import TorchState
 
 __all__ = [
-    "PACKAGES", "differences", "of_code", "of_graphs", "of_inputs", "of_members", "of_model",
+    "PACKAGES", "differences", "of_graphs", "of_inputs", "of_members", "of_model",
     "of_queries", "settings", "short_hash", "versions", "words",
 ]  # fmt: skip
 
@@ -39,15 +38,6 @@ def versions() -> dict[str, str]:
     # Python compiles the code of a model to different bytecode in different versions.
     python = ".".join(platform.python_version_tuple()[:2])
     return {"python": python, **{name: _version(name) for name in PACKAGES}}
-
-
-@cache
-def of_code() -> str:
-    """SHA-256 of all code of this package."""
-    root, code = Path(__file__).parents[1], hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
-    return code.hexdigest()
 
 
 def short_hash(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import time
@@ -9,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, redirect_stderr
 from dataclasses import dataclass, field, replace
+from functools import cache
 from io import StringIO
 from itertools import product
 from pathlib import Path
@@ -221,7 +223,7 @@ class Study:
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
             "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
-            "code": identity.of_code()[:12],
+            "code": hash_of_code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
             "settings": {}, "failures": {}})  # fmt: skip
         grids, cells, measured = self.used_grids(context), self.cells(context), measured or {}
@@ -256,7 +258,7 @@ class Study:
         trained = grid.models[row.model](context, row.dataset, row.seed)
         methods = grid.methods(row.dataset)
         measures = [_named(measure) for measure in (*grid.measures, *grid.case_measures)]
-        key = (place, row.model, context.quick, identity.of_code(), methods, measures)
+        key = (place, row.model, context.quick, hash_of_code(), methods, measures)
         folder = context.folder(trained, self.name, *key, grid.questions(trained))
         path = folder.with_suffix(".parquet")
         if path.exists():
@@ -272,6 +274,15 @@ class Study:
         if not context.failures:  # what failed is tried again the next time
             results.write(path)
         return results
+
+
+@cache
+def hash_of_code() -> str:
+    """SHA-256 of all code of the library and of the experiments."""
+    root, code = Path(__file__).parents[2], hashlib.sha256()
+    for file in sorted((*root.glob("graphsvx/**/*.py"), *root.glob("graphsvx_lab/**/*.py"))):
+        code.update(f"{file.relative_to(root)};".encode() + file.read_bytes())
+    return code.hexdigest()
 
 
 def measure_in_processes(
@@ -296,7 +307,7 @@ def measure_in_processes(
         return {}
     done: dict[str, dict[Cell, Measurements]] = {study.name: {} for study in contexts}
     keys = deque(sorted(groups, key=lambda key: -_effort(groups[key])))  # long ones first
-    identity.of_code()  # read before the processes are made: all of them work for one code
+    hash_of_code()  # read before the processes are made: all of them work for one code
 
     def work(key: tuple[str, int | None]) -> list[tuple[str, Cell, Measurements]]:
         results = []
