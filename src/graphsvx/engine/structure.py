@@ -271,7 +271,7 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
         batch = torch.zeros(count + extra, dtype=torch.long, device=device)
         batch[count:] = 1
     rows = graph.x[:1].repeat(extra, 1)
-    if graph.x.is_floating_point():
+    if graph.x.is_floating_point() and graph.x.numel():
         rows[::2] += graph.x.abs().max() + 1
     wider = model(
         torch.cat([graph.x, rows]), torch.cat([graph.edge_index, edges], 1),
