@@ -1,0 +1,289 @@
+"""Explanations on another device: equal to the CPU's, in few copies, launches and waits.
+
+The device is simulated (`tests.simulated_device`) in a process of its own, because torch decides
+at the first derivative which devices there are.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, fidelity, unfaithfulness
+from torch_geometric.nn import GATConv, GCNConv, GINEConv, global_add_pool, global_mean_pool
+
+import graphsvx
+from graphsvx import GraphSVX, masks, metrics
+from graphsvx.estimators import WLS, Lasso
+from graphsvx.integrations.pyg import GraphSVXAlgorithm
+from graphsvx.masks import SmarterSeparate
+from graphsvx.methods import (
+    LIME,
+    SHAP,
+    XGNN,
+    GNNExplainer,
+    GraphLIME,
+    Greedy,
+    IntegratedGradients,
+    PGExplainer,
+    PGMExplainer,
+    Random,
+    Saliency,
+)
+from graphsvx.methods.base import Method
+from graphsvx.methods.player_kinds import MetaPaths
+from tests import typed_worlds
+from tests.simulated_device import simulated_device
+from tests.worlds import random_graph, random_model
+
+Move = Callable[[Any], Any]
+"""Moves a model or data to the device of a case."""
+
+
+@pytest.fixture(scope="module")
+def on_device() -> Iterator[Callable[..., Any]]:
+    """Runs a function of this module in a process that has the simulated device."""
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), initializer=_start_process
+    ) as process:
+        yield lambda function, *arguments: process.submit(function, *arguments).result(120)
+
+
+def _start_process() -> None:
+    torch.set_num_threads(1)
+    simulated_device()
+
+
+class Pooled(nn.Module):
+    """A score for the whole graph."""
+
+    pool = staticmethod(global_add_pool)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = GCNConv(3, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.head(self.pool(self.conv(x, edge_index).tanh(), batch).tanh())
+
+
+class PooledMeans(Pooled):
+    pool = staticmethod(global_mean_pool)
+
+
+class Pairs(nn.Module):
+    """A score for each pair of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = GCNConv(3, 6)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+        hidden = self.conv(x, edge_index).tanh()
+        return (hidden[edge_label_index[0]] * hidden[edge_label_index[1]]).sum(-1)
+
+
+class WithEdgeFeatures(nn.Module):
+    """Layers that read edge features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = GINEConv(nn.Linear(3, 6), edge_dim=2)
+        self.second = GATConv(6, 3, edge_dim=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.second(self.first(x, edge_index, edge_attr).tanh(), edge_index, edge_attr)
+
+
+class Mixing(nn.Module):
+    """Something is computed from all nodes together, so that no shortcut holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = GCNConv(3, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.conv(x, edge_index).tanh()
+        return hidden - hidden.mean(0)
+
+
+def _seeded(make: Callable[[], nn.Module]) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make().double().eval()
+
+
+def _graph(nodes: int = 9, chance: float = 0.22) -> Data:
+    data, rng = random_graph(3, nodes, chance=chance), torch.Generator().manual_seed(5)
+    data.edge_attr = torch.rand(data.num_edges, 2, dtype=torch.float64, generator=rng)
+    return data
+
+
+def _weighted(nodes: int = 9, chance: float = 0.22) -> Data:
+    data, rng = random_graph(3, nodes, chance=chance), torch.Generator().manual_seed(5)
+    data.edge_weight = torch.rand(data.num_edges, dtype=torch.float64, generator=rng)
+    return data
+
+
+_TYPED = typed_worlds.typed_graph(3)
+_WIDE = {"nodes": 90, "chance": 0.06}
+World = tuple[nn.Module, Any, dict[str, Any]]
+WORLDS: dict[str, Callable[[], World]] = {
+    **{f"node of {name}": lambda name=name: (random_model(name, 2), _graph(), {"node": 1})
+       for name in ("gcn", "gat", "gin", "sage")},
+    "node, weights": lambda: (random_model("graphconv", 2), _weighted(), {"node": 1}),
+    "nodes": lambda: (random_model("gcn", 2), _graph(), {"nodes": [1, 4]}),
+    "targets": lambda: (random_model("gcn", 2), _graph(), {"node": 1, "targets": "all"}),
+    **{f"wide {name}": lambda name=name: (random_model(name, 2), _graph(**_WIDE), {"node": 1})
+       for name in ("gcn", "gat", "gin", "sage")},
+    "wide, weights": lambda: (random_model("graphconv", 2), _weighted(**_WIDE), {"node": 1}),
+    "edge features": lambda: (_seeded(WithEdgeFeatures), _graph(), {"node": 1}),
+    "mixing": lambda: (_seeded(Mixing), _graph(), {"node": 1}),
+    "link": lambda: (_seeded(Pairs), _graph(), {"edge": (1, 4)}),
+    "link of embeddings": lambda: (random_model("gcn", 2), _graph(), {"edge": (1, 4)}),
+    "graph": lambda: (_seeded(Pooled), _graph(), {"graph": True}),
+    "graph of means": lambda: (_seeded(PooledMeans), _graph(), {"graph": True}),
+    "large graph": lambda: (_seeded(Pooled), _graph(nodes=40, chance=0.06), {"graph": True}),
+    **{f"typed node of {name}": lambda name=name: (
+        typed_worlds.hetero_model(name, _TYPED, 2), _TYPED.clone(), {"node": ("paper", 1)})
+       for name in ("sage", "gat", "graphconv", "gatedges", "hgt", "han", "to_hetero")},
+    "typed graph": lambda: (
+        typed_worlds.hetero_model("pooled", _TYPED, 2), _TYPED.clone(), {"graph": True}),
+    "typed link": lambda: (
+        typed_worlds.hetero_model("encoder", _TYPED, 2), _TYPED.clone(),
+        {"edge": (("author", 0), ("paper", 1)), "scale": "value"}),
+    "relations": lambda: (
+        typed_worlds.relational_model("rgcn", 2), typed_worlds.relational_graph(3), {"node": 1}),
+}  # fmt: skip
+_PATHS = {"co-authors": [("paper", "rev_writes", "author"), ("author", "writes", "paper")]}
+SETTINGS: dict[str, list[Method]] = {
+    "node of gcn": [
+        GraphSVX(samples=20), GraphSVX(order=2), GraphSVX(samples=30, order=2),
+        GraphSVX(players="nodes"), GraphSVX(players="features", features="all"),
+        GraphSVX(players="edges"), GraphSVX(players="edges", directions="apart"),
+        GraphSVX(players="subgraph_features"), GraphSVX(players="cells"),
+        GraphSVX(groups={"some": [2, 3], "others": [4, 5]}),
+        GraphSVX(feature_groups={"first": [0, 1]}), GraphSVX(reference=2),
+        GraphSVX(reference="class:1"), GraphSVX(erase=True), GraphSVX(erase="rows"),
+        GraphSVX(indirect="mean"), GraphSVX(indirect="target"), GraphSVX(balance=0.5),
+        GraphSVX(mask=SmarterSeparate(), samples=30), GraphSVX(mask=masks.Random(), samples=30),
+        GraphSVX(estimator=Lasso(k=2), samples=30), GraphSVX(estimator=WLS(), samples=30),
+        GraphSVX(tolerance=0.01), GraphSVX.paper("ba-shapes", samples=30),
+        GraphSVX.paper("ba-shapes", "released", samples=30),
+        GNNExplainer(epochs=3), PGExplainer(epochs=1), GraphLIME(), PGMExplainer(samples=30),
+        LIME(samples=30), SHAP(samples=30), Greedy(), Random(), Saliency(),
+        IntegratedGradients(steps=4),
+    ],
+    "edge features": [GraphSVX(players="edge_attr")],
+    "node, weights": [GraphSVX(players="edges"), GNNExplainer(epochs=3)],
+    "wide gcn": [GraphSVX(samples=200), GraphSVX(samples=2500), GraphSVX(players="edges")],
+    "link": [GraphSVX(players="edges"), Random()],
+    "graph": [
+        GraphSVX(erase=True), GraphSVX(erase="rows"), GraphSVX(players="edges"),
+        GraphSVX(players="features"), GraphSVX(order=2), GNNExplainer(epochs=3),
+        PGExplainer(epochs=1), PGMExplainer(samples=30), Greedy(), Random(), Saliency(),
+        IntegratedGradients(steps=4), XGNN(steps=2, episodes=2),
+    ],
+    "typed node of sage": [
+        GraphSVX(samples=20), GraphSVX(players="nodes"), GraphSVX(players="features"),
+        GraphSVX(players="edges"), GraphSVX(players="relations"),
+        GraphSVX(players=MetaPaths(paths=_PATHS)), GraphSVX(node_types=("author",)),
+        GraphSVX(order=2), GraphSVX(erase=True), GraphSVX(indirect="mean"),
+        Greedy(rounds=1), Random(), Saliency(), IntegratedGradients(steps=4),
+    ],
+    "typed graph": [
+        GraphSVX(players="edges"), GraphSVX(players="features"), Greedy(rounds=1), Saliency(),
+    ],
+    "typed link": [GraphSVX(players="edges"), GraphSVX(players="nodes"), Saliency()],
+}  # fmt: skip
+
+
+def _explained(world: str, method: Method) -> Callable[[Move], Any]:
+    def case(move: Move) -> Any:
+        model, data, question = WORLDS[world]()
+        return graphsvx.explain(move(model), move(data), **question, method=method)
+
+    return case
+
+
+def _many(move: Move) -> list[Any]:
+    model, data, _ = WORLDS["node of gcn"]()
+    return list(graphsvx.explain_many(move(model), move(data), range(4)))
+
+
+def _answers(move: Move) -> list[Any]:
+    explanation = _explained("node of gcn", GraphSVX())(move)
+    return [explanation.flip(), explanation.sufficient(0.5)]
+
+
+def _pyg(move: Move, **config: Any) -> list[Any]:
+    model, data, _ = WORLDS["node of gcn"]()
+    model, data = move(model), move(data)
+    explainer = Explainer(
+        model, GraphSVXAlgorithm(), "model",
+        {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
+        **config,
+    )  # fmt: skip
+    explanation = explainer(data.x, data.edge_index, index=1)
+    found = [explanation.get(name) for name in ("node_mask", "edge_mask", "node_credit")]
+    tensors = [tensor for tensor in found if tensor is not None]
+    assert {tensor.device for tensor in tensors} == {data.x.device}
+    scores = fidelity(explainer, explanation), unfaithfulness(explainer, explanation)
+    return [*(tensor.cpu() for tensor in tensors), scores]
+
+
+def _to_pyg(move: Move) -> list[Any]:
+    explanation = _explained("node of gcn", GraphSVX())(move)
+    data = move(_graph())
+    converted = explanation.to_pyg(data)
+    assert {value.device for value in converted.to_dict().values() if isinstance(value, Tensor)} \
+        == {data.x.device}
+    return [converted.node_mask.cpu(), *(tensor.cpu() for tensor in explanation.to_captum(data))]
+
+
+def _measured(move: Move) -> list[Any]:
+    model, data, question = WORLDS["node of gcn"]()
+    model, data = move(model), move(data)
+    explanation = graphsvx.explain(model, data, **question)
+    return [
+        measure(explanation, model, data)
+        for measure in (metrics.fidelity, metrics.unfaithfulness, metrics.effects.leave_one_out)
+    ]
+
+
+CASES: dict[str, Callable[[Move], Any]] = {
+    **{world: _explained(world, GraphSVX()) for world in WORLDS},
+    **{f"{world}: {method!r}": _explained(world, method)
+       for world, listed in SETTINGS.items() for method in listed},
+    "explain_many": _many, "answers": _answers, "measures": _measured, "to_pyg": _to_pyg,
+    "PyG, nodes and edges": partial(_pyg, node_mask_type="object", edge_mask_type="object"),
+    "PyG, features": partial(_pyg, node_mask_type="common_attributes"),
+    "PyG, cells": partial(_pyg, node_mask_type="attributes"),
+}  # fmt: skip
+
+
+def compare(name: str) -> tuple[Any, Any]:
+    """What a case gives on the CPU and on the device, as plain numbers."""
+    device = simulated_device()
+    return _plain(CASES[name](lambda value: value)), _plain(CASES[name](lambda v: v.to(device)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, graphsvx.Explanation):
+        return value.to_dict()
+    if isinstance(value, Tensor):
+        return value.tolist()
+    return [_plain(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_device_gives_what_the_cpu_gives(name: str, on_device: Callable[..., Any]) -> None:
+    on_cpu, there = on_device(compare, name)
+    assert there == on_cpu
