@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 
@@ -28,6 +27,13 @@ class Counts:
     from_device: int = 0
     launches: int = 0
     waits: int = 0
+
+
+class DeviceLostError(BaseException):
+    """An index out of range: on a real device it is noticed later, and ends the process's use of it.
+
+    Not an `Exception`, so that no code goes on after it.
+    """
 
 
 _NAME = "simulated"
@@ -69,19 +75,29 @@ _library = torch.library.Library("_", "IMPL")
 def _run(operator: Any, *arguments: Any, **options: Any) -> Any:
     """Runs any operation of the device by the CPU's code."""
     name = operator._schema.name.removeprefix("aten::")
-    _count(name, arguments)
-    given = [leaf for leaf in tree_leaves((arguments, options)) if isinstance(leaf, Tensor)]
+    if _counting:
+        _count(name, arguments)
     twins: list[tuple[Tensor, Tensor]] = []
-    on_cpu = tree_map(lambda value: _to_cpu(value, twins), (arguments, options))
+    others: list[Tensor] = []
+    on_cpu = [_to_cpu(argument, twins, others) for argument in arguments]
     if name == "_copy_from":
-        on_cpu[0][1].copy_(on_cpu[0][0])
+        on_cpu[1].copy_(on_cpu[0])
         return arguments[1]
-    _refuse_mixed(name, given)
-    results = operator(*on_cpu[0], **on_cpu[1])
+    options = {key: _to_cpu(value, twins, others) for key, value in options.items()}
+    # As on a real device, numbers (tensors without dimensions) and indices may come from the CPU.
+    if twins and any(other.dim() for other in others) and "index" not in (name[:5], name[1:6]):
+        raise RuntimeError(
+            f"{name}: expected all tensors to be on the same device, but found at least two "
+            f"devices, {_NAME}:0 and cpu!"
+        )
+    try:
+        results = operator(*on_cpu, **options)
+    except IndexError as error:
+        raise DeviceLostError(f"{name}: {error}") from error
     for tensor, twin in twins:
-        if (_address(tensor), tensor.shape) != (_address(twin), twin.shape):  # it was resized
+        if tensor.shape != twin.shape or _address(tensor) != _address(twin):  # it was resized
             _set(tensor, _storage(twin.untyped_storage()), twin)
-    return tree_map(lambda value: _to_device(value, twins), results)
+    return _to_device(results, twins)
 
 
 def _count(name: str, arguments: tuple[Any, ...]) -> None:
@@ -98,16 +114,6 @@ def _count(name: str, arguments: tuple[Any, ...]) -> None:
         counts.launches += not name.startswith(_FREE)
 
 
-def _refuse_mixed(name: str, tensors: list[Tensor]) -> None:
-    for tensor in tensors:
-        # As on a real device, a number in a tensor without dimensions may come from the CPU.
-        if not _is_ours(tensor) and tensor.dim():
-            raise RuntimeError(
-                f"{name}: expected all tensors to be on the same device, but found at least two "
-                f"devices, {_NAME}:0 and {tensor.device}!"
-            )
-
-
 def _is_ours(tensor: Tensor) -> bool:
     return tensor.device.type == _NAME
 
@@ -116,11 +122,19 @@ def _address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _to_cpu(value: Any, twins: list[tuple[Tensor, Tensor]]) -> Any:
-    """The same numbers, sizes and strides as a tensor of the CPU, in the memory of the device."""
+def _to_cpu(value: Any, twins: list[tuple[Tensor, Tensor]], others: list[Tensor]) -> Any:
+    """The same numbers, sizes and strides as a tensor of the CPU, in the memory of the device.
+
+    Pairs of both are added to `twins`, tensors of the CPU to `others`.
+    """
+    if isinstance(value, list | tuple):
+        return [_to_cpu(part, twins, others) for part in value]
     if isinstance(value, torch.device) and value.type == _NAME:
         return torch.device("cpu")
-    if not isinstance(value, Tensor) or not _is_ours(value):
+    if not isinstance(value, Tensor):
+        return value
+    if not _is_ours(value):
+        others.append(value)
         return value
     _, memory = _memory[value.untyped_storage()._cdata]
     twin = torch.empty(0, dtype=value.dtype)
@@ -131,6 +145,8 @@ def _to_cpu(value: Any, twins: list[tuple[Tensor, Tensor]]) -> Any:
 
 def _to_device(value: Any, twins: list[tuple[Tensor, Tensor]]) -> Any:
     """A result as a tensor of the device: an argument itself, a view of its memory, or new."""
+    if isinstance(value, list | tuple):
+        return type(value)(_to_device(part, twins) for part in value)
     if not isinstance(value, Tensor):
         return value
     for tensor, twin in twins:

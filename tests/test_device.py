@@ -38,6 +38,7 @@ from graphsvx.methods import (
     Saliency,
 )
 from graphsvx.methods.base import Method
+from graphsvx.metrics.effects import leave_one_out
 from graphsvx.methods.player_kinds import MetaPaths
 from tests import typed_worlds
 from tests.simulated_device import simulated_device
@@ -132,7 +133,7 @@ def _weighted(nodes: int = 9, chance: float = 0.22) -> Data:
     return data
 
 
-_TYPED = typed_worlds.typed_graph(3)
+_TYPED = typed_worlds.typed_graph(3, counts=(2, 2, 1))
 _WIDE = {"nodes": 90, "chance": 0.06}
 World = tuple[nn.Module, Any, dict[str, Any]]
 WORLDS: dict[str, Callable[[], World]] = {
@@ -162,46 +163,52 @@ WORLDS: dict[str, Callable[[], World]] = {
     "relations": lambda: (
         typed_worlds.relational_model("rgcn", 2), typed_worlds.relational_graph(3), {"node": 1}),
 }  # fmt: skip
+_FEW = GraphSVX(samples=24)
 _PATHS = {"co-authors": [("paper", "rev_writes", "author"), ("author", "writes", "paper")]}
 SETTINGS: dict[str, list[Method]] = {
     "node of gcn": [
-        GraphSVX(samples=20), GraphSVX(order=2), GraphSVX(samples=30, order=2),
-        GraphSVX(players="nodes"), GraphSVX(players="features", features="all"),
-        GraphSVX(players="edges"), GraphSVX(players="edges", directions="apart"),
-        GraphSVX(players="subgraph_features"), GraphSVX(players="cells"),
-        GraphSVX(groups={"some": [2, 3], "others": [4, 5]}),
-        GraphSVX(feature_groups={"first": [0, 1]}), GraphSVX(reference=2),
-        GraphSVX(reference="class:1"), GraphSVX(erase=True), GraphSVX(erase="rows"),
-        GraphSVX(indirect="mean"), GraphSVX(indirect="target"), GraphSVX(balance=0.5),
-        GraphSVX(mask=SmarterSeparate(), samples=30), GraphSVX(mask=masks.Random(), samples=30),
-        GraphSVX(estimator=Lasso(k=2), samples=30), GraphSVX(estimator=WLS(), samples=30),
-        GraphSVX(tolerance=0.01), GraphSVX.paper("ba-shapes", samples=30),
-        GraphSVX.paper("ba-shapes", "released", samples=30),
-        GNNExplainer(epochs=3), PGExplainer(epochs=1), GraphLIME(), PGMExplainer(samples=30),
-        LIME(samples=30), SHAP(samples=30), Greedy(), Random(), Saliency(),
-        IntegratedGradients(steps=4),
+        GraphSVX(), *(GraphSVX(samples=24, **changes) for changes in (
+            {"order": 2}, {"players": "nodes"}, {"players": "features", "features": "all"},
+            {"players": "edges"}, {"players": "edges", "directions": "apart"},
+            {"players": "subgraph_features"}, {"players": "cells"}, {"reference": 2},
+            {"groups": {"some": [2, 3], "others": [4, 5]}}, {"feature_groups": {"first": [0, 1]}},
+            {"reference": "class:1"}, {"erase": True}, {"erase": "rows"}, {"indirect": "mean"},
+            {"indirect": "target"}, {"players": "both", "balance": 0.5}, {"mask": SmarterSeparate()},
+            {"mask": masks.Random()}, {"estimator": Lasso(k=2)}, {"estimator": WLS()},
+        )),
+        GraphSVX(tolerance=0.1, max_samples=60), GraphSVX.paper("ba-shapes", samples=24),
+        GraphSVX.paper("ba-shapes", "released", samples=24),
+        GNNExplainer(epochs=3), GraphLIME(), PGMExplainer(samples=20),
+        LIME(samples=20), SHAP(samples=20), Greedy(rounds=1), Random(), Saliency(),
+        IntegratedGradients(steps=3),
     ],
-    "edge features": [GraphSVX(players="edge_attr")],
-    "node, weights": [GraphSVX(players="edges"), GNNExplainer(epochs=3)],
-    "wide gcn": [GraphSVX(samples=200), GraphSVX(samples=2500), GraphSVX(players="edges")],
-    "link": [GraphSVX(players="edges"), Random()],
+    "edge features": [GraphSVX(samples=24, players="edge_attr")],
+    "node, weights": [GraphSVX(samples=24, players="edges"), GNNExplainer(epochs=3)],
+    "wide gcn": [GraphSVX(), GraphSVX(samples=2500), GraphSVX(samples=24, players="edges")],
+    "wide, weights": [GraphSVX(samples=300)],
+    "link": [GraphSVX(samples=24, players="edges"), Random()],
     "graph": [
-        GraphSVX(erase=True), GraphSVX(erase="rows"), GraphSVX(players="edges"),
-        GraphSVX(players="features"), GraphSVX(order=2), GNNExplainer(epochs=3),
-        PGExplainer(epochs=1), PGMExplainer(samples=30), Greedy(), Random(), Saliency(),
-        IntegratedGradients(steps=4), XGNN(steps=2, episodes=2),
+        *(GraphSVX(samples=24, **changes) for changes in (
+            {"erase": True}, {"erase": "rows"}, {"players": "edges"}, {"players": "features"},
+            {"order": 2},
+        )),
+        GNNExplainer(epochs=3), PGMExplainer(samples=20), Greedy(rounds=1),
+        Random(), Saliency(), IntegratedGradients(steps=3), XGNN(steps=2, episodes=2),
     ],
     "typed node of sage": [
-        GraphSVX(samples=20), GraphSVX(players="nodes"), GraphSVX(players="features"),
-        GraphSVX(players="edges"), GraphSVX(players="relations"),
-        GraphSVX(players=MetaPaths(paths=_PATHS)), GraphSVX(node_types=("author",)),
-        GraphSVX(order=2), GraphSVX(erase=True), GraphSVX(indirect="mean"),
-        Greedy(rounds=1), Random(), Saliency(), IntegratedGradients(steps=4),
+        GraphSVX(), *(GraphSVX(samples=24, **changes) for changes in (
+            {"players": "nodes"}, {"players": "features"}, {"players": "edges"},
+            {"players": "relations"}, {"players": MetaPaths(paths=_PATHS)},
+            {"node_types": ("author",)}, {"order": 2}, {"erase": True},
+        )),
+        Greedy(rounds=1), Random(), Saliency(), IntegratedGradients(steps=3),
     ],
     "typed graph": [
-        GraphSVX(players="edges"), GraphSVX(players="features"), Greedy(rounds=1), Saliency(),
+        *(GraphSVX(samples=24, players=players) for players in ("edges", "features")),
+        Greedy(rounds=1), Saliency(),
     ],
-    "typed link": [GraphSVX(players="edges"), GraphSVX(players="nodes"), Saliency()],
+    "typed link": [*(GraphSVX(samples=24, players=players) for players in ("edges", "nodes")),
+                   Saliency()],
 }  # fmt: skip
 
 
@@ -213,13 +220,25 @@ def _explained(world: str, method: Method) -> Callable[[Move], Any]:
     return case
 
 
+def _label(method: Method) -> str:
+    settings = method.settings() if isinstance(method, GraphSVX) else {}
+    return " ".join([type(method).__name__, *(f"{k}={v}" for k, v in settings.items())])[:70]
+
+
 def _many(move: Move) -> list[Any]:
     model, data, _ = WORLDS["node of gcn"]()
-    return list(graphsvx.explain_many(move(model), move(data), range(4)))
+    return list(graphsvx.explain_many(move(model), move(data), range(3), method=_FEW))
+
+
+def _trained(move: Move) -> Any:
+    model, data, question = WORLDS["node of gcn"]()
+    model, data = move(model), move(data)
+    method = PGExplainer(epochs=2).fit(model, data, nodes=[0, 1])
+    return graphsvx.explain(model, data, **question, method=method)
 
 
 def _answers(move: Move) -> list[Any]:
-    explanation = _explained("node of gcn", GraphSVX())(move)
+    explanation = _explained("node of gcn", _FEW)(move)
     return [explanation.flip(), explanation.sufficient(0.5)]
 
 
@@ -227,7 +246,7 @@ def _pyg(move: Move, **config: Any) -> list[Any]:
     model, data, _ = WORLDS["node of gcn"]()
     model, data = move(model), move(data)
     explainer = Explainer(
-        model, GraphSVXAlgorithm(), "model",
+        model, GraphSVXAlgorithm(_FEW), "model",
         {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
         **config,
     )  # fmt: skip
@@ -240,7 +259,7 @@ def _pyg(move: Move, **config: Any) -> list[Any]:
 
 
 def _to_pyg(move: Move) -> list[Any]:
-    explanation = _explained("node of gcn", GraphSVX())(move)
+    explanation = _explained("node of gcn", _FEW)(move)
     data = move(_graph())
     converted = explanation.to_pyg(data)
     assert {value.device for value in converted.to_dict().values() if isinstance(value, Tensor)} \
@@ -251,18 +270,18 @@ def _to_pyg(move: Move) -> list[Any]:
 def _measured(move: Move) -> list[Any]:
     model, data, question = WORLDS["node of gcn"]()
     model, data = move(model), move(data)
-    explanation = graphsvx.explain(model, data, **question)
+    explanation = graphsvx.explain(model, data, **question, method=_FEW)
     return [
         measure(explanation, model, data)
-        for measure in (metrics.fidelity, metrics.unfaithfulness, metrics.effects.leave_one_out)
+        for measure in (metrics.fidelity, metrics.unfaithfulness, leave_one_out)
     ]
 
 
 CASES: dict[str, Callable[[Move], Any]] = {
-    **{world: _explained(world, GraphSVX()) for world in WORLDS},
-    **{f"{world}: {method!r}": _explained(world, method)
-       for world, listed in SETTINGS.items() for method in listed},
-    "explain_many": _many, "answers": _answers, "measures": _measured, "to_pyg": _to_pyg,
+    **{world: _explained(world, _FEW) for world in WORLDS},
+    **{f"{world}, {number}: {_label(method)}": _explained(world, method)
+       for world, listed in SETTINGS.items() for number, method in enumerate(listed)},
+    "explain_many": _many, "PGExplainer": _trained, "answers": _answers, "measures": _measured, "to_pyg": _to_pyg,
     "PyG, nodes and edges": partial(_pyg, node_mask_type="object", edge_mask_type="object"),
     "PyG, features": partial(_pyg, node_mask_type="common_attributes"),
     "PyG, cells": partial(_pyg, node_mask_type="attributes"),

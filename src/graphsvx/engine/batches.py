@@ -136,7 +136,7 @@ class BatchEvaluator:
         inner = _within_later_rounds(all_hops, first_round, rounds)
         edges = self._edges(perturbations, rounds - 1)
         levels = self._levels(perturbations, inner, edges, rounds - 1)
-        active = torch.from_numpy(np.ascontiguousarray(perturbations.active.T)).float()
+        active = as_tensor(perturbations.active.T, self.graph.x.device).float()
         active.requires_grad_(True)
         with torch.enable_grad(), suppress(ModelError, RuntimeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of code that was not written to be differentiated
@@ -207,15 +207,6 @@ class BatchEvaluator:
         ones = np.ones(len(inner), dtype=np.float32)
         matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
         return np.asarray(matrix @ live + from_rim[:, None])
-
-    def _adjacency(self) -> Tensor:
-        """Edges within the field as a matrix [targets, sources]."""
-        field = self.field
-        ends = np.stack([field.target[field.inner_edges], field.source[field.inner_edges]])
-        return torch.sparse_coo_tensor(
-            torch.from_numpy(ends), torch.ones(ends.shape[1]), (field.size, field.size),
-            device=self.graph.x.device, check_invariants=False,
-        )  # fmt: skip
 
     def _edges(self, perturbations: Perturbations, reach: int | None) -> Ids:
         """Edges of the field with influence in any perturbed graph, sorted by target."""
@@ -303,13 +294,12 @@ class BatchEvaluator:
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
             if first_round is not None:
                 graphs = as_tensor(place.graph, device)
-                batch_edges.begin_with(
-                    FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)
-                    if active is None
-                    else FirstRound.of_activity(
-                        first_round, active, degrees, index, graphs, self._adjacency()
-                    )
-                )
+                begin = FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)
+                if active is not None:
+                    inner = field.inner_edges
+                    ends_inside = (field.source[inner], field.target[inner])
+                    begin = begin.as_function_of(active, *(as_tensor(e, device) for e in ends_inside))
+                batch_edges.begin_with(begin)
         within = place.within(shortcuts.rounds if trims else None)
         with trimmed(self.model.submodules, self.layers, within, batch_edges):
             out = self.model(

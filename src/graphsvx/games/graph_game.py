@@ -406,7 +406,7 @@ class GraphGame:
         )
         if rates is None:
             return None
-        slopes: Floats = rates.double().numpy()[:, self.setup.players.node_members]
+        slopes: Floats = rates.double().cpu().numpy()[:, self.setup.players.node_members]
         return slopes
 
     @property

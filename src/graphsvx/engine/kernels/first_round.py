@@ -83,20 +83,16 @@ class FirstRound:
         cells = nodes * active.shape[1] + graphs
         return FirstRound(edges, contiguous(active), degree, nodes, cells)
 
-    @staticmethod
-    def of_activity(
-        edges: FieldEdges, active: Tensor, degrees: NDArray[np.float32] | None, nodes: Tensor,
-        graphs: Tensor, adjacency: Tensor,
-    ) -> FirstRound:  # fmt: skip
+    def as_function_of(self, active: Tensor, sources: Tensor, targets: Tensor) -> FirstRound:
         """The same as a differentiable function of `active` [nodes, graphs], 0 or 1.
 
-        `adjacency` [targets, sources]: what degrees depend on.
+        `sources` and `targets`: the edges that degrees count.
         """
-        first_round = FirstRound.of(edges, active.detach().numpy() > 0, degrees, nodes, graphs)
-        degree = first_round.degree
+        degree = self.degree
         if degree is not None:
-            degree = degree + torch.sparse.mm(adjacency, active - active.detach())
-        return replace(first_round, active=active, degree=degree)
+            change = active - active.detach()
+            degree = degree.index_add(0, targets, change.index_select(0, sources))
+        return replace(self, active=active, degree=degree)
 
     def takes(self, x: Any) -> bool:
         """Whether x stands for rows of the field's nodes."""
