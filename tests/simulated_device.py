@@ -85,7 +85,8 @@ def _run(operator: Any, *arguments: Any, **options: Any) -> Any:
         return arguments[1]
     options = {key: _to_cpu(value, twins, others) for key, value in options.items()}
     # As on a real device, numbers (tensors without dimensions) and indices may come from the CPU.
-    if twins and any(other.dim() for other in others) and "index" not in (name[:5], name[1:6]):
+    mixed = any(other.dim() for other in others) and bool(twins)
+    if mixed and name not in ("index", "index_put_", "_index_put_impl_"):
         raise RuntimeError(
             f"{name}: expected all tensors to be on the same device, but found at least two "
             f"devices, {_NAME}:0 and cpu!"
@@ -181,7 +182,5 @@ def _storage(memory: torch.UntypedStorage) -> torch.UntypedStorage:
 
 def _set(tensor: Tensor, storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     set_ = torch.ops.aten.set_.source_Storage_storage_offset
-    set_.redispatch(
-        _CPU_KERNEL, tensor, storage, like.storage_offset(), like.shape, like.stride()
-    )
+    set_.redispatch(_CPU_KERNEL, tensor, storage, like.storage_offset(), like.shape, like.stride())
     return tensor

@@ -38,8 +38,8 @@ from graphsvx.methods import (
     Saliency,
 )
 from graphsvx.methods.base import Method
-from graphsvx.metrics.effects import leave_one_out
 from graphsvx.methods.player_kinds import MetaPaths
+from graphsvx.metrics.effects import leave_one_out
 from tests import typed_worlds
 from tests.simulated_device import simulated_device
 from tests.worlds import random_graph, random_model
@@ -186,7 +186,7 @@ SETTINGS: dict[str, list[Method]] = {
     "node, weights": [GraphSVX(samples=24, players="edges"), GNNExplainer(epochs=3)],
     "wide gcn": [GraphSVX(), GraphSVX(samples=2500), GraphSVX(samples=24, players="edges")],
     "wide, weights": [GraphSVX(samples=300)],
-    "link": [GraphSVX(samples=24, players="edges"), Random()],
+    "link": [GraphSVX(samples=24, players="edges")],
     "graph": [
         *(GraphSVX(samples=24, **changes) for changes in (
             {"erase": True}, {"erase": "rows"}, {"players": "edges"}, {"players": "features"},
@@ -262,8 +262,9 @@ def _to_pyg(move: Move) -> list[Any]:
     explanation = _explained("node of gcn", _FEW)(move)
     data = move(_graph())
     converted = explanation.to_pyg(data)
-    assert {value.device for value in converted.to_dict().values() if isinstance(value, Tensor)} \
-        == {data.x.device}
+    assert {
+        value.device for value in converted.to_dict().values() if isinstance(value, Tensor)
+    } == {data.x.device}
     return [converted.node_mask.cpu(), *(tensor.cpu() for tensor in explanation.to_captum(data))]
 
 

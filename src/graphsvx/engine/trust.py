@@ -51,7 +51,9 @@ def distrust_structure(query: Query) -> int:
     Returns the number of coalitions of each game that must be evaluated again.
     """
     profile = profile_for(query.model, query.graph)
-    profile.structure = Structure(False, "a batch gave other outputs than plain calls")
+    seen = profile.structure or Structure(False)
+    reason = "a batch gave other outputs than plain calls"
+    profile.structure = Structure(False, reason, precision=seen.precision)
     return _replays_of_unknown(query, profile)
 
 
