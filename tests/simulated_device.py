@@ -2,8 +2,8 @@
 
 Tensors on it have their own device, refuse `.numpy()` and do not mix with tensors of the CPU. Every
 operation runs by the CPU's own code underneath, so that results are equal to the CPU's bit by bit.
-Counted is what costs time on a real device: copies to it and from it, kernels that are launched, and
-waits for its results.
+What costs time on a real device is counted: copies to it and from it, kernels that are launched,
+and waits for its results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Counts:
 
 
 class DeviceLostError(BaseException):
-    """An index out of range: on a real device it is noticed later, and ends the process's use of it.
+    """An index out of range, which a real device notices later, and is lost to the process.
 
     Not an `Exception`, so that no code goes on after it.
     """
@@ -44,7 +44,7 @@ _in_use = [256]
 _counting: list[Counts] = []
 # Their results must be known before the computation goes on.
 _WAITS = ("_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive",
-          "masked_select", "equal", "is_nonzero", "bincount", "repeat_interleave")  # fmt: skip
+          "masked_select", "equal", "is_nonzero", "bincount")  # fmt: skip
 # They launch no kernel.
 _FREE = ("empty", "as_strided", "view", "_reshape_alias", "set_", "resize_", "_copy_from",
          "_local_scalar_dense", "detach", "alias", "unfold")  # fmt: skip

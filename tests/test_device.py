@@ -7,11 +7,12 @@ at the first derivative which devices there are.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,12 @@ from torch_geometric.nn import GATConv, GCNConv, GINEConv, global_add_pool, glob
 
 import graphsvx
 from graphsvx import GraphSVX, masks, metrics
+from graphsvx.core.query import Query, build_query
+from graphsvx.engine.batches import batch_items
+from graphsvx.engine.checks import node_perturbations
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.reading import with_reading
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.integrations.pyg import GraphSVXAlgorithm
 from graphsvx.masks import SmarterSeparate
@@ -40,10 +47,12 @@ from graphsvx.methods import (
 from graphsvx.methods.base import Method
 from graphsvx.methods.player_kinds import MetaPaths
 from graphsvx.metrics.effects import leave_one_out
+from graphsvx.utils.given_up import collected
 from tests import typed_worlds
-from tests.simulated_device import simulated_device
+from tests.simulated_device import Counts, counted, simulated_device
 from tests.worlds import random_graph, random_model
 
+CPU = torch.device("cpu")
 Move = Callable[[Any], Any]
 """Moves a model or data to the device of a case."""
 
@@ -173,8 +182,9 @@ SETTINGS: dict[str, list[Method]] = {
             {"players": "subgraph_features"}, {"players": "cells"}, {"reference": 2},
             {"groups": {"some": [2, 3], "others": [4, 5]}}, {"feature_groups": {"first": [0, 1]}},
             {"reference": "class:1"}, {"erase": True}, {"erase": "rows"}, {"indirect": "mean"},
-            {"indirect": "target"}, {"players": "both", "balance": 0.5}, {"mask": SmarterSeparate()},
-            {"mask": masks.Random()}, {"estimator": Lasso(k=2)}, {"estimator": WLS()},
+            {"indirect": "target"}, {"players": "both", "balance": 0.5},
+            {"mask": SmarterSeparate()}, {"mask": masks.Random()},
+            {"estimator": Lasso(k=2)}, {"estimator": WLS()},
         )),
         GraphSVX(tolerance=0.1, max_samples=60), GraphSVX.paper("ba-shapes", samples=24),
         GraphSVX.paper("ba-shapes", "released", samples=24),
@@ -231,10 +241,10 @@ def _many(move: Move) -> list[Any]:
 
 
 def _trained(move: Move) -> Any:
+    """Trained on the CPU: lazy layers, which PyG trains, are none on devices made in Python."""
     model, data, question = WORLDS["node of gcn"]()
-    model, data = move(model), move(data)
     method = PGExplainer(epochs=2).fit(model, data, nodes=[0, 1])
-    return graphsvx.explain(model, data, **question, method=method)
+    return graphsvx.explain(move(model), move(data), **question, method=method)
 
 
 def _answers(move: Move) -> list[Any]:
@@ -282,7 +292,8 @@ CASES: dict[str, Callable[[Move], Any]] = {
     **{world: _explained(world, _FEW) for world in WORLDS},
     **{f"{world}, {number}: {_label(method)}": _explained(world, method)
        for world, listed in SETTINGS.items() for number, method in enumerate(listed)},
-    "explain_many": _many, "PGExplainer": _trained, "answers": _answers, "measures": _measured, "to_pyg": _to_pyg,
+    "explain_many": _many, "PGExplainer": _trained, "answers": _answers,
+    "measures": _measured, "to_pyg": _to_pyg,
     "PyG, nodes and edges": partial(_pyg, node_mask_type="object", edge_mask_type="object"),
     "PyG, features": partial(_pyg, node_mask_type="common_attributes"),
     "PyG, cells": partial(_pyg, node_mask_type="attributes"),
@@ -303,7 +314,144 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES, ids=str)
 def test_a_device_gives_what_the_cpu_gives(name: str, on_device: Callable[..., Any]) -> None:
     on_cpu, there = on_device(compare, name)
     assert there == on_cpu
+
+
+def _evaluator_of(name: str, device: torch.device) -> tuple[Query, Evaluator]:
+    data = (_weighted if name == "graphconv" else _graph)(**_WIDE).to(device)
+    query = with_reading(build_query(random_model(name, 2).to(device), data, node=1))
+    return query, choose_evaluator(query, None, 0)
+
+
+def work_of_batches(name: str, sizes: Sequence[int]) -> list[Counts]:
+    """What the device is asked to evaluate so many coalitions."""
+    query, evaluator = _evaluator_of(name, simulated_device())
+    rng, field, counts = np.random.default_rng(0), evaluator.field, []
+    for size in sizes:
+        on = rng.random((size, field.size)) < 0.7
+        on[:, : field.centres] = True
+        perturbations = node_perturbations(query, field, on)
+        hops = evaluator.hop_counts(field, perturbations)
+        with torch.no_grad(), counted() as work:
+            evaluator.evaluate(field, perturbations, hops)
+        counts.append(work)
+    return counts
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "gin", "sage", "graphconv"])
+def test_a_batch_takes_as_many_steps_for_many_coalitions_as_for_few(name, on_device) -> None:
+    few, many = on_device(work_of_batches, name, (200, 1000))
+    assert many == few
+    assert few.to_device <= 4
+    assert few.from_device == 0
+    assert few.waits <= {"gcn": 1, "gat": 12}.get(name, 0)  # layers' own code, not coalitions
+
+
+def copies_of_explanations(calls: Sequence[int]) -> list[Counts]:
+    """What whole explanations of the same question ask of the device."""
+    model, data, question = WORLDS["wide gcn"]()
+    model, data = model.to(simulated_device()), data.to(simulated_device())
+    graphsvx.explain(model, data, **question, method=GraphSVX(samples=50))  # checks of the model
+    counts = []
+    for samples in calls:
+        with counted() as work:
+            graphsvx.explain(model, data, **question, method=GraphSVX(samples=samples))
+        counts.append(work)
+    return counts
+
+
+def test_more_coalitions_need_no_more_waits(on_device) -> None:
+    few, many = on_device(copies_of_explanations, (100, 800))
+    assert many.waits <= few.waits + 2
+    assert many.from_device <= few.from_device + 2
+    assert many.launches <= 2 * few.launches
+
+
+def items_where_free(free: int) -> tuple[int, int]:
+    device = simulated_device()
+    torch.get_device_module(device).mem_get_info = lambda _: (free, 1 << 40)
+    try:
+        return batch_items(device, 1 << 29, 16, 1 << 16), batch_items(CPU, 1 << 29, 16, 1 << 16)
+    finally:
+        del torch.get_device_module(device).mem_get_info
+
+
+def test_batches_fill_the_memory_that_is_allowed_and_half_of_what_is_free(on_device) -> None:
+    assert on_device(items_where_free, 1 << 40) == ((1 << 29) // 256, 1 << 16)
+    assert on_device(items_where_free, 1 << 20) == ((1 << 19) // 256, 1 << 16)
+
+
+def slopes_on_both() -> list[list[Any]]:
+    """Derivatives by the activity of far players."""
+    slopes: list[list[Any]] = []
+    for device in (CPU, simulated_device()):
+        query, evaluator = _evaluator_of("gcn", device)
+        rows = np.ones((4, evaluator.field.size), dtype=bool)
+        rows[1:, 5:] = np.random.default_rng(0).random((3, evaluator.field.size - 5)) < 0.5
+        perturbations = node_perturbations(query, evaluator.field, rows)
+        hops = evaluator.hop_counts(evaluator.field, perturbations)
+        with collected() as given_up:
+            rates = evaluator.slopes(evaluator.field, perturbations, hops, query.scores)
+        slopes.append([given_up, None if rates is None else rates.tolist()])
+    return slopes
+
+
+def test_derivatives_are_taken_on_a_device(on_device) -> None:
+    on_cpu, there = on_device(slopes_on_both)
+    assert on_cpu[0] == []
+    assert on_cpu[1] is not None
+    assert there == on_cpu
+
+
+def refusals() -> list[str]:
+    """Messages where not everything is on one device."""
+    device = simulated_device()
+    model, data, question = WORLDS["node of gcn"]()
+    typed_model, typed_data, typed_question = WORLDS["typed node of sage"]()
+    apart, typed_apart = data.clone(), typed_data.clone()
+    apart.x = data.x.to(device)
+    typed_apart["paper"].x = typed_data["paper"].x.to(device)
+    calls = [
+        (model, apart, question), (model, data.clone().to(device), question),
+        (typed_model, typed_apart, typed_question),
+        (typed_model, typed_data.clone().to(device), typed_question),
+    ]  # fmt: skip
+    messages = []
+    for used, given, asked in calls:
+        with pytest.raises(graphsvx.errors.GraphSVXError) as caught:
+            graphsvx.explain(used, given, **asked)
+        messages.append(f"{type(caught.value).__name__}: {caught.value}")
+    return messages
+
+
+def test_what_is_on_another_device_is_named(on_device) -> None:
+    data, model, typed_data, typed_model = on_device(refusals)
+    assert data.startswith("InputError: data must be on one device, got x on simulated:0, "
+                           "edge_index on cpu")  # fmt: skip
+    assert typed_data.startswith("InputError: data must be on one device, got x of 'paper' on sim")
+    for message in (model, typed_model):
+        assert message.startswith("ModelError: ")
+        assert 'the model is on cpu and the data on simulated:0: use model.to("sim' in message
+
+
+def numbers_out_of_reach() -> list[str]:
+    """Errors of what a device does not do."""
+    device, errors = simulated_device(), []
+    on_cpu, there = torch.ones(2), torch.ones(2).to(simulated_device())
+    for act in (
+        there.numpy,
+        lambda: there + on_cpu,
+        lambda: there.index_select(0, torch.tensor([5]).to(device)),
+    ):
+        try:
+            act()
+        except BaseException as error:
+            errors.append(type(error).__name__)
+    return errors
+
+
+def test_the_simulated_device_is_no_cpu(on_device) -> None:
+    assert on_device(numbers_out_of_reach) == ["TypeError", "RuntimeError", "DeviceLostError"]
