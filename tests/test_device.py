@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
 from torch_geometric.nn import GATConv, GCNConv, GINEConv, global_add_pool, global_mean_pool
+from torch_geometric.utils import remove_self_loops
 
 import graphsvx
 from graphsvx import GraphSVX, masks, metrics
@@ -130,37 +131,45 @@ def _seeded(make: Callable[[], nn.Module]) -> nn.Module:
         return make().double().eval()
 
 
-def _graph(nodes: int = 9, chance: float = 0.22) -> Data:
-    data, rng = random_graph(3, nodes, chance=chance), torch.Generator().manual_seed(5)
+def _graph() -> Data:
+    """A graph with a self-loop and features of edges."""
+    data, rng = random_graph(3), torch.Generator().manual_seed(5)
     data.edge_attr = torch.rand(data.num_edges, 2, dtype=torch.float64, generator=rng)
     return data
 
 
-def _weighted(nodes: int = 9, chance: float = 0.22) -> Data:
-    data, rng = random_graph(3, nodes, chance=chance), torch.Generator().manual_seed(5)
+def _wide(nodes: int = 90) -> Data:
+    """A larger graph without them, whose first round is computed by products of matrices."""
+    data = random_graph(3, nodes, chance=0.06)
+    data.edge_index, _ = remove_self_loops(data.edge_index)
+    return data
+
+
+def _weighted(data: Data) -> Data:
+    rng = torch.Generator().manual_seed(5)
     data.edge_weight = torch.rand(data.num_edges, dtype=torch.float64, generator=rng)
     return data
 
 
 _TYPED = typed_worlds.typed_graph(3, counts=(2, 2, 1))
-_WIDE = {"nodes": 90, "chance": 0.06}
 World = tuple[nn.Module, Any, dict[str, Any]]
 WORLDS: dict[str, Callable[[], World]] = {
     **{f"node of {name}": lambda name=name: (random_model(name, 2), _graph(), {"node": 1})
        for name in ("gcn", "gat", "gin", "sage")},
-    "node, weights": lambda: (random_model("graphconv", 2), _weighted(), {"node": 1}),
+    "node, weights": lambda: (random_model("graphconv", 2), _weighted(random_graph(3)),
+                              {"node": 1}),
     "nodes": lambda: (random_model("gcn", 2), _graph(), {"nodes": [1, 4]}),
     "targets": lambda: (random_model("gcn", 2), _graph(), {"node": 1, "targets": "all"}),
-    **{f"wide {name}": lambda name=name: (random_model(name, 2), _graph(**_WIDE), {"node": 1})
+    **{f"wide {name}": lambda name=name: (random_model(name, 2), _wide(), {"node": 1})
        for name in ("gcn", "gat", "gin", "sage")},
-    "wide, weights": lambda: (random_model("graphconv", 2), _weighted(**_WIDE), {"node": 1}),
+    "wide, weights": lambda: (random_model("graphconv", 2), _weighted(_wide()), {"node": 1}),
     "edge features": lambda: (_seeded(WithEdgeFeatures), _graph(), {"node": 1}),
     "mixing": lambda: (_seeded(Mixing), _graph(), {"node": 1}),
     "link": lambda: (_seeded(Pairs), _graph(), {"edge": (1, 4)}),
     "link of embeddings": lambda: (random_model("gcn", 2), _graph(), {"edge": (1, 4)}),
     "graph": lambda: (_seeded(Pooled), _graph(), {"graph": True}),
     "graph of means": lambda: (_seeded(PooledMeans), _graph(), {"graph": True}),
-    "large graph": lambda: (_seeded(Pooled), _graph(nodes=40, chance=0.06), {"graph": True}),
+    "large graph": lambda: (_seeded(Pooled), _wide(40), {"graph": True}),
     **{f"typed node of {name}": lambda name=name: (
         typed_worlds.hetero_model(name, _TYPED, 2), _TYPED.clone(), {"node": ("paper", 1)})
        for name in ("sage", "gat", "graphconv", "gatedges", "hgt", "han", "to_hetero")},
@@ -321,7 +330,7 @@ def test_a_device_gives_what_the_cpu_gives(name: str, on_device: Callable[..., A
 
 
 def _evaluator_of(name: str, device: torch.device) -> tuple[Query, Evaluator]:
-    data = (_weighted if name == "graphconv" else _graph)(**_WIDE).to(device)
+    data = (_weighted(_wide()) if name == "graphconv" else _wide()).to(device)
     query = with_reading(build_query(random_model(name, 2).to(device), data, node=1))
     return query, choose_evaluator(query, None, 0)
 
@@ -345,9 +354,9 @@ def work_of_batches(name: str, sizes: Sequence[int]) -> list[Counts]:
 def test_a_batch_takes_as_many_steps_for_many_coalitions_as_for_few(name, on_device) -> None:
     few, many = on_device(work_of_batches, name, (200, 1000))
     assert many == few
-    assert few.to_device <= 4
+    assert few.to_device <= 5  # indices, and what the first round needs
     assert few.from_device == 0
-    assert few.waits <= {"gcn": 1, "gat": 12}.get(name, 0)  # layers' own code, not coalitions
+    assert few.waits <= (2 if name == "gat" else 0)  # a softmax whose range is looked at
 
 
 def copies_of_explanations(calls: Sequence[int]) -> list[Counts]:
@@ -364,7 +373,7 @@ def copies_of_explanations(calls: Sequence[int]) -> list[Counts]:
 
 
 def test_more_coalitions_need_no_more_waits(on_device) -> None:
-    few, many = on_device(copies_of_explanations, (100, 800))
+    few, many = on_device(copies_of_explanations, (200, 600))
     assert many.waits <= few.waits + 2
     assert many.from_device <= few.from_device + 2
     assert many.launches <= 2 * few.launches

@@ -304,7 +304,7 @@ class BatchEvaluator:
             starts = np.zeros(len(rows) + 1, dtype=np.int64)
             np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
             batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
-            if degrees is not None:
+            if degrees is not None and first_round is None:  # which has degrees of its own
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
             if first_round is not None:
                 begin = FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)

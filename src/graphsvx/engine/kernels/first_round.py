@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsvx.core.arrays import as_tensors
 from graphsvx.core.field import Field
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
@@ -47,10 +48,9 @@ class FieldEdges:
         edges = field.by_target
         edges = edges[: int(np.searchsorted(field.target[edges], count))]
         target = field.target[edges]
-        return FieldEdges(
-            torch.from_numpy(field.source[edges]).to(device), torch.from_numpy(target).to(device),
-            np.searchsorted(target, np.arange(count + 1)).tolist(),
-        )  # fmt: skip
+        sources, targets = as_tensors(device, field.source[edges], target)
+        starts = np.searchsorted(target, np.arange(count + 1)).tolist()
+        return FieldEdges(sources, targets, starts)
 
 
 @dataclass(frozen=True, eq=False)
