@@ -10,6 +10,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -464,3 +465,8 @@ def numbers_out_of_reach() -> list[str]:
 
 def test_the_simulated_device_is_no_cpu(on_device) -> None:
     assert on_device(numbers_out_of_reach) == ["TypeError", "RuntimeError", "DeviceLostError"]
+
+
+def test_the_page_about_gpus_has_the_number_of_configurations() -> None:
+    page = Path(__file__).parents[1] / "docs" / "howto" / "gpu.md"
+    assert f"{len(CASES)} configurations" in " ".join(page.read_text().split())

@@ -124,7 +124,7 @@ def explain(
         node_names: names of the nodes, likewise.
         seed: the same seed and settings give the same bits.
         memory: bytes that perturbed graphs, coalitions and the fit may take (64 MiB are always
-            allowed); a BudgetError if they do not fit.
+            allowed); a BudgetError if they do not fit. Batches on a GPU fill it.
 
     Returns:
         A frozen record; for GraphSVX `base + total == prediction`.
