@@ -128,8 +128,6 @@ class _Trace(TorchFunctionMode):
             self._traced[id(tensor)] = (tensor, kind)
             if tensor.dtype in LOW_PRECISION:
                 self.precision = tensor.dtype
-            elif torch.is_autocast_enabled(tensor.device.type):
-                self.precision = torch.get_autocast_dtype(tensor.device.type)
         return value
 
     def kind(self, value: Any) -> str | None:
