@@ -45,6 +45,8 @@ _counting: list[Counts] = []
 # Their results must be known before the computation goes on.
 _WAITS = ("_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive",
           "masked_select", "equal", "is_nonzero", "bincount")  # fmt: skip
+# Code of the CPU that serves every device.
+_VIEWS = ("as_strided", "view", "_reshape_alias")
 # They launch no kernel.
 _FREE = ("empty", "as_strided", "view", "_reshape_alias", "set_", "resize_", "_copy_from",
          "_local_scalar_dense", "detach", "alias", "unfold")  # fmt: skip
@@ -74,9 +76,11 @@ _library = torch.library.Library("_", "IMPL")
 
 def _run(operator: Any, *arguments: Any, **options: Any) -> Any:
     """Runs any operation of the device by the CPU's code."""
-    name = operator._schema.name.removeprefix("aten::")
+    name = operator._opname
     if _counting:
         _count(name, arguments)
+    if name in _VIEWS:
+        return operator.redispatch(_CPU_KERNEL, *arguments, **options)
     twins: list[tuple[Tensor, Tensor]] = []
     others: list[Tensor] = []
     on_cpu = [_to_cpu(argument, twins, others) for argument in arguments]

@@ -173,7 +173,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "large graph": lambda: (_seeded(Pooled), _wide(40), {"graph": True}),
     **{f"typed node of {name}": lambda name=name: (
         typed_worlds.hetero_model(name, _TYPED, 2), _TYPED.clone(), {"node": ("paper", 1)})
-       for name in ("sage", "gat", "graphconv", "gatedges", "hgt", "han", "to_hetero")},
+       for name in ("sage", "gat", "graphconv", "hgt")},
     "typed graph": lambda: (
         typed_worlds.hetero_model("pooled", _TYPED, 2), _TYPED.clone(), {"graph": True}),
     "typed link": lambda: (
@@ -216,7 +216,7 @@ SETTINGS: dict[str, list[Method]] = {
         Random(), Saliency(), IntegratedGradients(steps=3), XGNN(steps=2, episodes=2),
     ],
     "typed node of sage": [
-        GraphSVX(), *(GraphSVX(samples=24, **changes) for changes in (
+        GraphSVX(samples=60), *(GraphSVX(samples=8, **changes) for changes in (
             {"players": "nodes"}, {"players": "features"}, {"players": "edges"},
             {"players": "relations"}, {"players": MetaPaths(paths=_PATHS)},
             {"node_types": ("author",)}, {"order": 2}, {"erase": True},
@@ -224,10 +224,10 @@ SETTINGS: dict[str, list[Method]] = {
         Greedy(rounds=1), Random(), Saliency(), IntegratedGradients(steps=3),
     ],
     "typed graph": [
-        *(GraphSVX(samples=24, players=players) for players in ("edges", "features")),
+        *(GraphSVX(samples=8, players=players) for players in ("edges", "features")),
         Greedy(rounds=1), Saliency(),
     ],
-    "typed link": [*(GraphSVX(samples=24, players=players) for players in ("edges", "nodes")),
+    "typed link": [*(GraphSVX(samples=8, players=players) for players in ("edges", "nodes")),
                    Saliency()],
 }  # fmt: skip
 
@@ -299,7 +299,8 @@ def _measured(move: Move) -> list[Any]:
 
 
 CASES: dict[str, Callable[[Move], Any]] = {
-    **{world: _explained(world, _FEW) for world in WORLDS},
+    **{world: _explained(world, GraphSVX(samples=8 if "typed" in world else 24))
+       for world in WORLDS},
     **{f"{world}, {number}: {_label(method)}": _explained(world, method)
        for world, listed in SETTINGS.items() for number, method in enumerate(listed)},
     "explain_many": _many, "PGExplainer": _trained, "answers": _answers,
