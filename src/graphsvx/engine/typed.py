@@ -107,8 +107,8 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
             batch = batches(field, probes, checked.hop_counts(field, probes))
         except ModelError as error:
             # Single calls succeed, so the model does not support such a batch.
-            way = "a way of evaluating coalitions in batches was not taken"
-            profile.given_up.append(give_up(way, error))
+            sentence = "a way of evaluating coalitions in batches was not taken"
+            profile.given_up.append(give_up(sentence, error))
             continue
         if _same(query, field, probes, alone, batch, None):
             passed[query.kind] = batching

@@ -217,9 +217,9 @@ def _on_gpu(job: Job) -> Job:
 
 def _moved(job: Job, device: torch.device) -> Job:
     """The job with model and data on a device."""
-    given = list(job.data) if job.kind == "graph" else [job.data]
-    if not isinstance(job.model, nn.Module) or not all(hasattr(data, "to") for data in given):
+    inputs = list(job.data) if job.kind == "graph" else [job.data]
+    if not isinstance(job.model, nn.Module) or not all(hasattr(data, "to") for data in inputs):
         sentence = f"model and data have no .to({str(device)!r}): computed where they are"
         return replace(job, given_up=(sentence,))
-    moved = [data.to(device) for data in given]
+    moved = [data.to(device) for data in inputs]
     return replace(job, model=job.model.to(device), data=moved if job.kind == "graph" else moved[0])

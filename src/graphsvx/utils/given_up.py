@@ -30,20 +30,20 @@ def note(sentences: Iterable[str]) -> None:
         noted.extend(sentence for sentence in dict.fromkeys(sentences) if sentence not in noted)
 
 
-def give_up(what: str, error: BaseException) -> str:
+def give_up(consequence: str, error: BaseException) -> str:
     """Note that something was not done, and the error because of which; returns the sentence."""
     message = " ".join(error_text(error.__cause__ or error).split())
     if len(message) > _LONGEST:
         message = message[:_LONGEST] + "..."
-    sentence = f"{what} ({message})"
+    sentence = f"{consequence} ({message})"
     note([sentence])
     return sentence
 
 
 @contextmanager
-def optional(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Suppress these errors within the block; `what` was then not done, which is noted."""
+def optional(consequence: str, *errors: type[Exception]) -> Iterator[None]:
+    """Suppress these errors within the block; the consequence is noted."""
     try:
         yield
     except errors as error:
-        give_up(what, error)
+        give_up(consequence, error)
