@@ -18,10 +18,8 @@ from graphsvx.datasets.catalogue import checked_name
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.profile import ModelProfile, profile_for
-from graphsvx.engine.profile import profile_for
 from graphsvx.engine.structure import LOW_PRECISION
 from graphsvx.errors import InputError, ModelError, NoInfluenceWarning, UnsupportedError
-from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
 from graphsvx.estimators.lasso import Lasso
