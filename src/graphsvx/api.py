@@ -57,6 +57,7 @@ from graphsvx.results.naming import with_names
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
+from graphsvx.utils.given_up import collected
 from graphsvx.utils.timing import shown_after
 
 _DEFAULT = GraphSVX()
@@ -123,7 +124,7 @@ def explain(
         node_names: names of the nodes, likewise.
         seed: the same seed and settings give the same bits.
         memory: bytes that perturbed graphs, coalitions and the fit may take (64 MiB are always
-            allowed); a BudgetError if they do not fit.
+            allowed); a BudgetError if they do not fit. Batches on a GPU fill it.
 
     Returns:
         A frozen record; for GraphSVX `base + total == prediction`.
@@ -162,10 +163,13 @@ def explain(
                 query = with_typed_reading(query)
             else:
                 query = with_reading(query)
-            with _progress_of_one():
+            with _progress_of_one(), collected() as given_up:
                 explanation = method(query, seed)
     if not isinstance(explanation, Explanation):
         raise InputError(f"method must return an Explanation, got {type(explanation).__name__}")
+    if given_up:
+        certificate = replace(explanation.certificate, given_up=tuple(given_up))
+        explanation = replace(explanation, certificate=certificate)
     explanation = with_names(explanation, query.names)
     if isinstance(method, GraphSVX):
         return explanation.with_question(Question(method.prepared(query), method, seed))

@@ -279,3 +279,37 @@ def test_a_query_that_kills_its_worker(tmp_path, connected, reference, monkeypat
                 nodes=range(11, 13))  # fmt: skip
     assert list(run.failures()) == [11]
     assert serialize.same(run[12], reference[12])
+
+
+def test_workers_move_model_and_data_to_their_device() -> None:
+    model, data = world()
+    job = Job(model, data.clone(), "node", {})
+    moved = cluster_engine._moved(job, torch.device("meta"))
+    assert {parameter.device.type for parameter in moved.model.parameters()} == {"meta"}
+    assert moved.data.x.device.type == moved.data.edge_index.device.type == "meta"
+    graphs = cluster_engine._moved(
+        Job(world()[0], [data.clone()], "graph", {}), torch.device("meta")
+    )
+    assert [graph.x.device.type for graph in graphs.data] == ["meta"]
+    kept = cluster_engine._moved(Job(lambda x: x, data, "node", {}), torch.device("meta"))
+    assert kept.data.x.device.type == "cpu"
+    assert "computed where they are" in kept.given_up[0]
+
+
+def test_gpus_are_asked_of_ray_and_a_worker_without_one_says_so(tmp_path, ray) -> None:
+    ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        assert runs.Ray(num_gpus=0.5)._slots(ray) == 2
+        with pytest.raises(DataError, match=r"num_gpus=2 .* the Ray cluster has 1"):
+            start(tmp_path / "two", backend=runs.Ray(num_gpus=2), method=INNER)
+        run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=INNER)
+    finally:
+        ray.shutdown()
+    assert run.status().failed == 0
+    lines = {explanation.certificate.given_up for explanation in run}
+    expected = (
+        ()
+        if torch.cuda.is_available()
+        else ("torch finds no GPU in the worker: computed on the CPU",)
+    )
+    assert lines == {expected}

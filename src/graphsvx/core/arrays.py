@@ -55,6 +55,15 @@ def by_size(sizes: Ids, most: int) -> Ids:
     return sizes.astype(np.min_scalar_type(most)).argsort(kind="stable")
 
 
+def as_tensors(device: torch.device, *arrays: Ids) -> list[Tensor]:
+    """Arrays of integers as tensors on `device`, in one copy to it."""
+    if device.type == "cpu":
+        return [as_tensor(array, device) for array in arrays]
+    together = as_tensor(np.concatenate([array.reshape(-1) for array in arrays]), device)
+    parts = torch.split(together, [array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
 def as_tensor(array: NDArray[Any], device: torch.device) -> Tensor:
     """A numpy array as a contiguous tensor on `device`."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -169,6 +169,7 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
             cached = _INDEXES[edge_index] = (index_key, _make_index(edge_index, x.shape[0]))
         index = cached[1]
         statistics = statistics_of(x, x_stamp)
+    must_share_device({"x": x, "edge_index": edge_index, "edge_weight": weight, "edge_attr": attr})
     if weight is not None and weight.dim() != 1:
         raise InputError(f"edge_weight must be of shape [edges], got {list(weight.shape)}")
     labels = getattr(data, "y", None)
@@ -181,6 +182,15 @@ def check_graph(data: Any, adjacency: str | None = None) -> Graph:
     return Graph(
         x, edge_index, weight, attr, y, index, statistics, stamps, form=form, labels=labels
     )
+
+
+def must_share_device(tensors: Mapping[Any, Any]) -> None:
+    """Raise an InputError if tensors of the data, by name, are on different devices."""
+    places = {name: v.device for name, v in tensors.items() if isinstance(v, Tensor)}
+    if len({*places.values()}) > 1:
+        listed, device = (", ".join(f"{name} on {device}" for name, device in places.items()),
+                          next(iter(places.values())))  # fmt: skip
+        raise InputError(f'data must be on one device, got {listed}; use data.to("{device}")')
 
 
 def with_attributes(
@@ -200,6 +210,8 @@ def with_attributes(
             edges[name] = value
         else:
             attributes[name] = _attribute(graph, name, value)
+    rows = {name: a.value for name, a in attributes.items() if a.owner != "graph"}
+    must_share_device({"x": graph.x, **edges, **rows})
     if edges:
         graph, attributes = _joined(graph, edges, attributes, takes_edges)
     if not attributes:

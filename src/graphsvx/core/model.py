@@ -133,7 +133,9 @@ class Model:
     def _advice(self, x: Tensor, edge_index: Tensor, error: BaseException) -> str:
         """Advice for the usual reasons of a model's failure."""
         shape, parameter = self.plan.form.row_shape, next(iter(signature_of(self.call)), "data")
+        elsewhere = on_other_device(self.submodules, x.device)
         hints = {
+            elsewhere: elsewhere != "",
             "a graph in which players are switched off has few nodes or edges, over which this "
             "layer cannot normalise: use batch_norm or track_running_stats=True":
                 "Expected more than 1" in error_text(error),
@@ -261,6 +263,15 @@ class Model:
         if self.output == "probs":
             return torch.cat([1 - out, out], -1)
         return torch.cat([torch.log1p(-out.exp()), out], -1)
+
+
+def on_other_device(submodules: list[nn.Module], device: torch.device) -> str:
+    """Advice where weights of a model are on another device than the data; "" if none is."""
+    weights = (w for m in submodules for w in (*m._parameters.values(), *m._buffers.values()))
+    other = next((w.device for w in weights if w is not None and w.device != device), None)
+    if other is None:
+        return ""
+    return f'the model is on {other} and the data on {device}: use model.to("{device}")'
 
 
 def must_be_real(out: object) -> None:

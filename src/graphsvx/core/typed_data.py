@@ -15,6 +15,7 @@ from torch_geometric.data import Data, HeteroData, TemporalData
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import embedding_method
 from graphsvx.core.edge_index import check_edge_index, index_by_end
+from graphsvx.core.graph import must_share_device
 from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, statistics_of
@@ -126,6 +127,8 @@ def _tensors(parts: _Parts) -> list[tuple[Any, str, Tensor]]:
 
 
 def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
+    must_share_device({f"{name} of {kind!r}": value for kind, name, value in _tensors(parts)
+                       if name in ("x", "edge_index", "edge_attr", "edge_weight")})  # fmt: skip
     node_types = tuple(parts.counts)
     if not sum(parts.counts.values()):
         raise InputError("the graph is empty: no node type has nodes")

@@ -13,7 +13,16 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.core.calling import embedding_method, must_take_a_graph
 from graphsvx.core.in_place import call_without_writing
-from graphsvx.core.model import Model, Output, Pick, Scale, must_be_real, no_tensor, read_outputs
+from graphsvx.core.model import (
+    Model,
+    Output,
+    Pick,
+    Scale,
+    must_be_real,
+    no_tensor,
+    on_other_device,
+    read_outputs,
+)
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.errors import InputError, ModelError, error_text
 
@@ -100,6 +109,9 @@ class TypedModel(Model):
 
     def _hint(self, inputs: TypedInput) -> str:
         """Advice where features and weights have different floating types."""
+        device = next((x.device for x in inputs.edge_index.values()), None)
+        if device is not None and (advice := on_other_device(self.submodules, device)):
+            return f"; {advice}"
         weights = {w.dtype for m in self.submodules for w in m._parameters.values()
                    if w is not None and w.is_floating_point()}  # fmt: skip
         features = {x.dtype for x in inputs.x.values() if x.is_floating_point()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from graphsvx.core.arrays import Ids, as_tensor
+from graphsvx.core.arrays import Ids, as_tensor, as_tensors, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model
@@ -27,6 +26,7 @@ from graphsvx.engine.lazy.patched import PatchedRows
 from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import give_up, optional
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class BatchEvaluator:
         degrees = self._degrees(hops) if counts_degrees else None
         rounds = self.shortcuts.rounds or 0
         first_round = self._first_round_edges(perturbations, counts_degrees)
-        with suppress(ModelError):  # a layer needs all edges, or features of its own
+        with optional("the first round was not computed by products of matrices", ModelError):
             if first_round is not None:
                 inner = _within_later_rounds(hops, first_round, rounds)
                 return self._evaluate(perturbations, inner, degrees, rounds - 1, first_round)
-        with suppress(ModelError):  # a layer needs all edges
+        with optional("edges that count for degrees only were evaluated too", ModelError):
             if counts_degrees:
                 within_rounds = unreachable_unless(hops, hops <= rounds)
                 return self._evaluate(perturbations, within_rounds, degrees, rounds)
@@ -136,18 +136,30 @@ class BatchEvaluator:
         inner = _within_later_rounds(all_hops, first_round, rounds)
         edges = self._edges(perturbations, rounds - 1)
         levels = self._levels(perturbations, inner, edges, rounds - 1)
-        active = torch.from_numpy(np.ascontiguousarray(perturbations.active.T)).float()
+        active = as_tensor(perturbations.active.T, self.graph.x.device).float()
         active.requires_grad_(True)
-        with torch.enable_grad(), suppress(ModelError, RuntimeError), warnings.catch_warnings():
+        try:
+            return self._differentiated(
+                score, active, perturbations, inner, levels, edges, degrees, first_round
+            )
+        except (ModelError, RuntimeError) as error:
+            give_up("derivatives of the model were not used", error)
+            return None
+
+    def _differentiated(
+        self, score: Callable[[Tensor], Tensor], active: Tensor, perturbations: Perturbations,
+        hops: HopCounts, levels: HopCounts, edges: Ids, degrees: NDArray[np.float32] | None,
+        first_round: FieldEdges,
+    ) -> Tensor:  # fmt: skip
+        with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of code that was not written to be differentiated
-            out = self._chunk(perturbations, inner, levels, edges, degrees, first_round, active)
+            out = self._chunk(perturbations, hops, levels, edges, degrees, first_round, active)
             scores = score(out)
             slopes = [
                 torch.autograd.grad(scores[:, i].sum(), active, retain_graph=True)[0].t()
                 for i in range(scores.shape[1])
             ]
             return torch.stack(slopes, 2)
-        return None
 
     def _first_round_edges(
         self, perturbations: Perturbations, counts_degrees: bool
@@ -173,7 +185,7 @@ class BatchEvaluator:
 
     def _graphs_at_once(self, first_round: FieldEdges) -> int:
         """Graphs whose first round is computed by the same products."""
-        items = min(_PRODUCT_ITEMS, self.memory // 64)
+        items = batch_items(self.graph.x.device, self.memory, 4, _PRODUCT_ITEMS)
         received = first_round.count * max(1, self.layers.widest)
         return max(1, min(items // self.field.size, 4 * items // received))
 
@@ -207,15 +219,6 @@ class BatchEvaluator:
         ones = np.ones(len(inner), dtype=np.float32)
         matrix = sparse.csr_matrix((ones, (target, source)), (field.size, field.size))
         return np.asarray(matrix @ live + from_rim[:, None])
-
-    def _adjacency(self) -> Tensor:
-        """Edges within the field as a matrix [targets, sources]."""
-        field = self.field
-        ends = np.stack([field.target[field.inner_edges], field.source[field.inner_edges]])
-        return torch.sparse_coo_tensor(
-            torch.from_numpy(ends), torch.ones(ends.shape[1]), (field.size, field.size),
-            device=self.graph.x.device, check_invariants=False,
-        )  # fmt: skip
 
     def _edges(self, perturbations: Perturbations, reach: int | None) -> Ids:
         """Edges of the field with influence in any perturbed graph, sorted by target."""
@@ -272,7 +275,7 @@ class BatchEvaluator:
         width = max(
             self.layers.widest, 0 if self.shortcuts.shared_rows else self.graph.num_features, 16
         )
-        return max(1, min(_CACHE_ITEMS, self.memory // (4 * width * 4)))
+        return batch_items(self.graph.x.device, self.memory, width, _CACHE_ITEMS)
 
     def _chunk(
         self, perturbations: Perturbations, hops: HopCounts, levels: HopCounts, edges: Ids,
@@ -284,32 +287,31 @@ class BatchEvaluator:
         graph, device = self.graph, self.graph.x.device
         place = BatchRows.by_state(hops) if shortcuts.keep_all_nodes else BatchRows.by_hops(hops)
         edge, ends, boundary = self._ends(place, levels, edges)
-        table, index = self._feature_rows(perturbations, place, boundary)
-        lazily = first_round is not None or self._is_lazy(table, len(index))
-        x = SharedRows(table, index) if lazily else table.index_select(0, index)
+        table, rows = self._feature_rows(perturbations, place, boundary)
         weight, attr, further = graph.edge_weight, graph.edge_attr, graph.attributes
         unread = weight is None and attr is None and not further
-        positions = None if unread else as_tensor(field.edges[edge], device)
+        index, edge_index, positions, graphs = as_tensors(
+            device, rows, ends, no_ids() if unread else field.edges[edge],
+            no_ids() if first_round is None else place.graph,
+        )  # fmt: skip
+        lazily = first_round is not None or self._is_lazy(table, len(rows))
+        x = SharedRows(table, index) if lazily else table.index_select(0, index)
         batch, pairs = self._batch_and_pairs(count)
-        trims = first_round is not None or len(index) > self._eager_limit(1)
-        edge_index = as_tensor(ends, device)
+        trims = first_round is not None or len(rows) > self._eager_limit(1)
         weights = None if weight is None else weight[positions]
         batch_edges = None
         if shortcuts.shared_rows:
-            starts = np.zeros(len(index) + 1, dtype=np.int64)
-            np.cumsum(np.bincount(ends[1], minlength=len(index)), out=starts[1:])
+            starts = np.zeros(len(rows) + 1, dtype=np.int64)
+            np.cumsum(np.bincount(ends[1], minlength=len(rows)), out=starts[1:])
             batch_edges = BatchEdges(edge_index, weights, ends[0], ends[1], starts, field.has_loops)
-            if degrees is not None:
+            if degrees is not None and first_round is None:  # which has degrees of its own
                 batch_edges.degree = as_tensor(degrees[place.node, place.graph], device)
             if first_round is not None:
-                graphs = as_tensor(place.graph, device)
-                batch_edges.begin_with(
-                    FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)
-                    if active is None
-                    else FirstRound.of_activity(
-                        first_round, active, degrees, index, graphs, self._adjacency()
-                    )
-                )
+                begin = FirstRound.of(first_round, perturbations.active.T, degrees, index, graphs)
+                if active is not None:
+                    inner_ends = np.stack([field.source, field.target])[:, field.inner_edges]
+                    begin = begin.as_function_of(active, *as_tensor(inner_ends, device))
+                batch_edges.begin_with(begin)
         within = place.within(shortcuts.rounds if trims else None)
         with trimmed(self.model.submodules, self.layers, within, batch_edges):
             out = self.model(
@@ -345,7 +347,7 @@ class BatchEvaluator:
 
     def _feature_rows(
         self, perturbations: Perturbations, place: BatchRows, boundary: int
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Ids]:
         """A table of features, and the row of it that each node of the batch has."""
         field, table, device = self.field, perturbations.feature_table, self.graph.x.device
         rows = np.empty(place.count + boundary, dtype=np.int64)
@@ -357,7 +359,7 @@ class BatchEvaluator:
             rows[place.count :] = table.shape[0] + np.arange(boundary)
             beyond_it = as_tensor(field.ids[field.size :], device)
             table = torch.cat([plain(table), self.graph.x.index_select(0, beyond_it)])
-        return table, as_tensor(rows, device)
+        return table, rows
 
     def _batch_and_pairs(self, count: int) -> tuple[Tensor | None, Tensor | None]:
         """The graph of each row, for models of graphs; the pair of each graph, for models of pairs.
@@ -379,6 +381,19 @@ class BatchEvaluator:
         ids = np.concatenate([field.ids[nodes], field.ids[field.size :][:boundary]])
         graphs = count if self.shortcuts.keep_all_nodes else 1
         return self.graph.attributes_at(as_tensor(ids, self.graph.x.device), edges, graphs)
+
+
+def batch_items(device: torch.device, memory: int, width: int, on_cpu: int) -> int:
+    """Largest number of nodes and edges of a batch whose widest layer has `width` numbers for each.
+
+    At most `on_cpu` on a CPU. Other devices need large batches: as many as fit into `memory`, or
+    into half of the memory that is free there if that is less.
+    """
+    if device.type == "cpu":
+        return max(1, min(on_cpu, memory // (16 * width)))
+    free = getattr(torch.get_device_module(device), "mem_get_info", None)
+    usable = memory if free is None else min(memory, free(device)[0] // 2)
+    return max(1, usable // (16 * width))
 
 
 def _within_later_rounds(hops: HopCounts, first_round: FieldEdges, rounds: int) -> HopCounts:

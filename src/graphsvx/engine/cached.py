@@ -40,6 +40,7 @@ from graphsvx.engine.trust import (
     required_replays,
 )
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import collected, note
 
 
 def cached_evaluator(query: Query) -> Evaluator | None:
@@ -56,7 +57,9 @@ def cached_evaluator(query: Query) -> Evaluator | None:
     if depth is None or not has_known_structure(query, profile):
         return None
     if not profile.checked:
-        _check_model(query, profile, depth)
+        with collected() as profile.given_up:
+            _check_model(query, profile, depth)
+    note(profile.given_up)
     shortcuts = profile.shortcuts
     if shortcuts is None:
         return None

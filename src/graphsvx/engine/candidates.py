@@ -41,6 +41,7 @@ from graphsvx.engine.trust import (
     reference_graph_for,
 )
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import give_up
 
 SAME_WIDER = "same output on a wider part of the graph"
 SAME_ALONE = "same output in a batch as alone"
@@ -176,8 +177,10 @@ def undirected_evaluators(query: Query, depth: int, seed: int, replays: int) -> 
             evaluate_one_by_one(query.model, graph, field, reference_graph, perturbations, False)
             for reference_graph in (reference, *larger)
         )
-    except ModelError:
-        return  # the model takes the whole graph only (a table with a row for each node)
+    except ModelError as error:
+        # It takes the whole graph only (a table with a row for each node).
+        give_up("the neighbourhood was not evaluated by itself", error)
+        return
     require_deterministic(query, field, reference)
     if not all(
         equals_plain_calls(query, field, reference, perturbations, alone, other) for other in others

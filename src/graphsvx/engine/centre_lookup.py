@@ -21,6 +21,7 @@ from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.rounding import allclose
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import give_up
 
 FEWEST_GRAPHS = 1 << 11
 """Perturbed graphs from which on states are numbered: of fewer, most states differ."""
@@ -63,7 +64,8 @@ class CentreLookup:
             return None
         try:
             out = plain(self.states.evaluate(states, self.states.model))
-        except ModelError:  # of the model or of look-ups: batches show which
+        except ModelError as error:  # of the model or of look-ups: batches show which
+            give_up("coalitions were evaluated in batches, not looked up", error)
             return None
         at = out.shape[0] - sum(len(node.example) for node in states.last)
         columns = []

@@ -23,6 +23,7 @@ from graphsvx.engine.plain import (
 )
 from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.errors import ModelError, see
+from graphsvx.utils.given_up import give_up
 
 
 def copies_equal_single_calls(
@@ -38,7 +39,8 @@ def copies_equal_single_calls(
         batch = evaluate_copies(
             query.model, query.graph, field, reference_graph, perturbations, query.memory, rounds
         )
-    except ModelError:
+    except ModelError as error:
+        give_up("copies of the neighbourhood were not evaluated together", error)
         return False
     return equals_plain_calls(query, field, reference_graph, perturbations, alone, batch)
 
@@ -94,8 +96,9 @@ def batch_equals_single_calls(
             ModelLayers.of(query.model.submodules),
             lazy_from=0,
         )(perturbations, hops)
-    except ModelError:
+    except ModelError as error:
         # Single calls succeed, so the model does not support batches.
+        give_up("a way of evaluating coalitions in batches was not taken", error)
         return False
     return equals_plain_calls(query, field, reference_graph, perturbations, slow, quick)
 

@@ -46,6 +46,7 @@ from graphsvx.engine.trust import (
     required_replays,
 )
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import give_up, note
 
 Result = TypeVar("Result")
 
@@ -80,6 +81,7 @@ def run_first(
         except ModelError as error:
             # Raised by the model or by a shortcut: the next, slower evaluator shows which.
             failure = error
+            give_up("a faster way of evaluating coalitions was not taken", error)
             continue
         if holds(evaluator, result):
             return result
@@ -122,6 +124,8 @@ def _checked_evaluators(query: Query, hops: int | None, seed: int) -> Iterator[E
         invalidate(query.model)
         profile = profile_for(query.model, query.graph)
     replays = required_replays(query, profile)
+    if profile.structure is not None and profile.structure.failed:
+        note([profile.structure.reason])
     if profile.structure is not None and profile.structure.combines_nodes:
         yield plain_evaluator(query)
         return

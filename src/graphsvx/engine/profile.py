@@ -64,6 +64,8 @@ class ModelProfile:
     took in the last explanation; for limits by the clock only."""
     readings: dict[Any, Any] = field(default_factory=dict)
     """Assumed meaning of its outputs (`engine.reading.Assumption`), by kind of question."""
+    given_up: list[str] = field(default_factory=list)
+    """Shortcuts that failed with an error when they were checked, for all certificates."""
     explained: int = 0
     """Explanations so far: replays become rarer with their number."""
 
@@ -102,7 +104,9 @@ def _new_profile(model: Model, graph: Graph) -> ModelProfile:
         )
     except ModelError:
         guess = sum(isinstance(part, MessagePassing) for part in model.submodules)
-        unknown = Structure(False, "its rounds of message passing could not be counted")
+        unknown = Structure(
+            False, "its rounds of message passing could not be counted", failed=True
+        )
         return ModelProfile(graph_fingerprint(graph), guess, model.plan, structure=unknown)
 
 

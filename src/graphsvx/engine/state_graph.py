@@ -10,7 +10,6 @@ call of the model gives all embeddings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar, cast
@@ -29,6 +28,7 @@ from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.node_states import NodeStates, Numbers, column, number_states
 from graphsvx.engine.state_rounds import StateRounds, by_level
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import optional
 
 Result = TypeVar("Result")
 
@@ -119,7 +119,7 @@ class StateGraphs:
         """What the model gives on the graph of all states, of which those at the end come last."""
         table = states.perturbations.feature_table
         if self._degrees_suffice(states.perturbations):
-            with suppress(ModelError):  # a layer needs all edges
+            with optional("edges that count for degrees only were evaluated too", ModelError):
                 return self._evaluate_by_level(self._counting_degrees(states), table, call)
         graph = self._state_graph(states, states.levels)
         if not self.reads_degrees:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,13 @@ class Structure:
     """Why it is not known."""
     combines_nodes: bool = False
     """Whether something was computed from all nodes together, so that no shortcut can hold."""
+    failed: bool = False
+    """Whether an error ended the call, so that the rest of the model was not seen."""
+    precision: torch.dtype | None = None
+    """A floating type below single precision that was seen."""
+
+
+LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 
 # Aggregations over the messages of one node (or the nodes of one graph) alone. Others pad to the
@@ -113,11 +120,14 @@ class _Trace(TorchFunctionMode):
         """Tensors by id, which keeps them alive, and what their rows are."""
         self.nodes = 0
         """Number of nodes of the traced graph."""
+        self.precision: torch.dtype | None = None
 
     def tag(self, value: Any, kind: str) -> Any:
         """The rows of all tensors in `value` are of a kind: nodes, edges, graphs, pairs."""
         for tensor in tensors(value):
             self._traced[id(tensor)] = (tensor, kind)
+            if tensor.dtype in LOW_PRECISION:
+                self.precision = tensor.dtype
         return value
 
     def kind(self, value: Any) -> str | None:
@@ -185,13 +195,20 @@ def read_structure(
     model: Model, graph: Graph, is_known_layer: Callable[[Any], bool]
 ) -> Structure:  # fmt: skip
     """Structure of a model, traced in one call on a graph, which should be small."""
+    trace = _Trace()
+    structure = _followed(model, graph, is_known_layer, trace)
+    return replace(structure, precision=trace.precision)
+
+
+def _followed(
+    model: Model, graph: Graph, is_known_layer: Callable[[Any], bool], trace: _Trace
+) -> Structure:
     layers = [part for part in model.submodules if isinstance(part, MessagePassing)]
     known_layers = [layer for layer in layers if is_known_layer(layer)]
     own_layers = [layer for layer in layers if not is_known_layer(layer)]
     for layer in own_layers:
         if not _has_usual_propagate(layer):
             return Structure(False, f"{type(layer).__name__} is no known layer, or was changed")
-    trace = _Trace()
     x, edge_index = (value.detach().clone() for value in (graph.x, graph.edge_index))
     inputs = {
         "edge_weight": None if graph.edge_weight is None else graph.edge_weight.detach().clone(),
@@ -223,7 +240,7 @@ def read_structure(
         # the user's graph show which.
         cause = _cause(error)
         combined = isinstance(cause, _CombinedError) or not _independent(model, graph)
-        return Structure(False, _reason(error, cause), combined)
+        return Structure(False, _reason(error, cause), combined, failed=cause is None)
     expected = "pairs" if model.scores_pairs else "graphs" if model.whole_graphs else "nodes"
     if trace.kind(out) != expected:
         return Structure(False, f"its output is not known to have a row for each of the {expected}")
@@ -271,7 +288,7 @@ def _same_beside(model: Model, graph: Graph, out: Tensor, extra: int) -> bool:
         batch = torch.zeros(count + extra, dtype=torch.long, device=device)
         batch[count:] = 1
     rows = graph.x[:1].repeat(extra, 1)
-    if graph.x.is_floating_point():
+    if graph.x.is_floating_point() and graph.x.numel():
         rows[::2] += graph.x.abs().max() + 1
     wider = model(
         torch.cat([graph.x, rows]), torch.cat([graph.edge_index, edges], 1),

@@ -24,6 +24,7 @@ from graphsvx.engine.profile import (
 )
 from graphsvx.engine.structure import Structure, read_structure
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import give_up
 
 # Coalitions that are replayed: of models whose structure is known, after 1, 4, 16, ... explanations
 # on a graph; of others always, as many as take a part of a second.
@@ -40,7 +41,8 @@ def has_known_structure(query: Query, profile: ModelProfile) -> bool:
     if profile.structure is None:
         try:
             profile.structure = read_structure(query.model, sample_graph(query.graph), is_known)
-        except ModelError:  # too small a graph for the model
+        except ModelError as error:  # too small a graph for the model
+            give_up("the structure of the model was not read", error)
             return False
     return profile.structure.known
 
@@ -51,7 +53,9 @@ def distrust_structure(query: Query) -> int:
     Returns the number of coalitions of each game that must be evaluated again.
     """
     profile = profile_for(query.model, query.graph)
-    profile.structure = Structure(False, "a batch gave other outputs than plain calls")
+    seen = profile.structure or Structure(False)
+    reason = "a batch gave other outputs than plain calls"
+    profile.structure = Structure(False, reason, precision=seen.precision)
     return _replays_of_unknown(query, profile)
 
 

@@ -40,6 +40,7 @@ from graphsvx.engine.typed_batches import (
 from graphsvx.engine.typed_depth import message_passing_chain
 from graphsvx.engine.typed_rounds import ROUNDS
 from graphsvx.errors import ModelError, see
+from graphsvx.utils.given_up import give_up, note
 
 _REPLAYS = (4, 64)
 _REPLAYS_LATER = 2
@@ -89,6 +90,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
     passed: dict[str, Batching] = profile.shortcuts or {}
     profile.shortcuts = passed
     if query.kind in passed:
+        note(profile.given_up)
         full = unperturbed(field)
         yield replace(
             checked,
@@ -103,8 +105,11 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         batches = TypedBatches(query, batching)
         try:
             batch = batches(field, probes, checked.hop_counts(field, probes))
-        except ModelError:
-            continue  # single calls succeed, so the model does not support such a batch
+        except ModelError as error:
+            # Single calls succeed, so the model does not support such a batch.
+            sentence = "a way of evaluating coalitions in batches was not taken"
+            profile.given_up.append(give_up(sentence, error))
+            continue
         if _same(query, field, probes, alone, batch, None):
             passed[query.kind] = batching
             yield replace(checked, evaluate=batches)

@@ -15,6 +15,7 @@ from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
 from graphsvx.core.typed_model import TypedInput, rows_of
 from graphsvx.core.typed_query import TypedQuery
+from graphsvx.engine.batches import batch_items
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
 from graphsvx.engine.typed_rounds import Levels, trimmed_rounds
@@ -119,7 +120,7 @@ class TypedBatches:
         """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
         width = 16 + max((self._width(name) for name in self.query.typed_graph.features), default=0)
         items = _TRIMMED_BATCH_ITEMS if self.batching.trim == "outputs" else _BATCH_ITEMS
-        limit = max(1, min(items, self.query.memory // (16 * width)))
+        limit = batch_items(self.query.graph.x.device, self.query.memory, width, items)
         step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
         parts = [
             self._chunk(field, perturbations.take(part), hops[part])

@@ -8,7 +8,6 @@ known, g is the game and its values are the game's: the estimate is consistent.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -33,6 +32,7 @@ from graphsvx.games.base import fits_memory
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
+from graphsvx.utils.given_up import optional
 
 _LEAST_PAIRS, _MOST_PAIRS = 512, 2048  # that g interpolates by default,
 _PAIRS_A_PLAYER = 8  # and not more than these
@@ -122,7 +122,8 @@ class GaussianProcess(Checked):
         coalitions, players = masks.rows.shape
         fits = self._interpolated(coalitions // 2, players) * players <= _MOST_ENTRIES
         if masks.pair is not None and not masks.exact and players >= 3 and fits:
-            with suppress(np.linalg.LinAlgError):  # pairs that no kernel can tell apart
+            # Raised for pairs that no kernel can tell apart.
+            with optional("credit is of weighted least squares", np.linalg.LinAlgError):
                 fit = self._processed(masks, values, empty, full)
                 if fit is not None:
                     return fit

@@ -291,8 +291,10 @@ class GraphGame:
         at = int(np.searchsorted(states, self._recorded_state))
         if at < len(states) and states[at] == self._recorded_state:
             self.full_output = out[at]
-        self._values = self._with(self._values, states, self.query.scores(out).cpu())
-        self._raw = self._with(self._raw, states, out.cpu())
+        on_cpu = out.cpu()  # one copy, and no waits for the device; a decoder stays where it is
+        scores = self.query.scores(on_cpu if self.query.decoder is None else out)
+        self._values = self._with(self._values, states, scores.cpu())
+        self._raw = self._with(self._raw, states, on_cpu)
         self._evaluated[states] = True
 
     def _with(self, before: Tensor | None, states: Ids, new: Tensor) -> Tensor:
@@ -406,7 +408,7 @@ class GraphGame:
         )
         if rates is None:
             return None
-        slopes: Floats = rates.double().numpy()[:, self.setup.players.node_members]
+        slopes: Floats = rates.double().cpu().numpy()[:, self.setup.players.node_members]
         return slopes
 
     @property

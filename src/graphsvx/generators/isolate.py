@@ -70,7 +70,7 @@ def switch_features_off(
     device = table.device
     off = torch.from_numpy(~features_on[first][:, players.feature_owner]).to(device)
     columns = as_tensor(players.feature_members, device)
-    other = setup.reference[columns].to(table.dtype)
+    other = setup.reference.to(table)[columns]
     patched = PatchedRows(table, count, columns, off, other)
     wide = table.shape[1] >= _WIDE and 2 * len(columns) <= table.shape[1]
     longer = patched if wide else patched.plain()

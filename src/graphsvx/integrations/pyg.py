@@ -124,7 +124,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         if isinstance(x, dict) and isinstance(edge_index, dict):
             data, pairs = hetero_data(x, edge_index, kwargs), kwargs.get("edge_label_index")
             arguments = self._hetero_questions(data, target, index, pairs)
-            return self._hetero(model, data, arguments, fix_centres=index is not None)
+            return self._hetero(
+                model, data, arguments, target.device, fix_centres=index is not None
+            )
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
             raise UnsupportedError(
                 "GraphSVXAlgorithm needs x and edge_index as tensors, or both as dictionaries"
@@ -156,6 +158,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 total[question.edges] += edge_credit(explanation, question.data.edge_index)
             converted.edge_credit = (total / len(questions)).float()
             converted.edge_mask = mask(converted.edge_credit)
+        converted = converted.to(x.device)
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
@@ -186,7 +189,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     def _hetero(
         self, model: torch.nn.Module, data: HeteroData, arguments: list[dict[str, Any]],
-        *, fix_centres: bool,
+        device: torch.device, *, fix_centres: bool,
     ) -> HeteroExplanation:  # fmt: skip
         nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
         everything = torch.zeros(0, dtype=torch.long)  # the graph is explained as a whole
@@ -211,6 +214,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             records += explained
             set_edge_credit(converted, explained)
             set_masks(converted, "edge")
+        converted = converted.to(device)
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
@@ -238,7 +242,7 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         per_graph = batch is not None and len(target) == int(batch.max()) + 1 != x.shape[0]
         if level == ModelTaskLevel.graph or (level == ModelTaskLevel.node and per_graph):
             if batch is None:
-                batch = torch.zeros(x.shape[0], dtype=torch.long)
+                batch = x.new_zeros(x.shape[0], dtype=torch.long)
             positions = _positions(index, int(batch.max()) + 1)
             graphs = [_part(data, (batch == i).nonzero()[:, 0]) for i in positions]
             return [
@@ -350,4 +354,5 @@ def _part(data: Data, nodes: Tensor) -> tuple[Data, Tensor, Tensor]:
         for key, value in data.to_dict().items()
         if isinstance(value, Tensor) and key not in ("x", "edge_index")
     }  # fmt: skip
-    return Data(x=data.x[nodes], edge_index=edge_index, **attributes), nodes, positions
+    part = Data(x=data.x[nodes], edge_index=edge_index, **attributes)
+    return part, nodes.cpu(), positions.cpu()

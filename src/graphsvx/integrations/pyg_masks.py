@@ -28,7 +28,7 @@ def cell_credit(explanation: Explanation, data: Data) -> Tensor:
     over their columns.
     """
     if explanation.cells is None:
-        return explanation.to_captum(data)[0][0].double()
+        return explanation.to_captum(data)[0][0].double().cpu()
     matrix, row = explanation.cell_matrix, explanation.outputs.index(explanation.target)
     columns_of: dict[int, set[int]] = {}
     for node, feature in zip(explanation.cells.nodes, explanation.cells.features, strict=True):

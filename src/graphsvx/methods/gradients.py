@@ -21,10 +21,10 @@ def attributions_to_credit(
     its node. A graph query has no explained node, so all credit is node credit.
     """
     others = local_graph.others
-    columns = torch.arange(local_graph.x.shape[1] if len(local_graph.centres) else 0)
-    features = [matrix[local_graph.centres][:, columns].sum(0) for matrix in attributions]
+    width = local_graph.x.shape[1] if len(local_graph.centres) else 0
+    features = [matrix[local_graph.centres][:, :width].sum(0) for matrix in attributions]
     nodes = [matrix.sum(1)[others.to(matrix.device)] for matrix in attributions]
-    return mask_as_credit(columns, features), mask_as_credit(
+    return mask_as_credit(torch.arange(width), features), mask_as_credit(
         torch.from_numpy(local_graph.ids)[others], nodes
     )
 

@@ -17,6 +17,7 @@ from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.profile import ModelProfile, profile_for
+from graphsvx.engine.structure import LOW_PRECISION
 from graphsvx.errors import InputError, ModelError, NoInfluenceWarning, UnsupportedError
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import KSII, IndexSetting
@@ -417,6 +418,7 @@ class GraphSVX(Checked):
             checks=run.evaluator.checks,
             fallback=run.evaluator.fallback,
             no_influence=no_influence(query, self.generator, run.played, run.outputs),
+            precision=_low_precision(query, run.played[-1].game.played().dtype),
             **self._accuracy(run, values, errors),
         )
 
@@ -476,6 +478,22 @@ class GraphSVX(Checked):
             interactions=interactions,
             region_errors=build_explanation.region_errors(field, node_credit, played, fits),
         )
+
+
+def _low_precision(query: Query, output: torch.dtype) -> str | None:
+    """The type that the model computes in if it is below single precision, by what was seen."""
+    device, structure = query.graph.x.device.type, profile_for(query.model, query.graph).structure
+    if output in LOW_PRECISION:
+        return _name(output)
+    if torch.is_autocast_enabled(device):
+        return f"{_name(torch.get_autocast_dtype(device))} (autocast)"
+    if structure is None or structure.precision is None:
+        return None
+    return f"{_name(structure.precision)} in part"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 SETTINGS = (*field_names(GraphSVX), *FlatSettings.__annotations__)

@@ -125,7 +125,7 @@ class PGExplainer(Checked):
             with model_restored(model):
                 torch.manual_seed(seed)
                 algorithm = self.mask.make(training_queries[0].config)
-                algorithm.mlp.to(training_queries[0].local_graph.x.dtype)
+                algorithm.mlp.to(training_queries[0].local_graph.x)
                 for epoch in range(self.epochs):
                     for query in training_queries:
                         loss = query.train(algorithm, epoch)
@@ -135,7 +135,7 @@ class PGExplainer(Checked):
                                 f"lower lr (it is {self.lr})"
                             )
         weights = {
-            k: v.detach().clone().contiguous() for k, v in algorithm.mlp.state_dict().items()
+            k: v.detach().cpu().clone().contiguous() for k, v in algorithm.mlp.state_dict().items()
         }
         level: Literal["node", "graph"] = "node" if nodes is not None else "graph"
         return replace(self, trained=Trained(weights, level, len(queries)))
@@ -194,7 +194,7 @@ class PGExplainer(Checked):
     ) -> Tensor:  # fmt: skip
         """The mask of a single node or graph, over the edges of the query's field."""
         algorithm = self.mask.restored(wider.config, trained.weights)
-        algorithm.mlp.to(wider.local_graph.x.dtype)
+        algorithm.mlp.to(wider.local_graph.x)
         try:
             mask: Tensor = wider.explain(algorithm)
         except RuntimeError as error:

@@ -25,6 +25,7 @@ from graphsvx.masks.exact import exact_within
 from graphsvx.masks.paper import split_budget
 from graphsvx.methods.additive import additive_states
 from graphsvx.results.certificate import GameReport
+from graphsvx.utils.given_up import give_up
 from graphsvx.utils.interruption import stop_if_unwanted
 
 _MANY_ROWS = 1 << 14
@@ -105,8 +106,8 @@ def play(
             return _play(game, mask, estimator, min(coalitions, most), budget, seed)
         except TooManyStatesError as error:
             most = max(int(_FITTING * error.fitting), fewest)
-        except BudgetError:
-            continue
+        except BudgetError as error:
+            give_up(f"fewer than {min(coalitions, most):,} coalitions were evaluated", error)
     return _play(game, mask, estimator, fewest, budget, seed)
 
 

@@ -26,6 +26,7 @@ from graphsvx.games.base import empty_and_full
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame
+from graphsvx.utils.given_up import give_up
 
 FEW = 4
 """Coalitions of all sizes that are replayed where plain calls are costly."""
@@ -59,7 +60,8 @@ def coalitions_agree(game: PlayableGame, coalitions: Bools, rng: np.random.Gener
     """Whether plain calls give the outputs that the game has for these coalitions."""
     try:
         return _equals_plain_calls(game, coalitions, rng)
-    except ModelError:
+    except ModelError as error:
+        give_up("coalitions could not be evaluated again by plain calls", error)
         return False
 
 

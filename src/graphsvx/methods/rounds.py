@@ -28,6 +28,7 @@ from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame, fit_all, play
+from graphsvx.utils.given_up import give_up
 from graphsvx.utils.interruption import stop_if_unwanted
 
 logger = logging.getLogger("graphsvx")
@@ -315,7 +316,8 @@ class Rounds:
         try:
             most = self._allowed(games, i)
             next_game = play(games[i].game, self.mask, self.estimator, budget, self.seed, most)
-        except (BudgetError, TooManyStatesError):  # more do not fit into memory, or the budget
+        except (BudgetError, TooManyStatesError) as error:
+            give_up("no more coalitions were evaluated", error)
             return None
         if next_game.budget <= games[i].budget:  # others than before, and not as many are left
             return None

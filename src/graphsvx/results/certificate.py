@@ -88,6 +88,10 @@ class Certificate:
 
     by_cost: bool = False
     """True: calls of the model are so costly that fewer were made than by default."""
+    given_up: tuple[str, ...] = ()
+    """Shortcuts and checks that failed with an error, and what was not done because of it."""
+    precision: str | None = None
+    """The floating type that the model computes in, where it is below single precision."""
 
     @property
     def exact(self) -> bool:
@@ -140,6 +144,9 @@ class Certificate:
             parts.append("calls limited by the clock: another run may differ")
         if self.by_cost:
             parts.append("few calls, as each is costly: bars are wide, samples= asks for more")
+        if self.precision is not None:
+            parts.append(f"the model computes in {self.precision}")
+        parts += self.given_up
         return parts
 
 

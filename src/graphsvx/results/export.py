@@ -169,6 +169,7 @@ def to_pyg(explanation: BaseExplanation, data: Any = None) -> Any:
         num_nodes=field.num_nodes,
     )
     converted.node_mask[list(explanation.centres)] = 1.0
+    converted = converted.to(edge_index.device)
     converted._graphsvx = explanation
     if data is not None:
         converted.x = data.x
@@ -252,5 +253,6 @@ def to_captum(explanation: BaseExplanation, data: Any) -> tuple[Tensor, Tensor]:
     features = feature_credit(explanation)
     centres = list(explanation.centres) or list(range(field.num_nodes))
     attributions[centres] += features / len(centres)
-    edges = edge_credit(explanation, _edge_index(data))
-    return attributions[None].float(), edges[None].float()
+    edge_index = _edge_index(data)
+    edges, device = edge_credit(explanation, edge_index), edge_index.device
+    return attributions[None].float().to(device), edges[None].float().to(device)

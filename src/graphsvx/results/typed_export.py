@@ -36,7 +36,7 @@ def to_hetero(explanation: BaseExplanation, types: GraphTypes, data: Any = None)
     if data is not None:
         first = dict(zip(types.node_types, types.node_starts, strict=False))
         ends = [
-            data[name].edge_index + torch.tensor([[first[name[0]]], [first[name[2]]]])
+            data[name].edge_index.cpu() + torch.tensor([[first[name[0]]], [first[name[2]]]])
             for name in types.edge_types
         ]
         if edges is None:
@@ -61,6 +61,8 @@ def to_hetero(explanation: BaseExplanation, types: GraphTypes, data: Any = None)
     converted.target = torch.tensor([explanation.target])
     converted.prediction_score = explanation.prediction
     converted.base = explanation.base
+    if data is not None and types.edge_types:
+        converted = converted.to(data[types.edge_types[0]].edge_index.device)
     converted._graphsvx = explanation
     return converted
 

@@ -48,6 +48,8 @@ class Job:
     flip: bool = False
     """Whether the smallest set is looked for whose removal changes the class."""
     torch_state: TorchState = field(default_factory=TorchState.current)
+    given_up: tuple[str, ...] = ()
+    """What the worker could not do, for all certificates."""
 
     def inputs(self) -> dict[str, Any]:
         """Identity of everything that outputs depend on, the same in every process."""
@@ -75,6 +77,10 @@ class Job:
                 sets = [] if share is None else [explanation.sufficient(share)]
                 sets += [explanation.flip()] if self.flip else []
                 explanation = replace(explanation, answers=tuple(sets))
+            if self.given_up:
+                given_up = (*explanation.certificate.given_up, *self.given_up)
+                certificate = replace(explanation.certificate, given_up=given_up)
+                explanation = replace(explanation, certificate=certificate)
             if self.kind == "graph":
                 return replace(explanation, graph_index=query)
             return explanation

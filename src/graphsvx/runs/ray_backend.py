@@ -10,11 +10,11 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.edge_index import Index
@@ -22,7 +22,7 @@ from graphsvx.core.statistics import Statistics
 from graphsvx.core.typed_data import is_typed
 from graphsvx.errors import DataError
 from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
-from graphsvx.utils.constraints import Checked, Workers
+from graphsvx.utils.constraints import Checked, Range, Workers
 from graphsvx.utils.extras import require_extra
 
 # Timeout in seconds of the connection test.
@@ -42,22 +42,26 @@ class Ray(Checked):
     None: a new one on this machine, shut down at the end of the run."""
     workers: Workers | None = None
     """Number of chunks that run at the same time; None: the number of CPUs of the cluster."""
+    num_gpus: Annotated[float, Range(0)] = 0
+    """GPUs of each worker, as Ray counts them (0.25: four workers share one). Model and data are
+    then moved to the GPU that a worker is given."""
 
     def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
         """See `Backend`. Ray places tasks, detects lost workers and retries a task once."""
         ray = require_extra("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
         started_here = self._connect(ray)
         # One retry: results that were stored on a lost machine are computed again by Ray.
-        answer = ray.remote(num_cpus=1, max_retries=1)(_answer)
+        answer = ray.remote(num_cpus=1, num_gpus=self.num_gpus, max_retries=1)(_answer)
         running: dict[Any, Chunk] = {}
         try:
+            self._check_gpus(ray)
             # In a list, so that a task gets the reference and reads the object once per process.
             shared = [ray.put(_packed(job))]
             key = uuid.uuid4().hex
             while True:
                 free_slots = self._slots(ray) - len(running)
                 while free_slots > 0 and (chunk := take()) is not None:
-                    running[answer.remote(key, shared, chunk)] = chunk
+                    running[answer.remote(key, shared, chunk, self.num_gpus > 0)] = chunk
                     free_slots -= 1
                 if not running:
                     return
@@ -76,10 +80,22 @@ class Ray(Checked):
             if started_here:
                 ray.shutdown()
 
+    def _check_gpus(self, ray: Any) -> None:
+        """Raise if no machine can start a worker: Ray would wait for ever."""
+        gpus = ray.cluster_resources().get("GPU", 0)
+        if gpus < self.num_gpus:
+            raise DataError(
+                f"num_gpus={self.num_gpus:g} for each worker, but the Ray cluster has {gpus:g}; "
+                f"leave num_gpus out to compute on CPUs"
+            )
+
     def _slots(self, ray: Any) -> int:
         """Maximum number of submitted chunks: two per worker, so that no worker has to wait."""
         # Not cached: machines may join or leave the cluster.
-        workers = self.workers or int(ray.cluster_resources().get("CPU", 1))
+        resources = ray.cluster_resources()
+        workers = self.workers or int(resources.get("CPU", 1))
+        if self.num_gpus:
+            workers = min(workers, int(resources.get("GPU", 0) / self.num_gpus))
         return 2 * max(workers, 1)
 
     def _connect(self, ray: Any) -> bool:
@@ -182,10 +198,28 @@ def _unpacked(packed: _Packed) -> Job:
 _jobs: dict[str, Job] = {}
 
 
-def _answer(key: str, shared: list[Any], chunk: Chunk) -> Answer:
+def _answer(key: str, shared: list[Any], chunk: Chunk, on_gpu: bool) -> Answer:
     if key not in _jobs:
         ray = require_extra("ray", "ray")
         torch.set_num_threads(1)
         _jobs.clear()
-        _jobs[key] = _unpacked(ray.get(shared[0]))
+        job = _unpacked(ray.get(shared[0]))
+        _jobs[key] = _on_gpu(job) if on_gpu else job
     return _jobs[key](chunk)
+
+
+def _on_gpu(job: Job) -> Job:
+    """The job on the GPU that Ray gave this worker; its certificates say so if there is none."""
+    if not torch.cuda.is_available():
+        return replace(job, given_up=("torch finds no GPU in the worker: computed on the CPU",))
+    return _moved(job, torch.device("cuda"))
+
+
+def _moved(job: Job, device: torch.device) -> Job:
+    """The job with model and data on a device."""
+    inputs = list(job.data) if job.kind == "graph" else [job.data]
+    if not isinstance(job.model, nn.Module) or not all(hasattr(data, "to") for data in inputs):
+        sentence = f"model and data have no .to({str(device)!r}): computed where they are"
+        return replace(job, given_up=(sentence,))
+    moved = [data.to(device) for data in inputs]
+    return replace(job, model=job.model.to(device), data=moved if job.kind == "graph" else moved[0])

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsvx.core.arrays import as_tensors
 from graphsvx.core.field import Field
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
@@ -47,10 +48,9 @@ class FieldEdges:
         edges = field.by_target
         edges = edges[: int(np.searchsorted(field.target[edges], count))]
         target = field.target[edges]
-        return FieldEdges(
-            torch.from_numpy(field.source[edges]).to(device), torch.from_numpy(target).to(device),
-            np.searchsorted(target, np.arange(count + 1)).tolist(),
-        )  # fmt: skip
+        sources, targets = as_tensors(device, field.source[edges], target)
+        starts = np.searchsorted(target, np.arange(count + 1)).tolist()
+        return FieldEdges(sources, targets, starts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,20 +83,16 @@ class FirstRound:
         cells = nodes * active.shape[1] + graphs
         return FirstRound(edges, contiguous(active), degree, nodes, cells)
 
-    @staticmethod
-    def of_activity(
-        edges: FieldEdges, active: Tensor, degrees: NDArray[np.float32] | None, nodes: Tensor,
-        graphs: Tensor, adjacency: Tensor,
-    ) -> FirstRound:  # fmt: skip
+    def as_function_of(self, active: Tensor, sources: Tensor, targets: Tensor) -> FirstRound:
         """The same as a differentiable function of `active` [nodes, graphs], 0 or 1.
 
-        `adjacency` [targets, sources]: what degrees depend on.
+        `sources` and `targets`: the edges that degrees count.
         """
-        first_round = FirstRound.of(edges, active.detach().numpy() > 0, degrees, nodes, graphs)
-        degree = first_round.degree
+        degree = self.degree
         if degree is not None:
-            degree = degree + torch.sparse.mm(adjacency, active - active.detach())
-        return replace(first_round, active=active, degree=degree)
+            change = active - active.detach()
+            degree = degree.index_add(0, targets, change.index_select(0, sources))
+        return replace(self, active=active, degree=degree)
 
     def takes(self, x: Any) -> bool:
         """Whether x stands for rows of the field's nodes."""

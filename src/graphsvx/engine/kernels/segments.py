@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphsvx.core.arrays import Ids
+from graphsvx.core.arrays import Ids, as_tensors
 from graphsvx.engine.kernels.first_round import FirstRound
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.prefix import PrefixRows
@@ -123,7 +123,8 @@ class BatchEdges:
         sources = np.empty(stop + limit, dtype=np.int64)
         sources[np.arange(stop) + target[:stop]] = source[:stop]
         sources[ends[1 : limit + 1] + rows] = rows
-        return as_tensor(sources, self.index), as_tensor(ends[:limit] + rows, self.index), ends
+        looped = as_tensors(self.index.device, sources, ends[:limit] + rows)
+        return looped[0], looped[1], ends
 
     def without_self_loops(self) -> tuple[Ids, Ids, Ids]:
         """Sources, targets and starts of the edges between different rows."""

@@ -160,12 +160,15 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
 def _index_select(x: Any, dim: int, index: Tensor) -> Any:
     if not isinstance(x, PrefixRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
         return NotImplemented
+    # Picked before the trimming hook runs: stay lazy until then. Rows beyond the prefix that are
+    # read in spite of it are an error, not garbage.
+    lazily = SharedRows(plain(x.base), index)
+    if x.base.device.type != "cpu":  # which would notice an index out of range too late
+        return lazily
     try:
         return x.base.index_select(0, index)
     except IndexError:
-        # Picked before the trimming hook runs: stay lazy until then. Rows beyond the prefix that
-        # are read in spite of it are an error, not garbage.
-        return SharedRows(plain(x.base), index)
+        return lazily
 
 
 @handles(_PREFIX, Tensor.__getitem__)
