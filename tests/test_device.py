@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from graphsvx.metrics.effects import leave_one_out
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
@@ -48,7 +49,6 @@ from graphsvx.methods import (
 )
 from graphsvx.methods.base import Method
 from graphsvx.methods.player_kinds import MetaPaths
-from graphsvx.metrics.effects import leave_one_out
 from graphsvx.utils.given_up import collected
 from tests import typed_worlds
 from tests.simulated_device import Counts, counted, simulated_device
