@@ -16,7 +16,8 @@ import torch
 
 from benchmarks.soundness.families import FAMILIES
 from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
-from graphsvx.engine import candidates, centre_lookup
+from graphsvx.engine import candidates
+from graphsvx.engine import candidates as centre_lookup
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table

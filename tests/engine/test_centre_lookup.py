@@ -13,7 +13,7 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, GraphConv, SAGEConv
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import candidates
-from graphsvx.engine.centre_lookup import CentreLookup
+from graphsvx.engine.candidates import CentreLookup
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.errors import ModelError
 from graphsvx.masks import All, Paired

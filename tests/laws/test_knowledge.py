@@ -11,9 +11,9 @@ from torch_geometric.data import Data, TemporalData
 from torch_geometric.nn import GAE
 
 import graphsvx
+from graphsvx.core.typed_graph import short_names
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import Edges, GraphSVX
-from graphsvx.utils.short_names import short_names
 from graphsvx_lab.zoo.typed_models import RelationalEncoder
 from tests.typed_worlds import hetero_model, shapley, typed_graph
 

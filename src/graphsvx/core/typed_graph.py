@@ -7,6 +7,7 @@ stay in the user's tensors, one for each type.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,6 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.names import Names
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, shown
-from graphsvx.utils.short_names import short_names
 
 EdgeType = tuple[str, str, str]
 """(node type of the source, relation, node type of the target)."""
@@ -188,3 +188,20 @@ def typed_nodes(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int
         first = int(ends[at - 1]) if at else 0
         nodes.append((data.node_types[at], number - first))
     return nodes
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The last part of each path (`/film/film/genre`: genre) where no other name has the same.
+
+    Of joined paths (`/film/film/crew./film/job/role`) the last parts of all: `crew.role`. Where
+    several names agree, the last two parts of the first path, else the full name.
+    """
+    forms = [[_ends(name, 1), _ends(name, 2), name] for name in names]
+    counts = Counter(form for listed in forms for form in set(listed))
+    return tuple(next((f for f in listed if counts[f] == 1), listed[-1]) for listed in forms)
+
+
+def _ends(name: str, parts: int) -> str:
+    first, *others = name.split("./")
+    last = ["/".join(first.strip("/").split("/")[-parts:])]
+    return ".".join([*last, *(other.rsplit("/", 1)[-1] for other in others)])

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from graphsvx.core.arrays import Ids
+from graphsvx.core.calling import signature_of
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.names import find_names
 from graphsvx.core.query import (
@@ -23,7 +25,6 @@ from graphsvx.core.query import (
     question_kind,
 )
 from graphsvx.core.typed_data import check_typed_graph, is_typed
-from graphsvx.core.typed_decoder import model_decoder, with_relation
 from graphsvx.core.typed_graph import FLAT, TypedGraph, node_number
 from graphsvx.core.typed_model import TypedModel, check_typed_model
 from graphsvx.errors import InputError
@@ -210,3 +211,76 @@ def _group(graph: TypedGraph, nodes: Any) -> list[int]:
     if len(np.unique(graph.node_type[numbers])) > 1:
         raise InputError("nodes must be of one node type")
     return numbers
+
+
+def with_relation(decoder: Callable[..., Tensor], relation: int | None) -> Decoder:
+    """A decoder of (source, target) from one of (source, target, relation)."""
+    if relation is None:
+        return decoder
+
+    def score(source: Tensor, target: Tensor) -> Tensor:
+        relations = torch.full((len(source),), relation, device=source.device)
+        return decoder(source, target, relations)
+
+    return score
+
+
+def model_decoder(
+    model: Any, node_types: tuple[str, str] | None, relation: int | None
+) -> Decoder | None:
+    """The model's own decoder as one of the embeddings of the two ends; None if it has none.
+
+    `decode` and `decoder` take rows of source and target, or as in PyG's `GAE` all embeddings (of
+    HeteroData by node type) and the pairs; then the relation where they take a third argument.
+    `decoder` is used only if a relation is asked for.
+
+    Args:
+        model: the user's model.
+        node_types: of HeteroData, those of the two ends.
+        relation: the relation that is scored.
+
+    """
+    inner = getattr(model, "decoder", None)
+    function = getattr(model, "decode", None) if hasattr(model, "encode") else None
+    if not callable(function):
+        function = inner if relation is not None else None
+    if not callable(function):
+        return None
+    parameters = _positional(function)
+    if not parameters and isinstance(inner, nn.Module):  # decode(*args) of GAE
+        parameters = _positional(inner)
+    logits = {"sigmoid": False} if "sigmoid" in parameters else {}
+    parameters = [name for name in parameters if name != "sigmoid"]
+    if relation is not None and len(parameters) < 3:
+        raise InputError(
+            f"the model's decoder takes {parameters}, not the relation; give "
+            "decoder=, a function of (source, target, relation)"
+        )
+    if len(parameters) < 2 or "edge" not in parameters[1]:
+        return with_relation(function, relation)
+
+    def score(source: Tensor, target: Tensor) -> Tensor:
+        count = len(source)
+        first = torch.arange(count, device=source.device)
+        rows = torch.stack([first, first + count])
+        embeddings: Any = torch.cat([source, target])
+        if node_types is not None:
+            embeddings = {node_types[0]: embeddings}
+            if node_types[0] != node_types[1]:
+                embeddings = {node_types[0]: source, node_types[1]: target}
+                rows = torch.stack([first, first])
+        arguments = [embeddings, rows]
+        if relation is not None:
+            arguments.append(torch.full_like(first, relation))
+        scores: Tensor = function(*arguments, **logits)
+        return scores
+
+    return score
+
+
+def _positional(function: Callable[..., Any]) -> list[str]:
+    return [
+        name
+        for name, parameter in signature_of(function).items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
