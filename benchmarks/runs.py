@@ -35,7 +35,7 @@ from torch_geometric.utils import k_hop_subgraph
 from graphsvx import GraphSVX, explain, runs
 from graphsvx.core import graph
 from graphsvx.runs.backends import Answer, Job
-from graphsvx.runs.progress import WriteBuffer, read_progress
+from graphsvx.runs.running import WriteBuffer, read_progress
 from graphsvx.runs.store import RunFolder
 from graphsvx.utils import processes
 from graphsvx.utils.extras import require_extra

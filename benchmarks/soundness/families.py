@@ -26,7 +26,7 @@ from benchmarks.soundness.judge import (
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx.engine import batches, profile
-from graphsvx.engine.kernels import gin
+from graphsvx.engine.kernels import registry as gin
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.games import graph_game
 from graphsvx.generators import isolate

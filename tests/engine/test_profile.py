@@ -15,7 +15,7 @@ from graphsvx import GraphSVX, explain
 from graphsvx.core.model import Model
 from graphsvx.core.modules import modules
 from graphsvx.engine.candidates import CHECKS
-from graphsvx.engine.fingerprint import Fingerprint
+from graphsvx.engine.profile import Fingerprint
 from graphsvx.results import serialize
 from tests.worlds import node_truth, random_graph
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from graphsvx import GraphSVX, explain
-from graphsvx.estimators.ends import NoEnds, WithEnds
 from graphsvx.estimators.least_squares import WLS
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import All
+from graphsvx_lab.studies.properties import NoEnds, WithEnds
 
 
 def test_without_its_ends_an_additive_game_is_fitted_as_well():

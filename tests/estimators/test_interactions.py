@@ -12,12 +12,12 @@ import torch
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import BII, FSII, KSII, SII, STII
 from graphsvx.estimators.interactions import (
+    ParityProcess,
     estimated_interactions,
     exact_interactions,
     interactions,
 )
 from graphsvx.estimators.parity_kernel import ParityKernel
-from graphsvx.estimators.parity_process import ParityProcess
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import Paired

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphsvx.core.arrays import Floats
-from graphsvx.estimators.joined import Joined
+from graphsvx.estimators.gaussian_process import Joined
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.derivatives import ExpectedCredit
 

@@ -8,7 +8,7 @@ import torch
 from scipy.special import expit
 
 from graphsvx.estimators import GaussianProcess
-from graphsvx.estimators.log_odds import expected_square
+from graphsvx.estimators.gaussian_process import expected_square
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators import GaussianProcess, logit_model, logit_shapley
-from graphsvx.estimators.averaged import averaged
+from graphsvx.estimators.gaussian_process import averaged
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.estimators.logit_model import Link, LogitModel, Messages, fit_logits
 from graphsvx.games.base import FunctionGame, PlayerPrior

@@ -6,7 +6,7 @@ import numpy as np
 
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
-from graphsvx.estimators.process import Process, _understatement
+from graphsvx.estimators.process_average import Process, _understatement
 from graphsvx.masks.base import all_rows, shapley_kernel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsvx.estimators.ridge import _GRID, ridge
+from graphsvx.estimators.least_squares import _GRID, ridge
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0, 20.0])

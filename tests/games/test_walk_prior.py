@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from graphsvx.core.field import Field, in_neighbourhood
 from graphsvx.core.graph import check_graph
 from graphsvx.core.players import Players
-from graphsvx.games.walk_prior import prior_of_edges, prior_of_nodes
+from graphsvx.games.graph_game import prior_of_edges, prior_of_nodes
 
 # 0 hears 1 and 2; 1 hears 3; 4 hears 0 only and is heard by 3, three hops away.
 EDGES = [(1, 0), (2, 0), (3, 1), (4, 3), (0, 4)]

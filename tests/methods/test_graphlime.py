@@ -10,8 +10,7 @@ from torch_geometric.data import Data
 
 import graphsvx
 from graphsvx.errors import InputError, UnsupportedError
-from graphsvx.estimators.hsic import HSICLasso, centred, gaussian_kernel, products
-from graphsvx.methods.graphlime import GraphLIME
+from graphsvx.methods.graphlime import GraphLIME, HSICLasso, centred, gaussian_kernel, products
 from tests.methods.conftest import Known, both_ways
 
 pytestmark = pytest.mark.learned

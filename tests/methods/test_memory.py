@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphSAGE
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import BudgetError
 from graphsvx.estimators import WLR, Lasso
-from graphsvx.estimators.ridge import ridge
+from graphsvx.estimators.least_squares import ridge
 from graphsvx.games import FunctionGame
 from graphsvx.masks import All, Random
 from graphsvx.masks.base import all_rows

@@ -11,8 +11,8 @@ import torch
 from graphsvx import explain
 from graphsvx.methods import Random
 from graphsvx.results.credit import Credit
-from graphsvx_lab.metrics import retraining
 from graphsvx_lab.metrics.effects import leave_one_out, score_without
+from graphsvx_lab.studies import faithfulness as retraining
 from graphsvx_lab.zoo import Trained
 from tests.studies.conftest import trained_on
 

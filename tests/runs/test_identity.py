@@ -20,7 +20,7 @@ from torch_geometric.nn import GAT, GCN, GCNConv, SAGEConv
 from graphsvx import GraphSVX, runs
 from graphsvx.errors import DataError
 from graphsvx.runs import identity
-from graphsvx.runs.contents import Contents
+from graphsvx.runs.identity import Contents
 from tests.runs.helpers import ThisProcess
 from tests.worlds import random_graph, random_model
 
@@ -222,7 +222,7 @@ def letters(x: Tensor, edge_index: Tensor) -> Tensor:
 _OTHER_PROCESS = """
 import json, torch
 from graphsvx.runs import identity
-from graphsvx.runs.contents import Contents
+from graphsvx.runs.identity import Contents
 from tests.runs.test_identity import GAT, Net, letters, random_model
 torch.manual_seed(0)
 models = [Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters]

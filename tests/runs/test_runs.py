@@ -20,7 +20,7 @@ from graphsvx.estimators import WLS
 from graphsvx.masks import Paired
 from graphsvx.results import serialize, summary
 from graphsvx.runs import arrow_schema, identity
-from graphsvx.runs import progress as keeping
+from graphsvx.runs import running as keeping
 from graphsvx.runs.backends import Answer
 from graphsvx.utils import processes
 from tests.runs import helpers

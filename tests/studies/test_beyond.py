@@ -12,12 +12,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphsvx_lab import datasets
-from graphsvx_lab.datasets.changed import MARK, marked
 from graphsvx_lab.metrics.effects import largest_changes
 from graphsvx_lab.metrics.measurements import Measurements, Row
-from graphsvx_lab.metrics.retraining import accuracy_of_cut
 from graphsvx_lab.studies import faithfulness, graph_sets
-from graphsvx_lab.studies.graph_sets import EFFECT, FALSE, LARGEST, SHARE
+from graphsvx_lab.studies.faithfulness import accuracy_of_cut
+from graphsvx_lab.studies.graph_sets import EFFECT, FALSE, LARGEST, MARK, SHARE, marked
 from tests.studies.conftest import answer_of
 
 

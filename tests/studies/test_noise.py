@@ -17,9 +17,16 @@ from graphsvx.errors import InputError
 from graphsvx.metrics.select import expected_hits
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.metrics.measurements import Measurements, Row
-from graphsvx_lab.metrics.noise import attention_on_noise, noise_of, noise_shares, top_k
 from graphsvx_lab.studies import noise
-from graphsvx_lab.studies.noise import CANDIDATES, OURS, PAPER
+from graphsvx_lab.studies.noise import (
+    CANDIDATES,
+    OURS,
+    PAPER,
+    attention_on_noise,
+    noise_of,
+    noise_shares,
+    top_k,
+)
 from graphsvx_lab.zoo.models import CitationGAT, CitationGCN
 from tests.records import credit, house
 from tests.studies.conftest import answer_of

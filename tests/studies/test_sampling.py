@@ -14,12 +14,11 @@ from graphsvx.errors import InputError
 from graphsvx.games.base import FunctionGame
 from graphsvx.generators import Indirect
 from graphsvx.masks import Auto, Paired
-from graphsvx.masks.other_numbers import OtherRandomNumbers
 from graphsvx.metrics import relative_error
 from graphsvx_lab.datasets.titles import NODE_SETS
 from graphsvx_lab.metrics.measurements import Measurements, Row
 from graphsvx_lab.studies import sampling
-from graphsvx_lab.studies.sampling import ALL, MOST, OURS, SMARTER
+from graphsvx_lab.studies.sampling import ALL, MOST, OURS, SMARTER, OtherRandomNumbers
 from tests.records import credit, house
 from tests.studies.conftest import answer_of
 

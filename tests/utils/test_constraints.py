@@ -17,7 +17,6 @@ from graphsvx import GraphSVX, explain, methods, runs
 from graphsvx.errors import BudgetError, DataError, GraphSVXError, InputError
 from graphsvx.estimators import WLR, WLS, GaussianProcess, Lasso
 from graphsvx.estimators.bayes import BayesNetwork
-from graphsvx.estimators.hsic import HSICLasso
 from graphsvx.generators import CutEdges, Indirect, Isolate
 from graphsvx.generators.replace import ReplaceRows
 from graphsvx.masks import (
@@ -32,6 +31,7 @@ from graphsvx.masks import (
 )
 from graphsvx.masks.learned import EdgeNetwork, Learned
 from graphsvx.methods import integrated_gradients, lime, saliency, shap
+from graphsvx.methods.graphlime import HSICLasso
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, checked, expected
 from graphsvx_lab import zoo

@@ -12,8 +12,8 @@ from torch_geometric.data import Batch, Data
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.zoo.models import CONVOLUTIONS, CitationGAT, CitationGCN, NodeClassifier
-from graphsvx_lab.zoo.packed import Packed
 from graphsvx_lab.zoo.settings import BLOCK_MODELS
+from graphsvx_lab.zoo.training import Packed
 
 
 def made(model: str, task: str = "node", **changes: object) -> torch.nn.Module:

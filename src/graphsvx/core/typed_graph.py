@@ -190,6 +190,9 @@ def typed_nodes(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int
     return nodes
 
 
+# Short forms of names that are paths, such as relations of knowledge graphs.
+
+
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
     """The last part of each path (`/film/film/genre`: genre) where no other name has the same.
 

@@ -213,6 +213,9 @@ def _group(graph: TypedGraph, nodes: Any) -> list[int]:
     return numbers
 
 
+# Scores of links by a typed model's own decoder.
+
+
 def with_relation(decoder: Callable[..., Tensor], relation: int | None) -> Decoder:
     """A decoder of (source, target) from one of (source, target, relation)."""
     if relation is None:

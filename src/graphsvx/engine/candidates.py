@@ -296,6 +296,14 @@ def evaluate_plainly(
     )
 
 
+# Many perturbed graphs around explained nodes, by the states of the nodes in them.
+#
+# The output of an explained node depends on what its neighbours send in the last round, and each
+# of them has far fewer states than there are perturbed graphs (`engine.state_graph`). All rounds
+# but the last one are computed once for each state; the last one, and the head of the model, once
+# for each perturbed graph.
+
+
 FEWEST_GRAPHS = 1 << 11
 """Perturbed graphs from which on states are numbered: of fewer, most states differ."""
 _CHECKED = 16  # graphs of each batch that are evaluated without look-ups too

@@ -247,6 +247,9 @@ def evaluate(query: Query, evaluator: Evaluator, perturbations: Perturbations) -
     )
 
 
+# Evaluators built from checks that a model has passed on a graph before.
+
+
 def cached_evaluator(query: Query) -> Evaluator | None:
     """Evaluator built from cached checks; None if there is none for this model and graph.
 

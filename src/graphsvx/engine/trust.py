@@ -142,6 +142,13 @@ def _message_layers(model: Model) -> list[Any]:
     return [part for part in model.submodules if isinstance(part, MessagePassing)]
 
 
+# Whether a model's tensors grow faster than its input, as dense N x N matrices do.
+#
+# A batch of B graphs with n nodes each makes B matrices of n^2 entries one of (B n)^2: it takes B
+# times the time and the memory of single calls, so that such models are given small batches. Sizes
+# are compared, not times, so that the same seed gives the same batches and the same bits.
+
+
 _COPIES = 3
 
 

@@ -8,28 +8,26 @@ known, g is the game and its values are the game's: the estimate is consistent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 import torch
 from scipy.linalg import lapack
-from scipy.special import stdtrit
+from scipy.special import expit, logit, stdtrit
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
-from graphsvx.estimators.averaged import averaged, with_known
 from graphsvx.estimators.cholesky import cholesky, diagonal
 from graphsvx.estimators.coalitions import Coalitions
-from graphsvx.estimators.joined import Joined
 from graphsvx.estimators.least_squares import WLS, Fit, surrogate
-from graphsvx.estimators.log_odds import expected_square
 from graphsvx.estimators.logit_model import fit_logits, memory_of_logits
 from graphsvx.estimators.logit_shapley import simulated_shapley
 from graphsvx.estimators.process_average import Average, Corrected, Pairs, average_processes
 from graphsvx.estimators.walks import MOST_ENTRIES, Walks
 from graphsvx.games.base import fits_memory
-from graphsvx.games.derivatives import ExpectedCredit
+from graphsvx.games.derivatives import DOUBT_OF_SLOPES, ExpectedCredit
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 from graphsvx.utils.given_up import optional
@@ -226,3 +224,155 @@ def _is_linear(signs: Floats, odd: Floats) -> bool:
     credit, _ = lapack.dpotrs(cholesky(gram), signs.T @ odd, lower=1)
     left = np.abs(odd - signs @ credit).max(0)
     return bool((left <= 1e-9 * np.abs(odd).max(0) + 1e-12).all())
+
+
+# Fits of different models to the same coalitions, averaged; games that are partly known.
+
+
+_LEAST = 1e-300
+
+
+def with_known(
+    rest: Fit, credit: Floats, variance: Floats, values: Tensor, explained: Tensor
+) -> Fit:
+    """The fit `rest` to what a known game leaves, and that game's `credit` [M, outputs].
+
+    `variance` [M, outputs]: of the credit; `explained` [rows, outputs]: the known game's values.
+    """
+    errors = torch.from_numpy(np.sqrt(rest.errors.numpy() ** 2 + variance.T))
+    held_out = rest.held_out_r2
+    if held_out is not None:
+        missed = _odd_squares(values - explained) / _odd_squares(values).clamp(min=_LEAST)
+        held_out = 1 - missed * (1 - held_out)
+    of_rest = rest.variance_of_sums
+
+    def variance_of_sums(weights: Floats) -> Floats:
+        of_known: Floats = variance.T @ weights**2
+        return of_known if of_rest is None else of_rest(weights) + of_known
+
+    return replace(
+        rest, values=rest.values + torch.from_numpy(credit.T.copy()), errors=errors,
+        model=f"logits of messages; {rest.model or 'linear'}", held_out_r2=held_out,
+        variance_of_sums=None if of_rest is None else variance_of_sums,
+    )  # fmt: skip
+
+
+def averaged(masks: Masks, values: Tensor, empty: Tensor, fits: Sequence[Fit]) -> Fit:
+    """Each fit with a weight in proportion to its precision, by output; variances as well.
+
+    They have seen the same coalitions, so that their errors are not independent.
+    """
+    usable = [fit for fit in fits if bool(torch.isfinite(fit.errors).all())]
+    if len(usable) < 2:
+        return usable[0] if usable else fits[0]
+    total = torch.stack([fit.errors.square().sum(1) for fit in usable])  # [fits, outputs]
+    precision = 1 / total.clamp(min=_LEAST)
+    weights = precision / precision.sum(0)
+    credit = sum(w[:, None] * fit.values for w, fit in zip(weights, usable, strict=True))
+    variance = sum(w[:, None] * fit.errors.square() for w, fit in zip(weights, usable, strict=True))
+    of_sums = [fit.variance_of_sums for fit in usable]
+    shares = weights.numpy()[:, :, None]
+
+    def variance_of_sums(sums: Floats) -> Floats:
+        parts = [of_sum(sums) for of_sum in of_sums if of_sum is not None]
+        total: Floats = (shares * np.stack(parts)).sum(0)
+        return total
+
+    r2 = [fit.held_out_r2 for fit in usable if fit.held_out_r2 is not None]
+    return replace(
+        surrogate(masks, values, empty, torch.as_tensor(credit), torch.as_tensor(variance).sqrt()),
+        model=" | ".join(fit.model or "linear" for fit in usable),
+        held_out_r2=(weights * torch.stack(r2)).sum(0) if len(r2) == len(usable) else None,
+        variance_of_sums=None if None in of_sums else variance_of_sums,
+    )
+
+
+def _odd_squares(values: Tensor) -> Tensor:
+    """Sum of the squares of the differences of pairs, [outputs]."""
+    return (values[::2] - values[1::2]).square().sum(0)
+
+
+# Credit that was expected from derivatives, joined with what the values of coalitions say.
+
+
+_LEAST_VARIANCE = 1e-300
+_SHARPEST = 1e-6  # of the variance by values: no expectation is taken for more precise
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Two estimates of the credit of the same players, each with the weight of its precision.
+
+    Values of coalitions tell the credit of all these players together much better than that of
+    each: their sum stays what the values say, and the precisions decide who gets what of it.
+    """
+
+    credit: Floats
+    """[outputs, M]."""
+    variance: Floats
+    """[outputs, M]."""
+    share: Floats
+    """[outputs, M]: of a change of the sum of the expected players, how much is each player's."""
+    rest: Fit
+
+    @staticmethod
+    def of(expected: ExpectedCredit, rest: Fit) -> Joined:
+        """`rest`: the fit to the game without the expected credit."""
+        change, by_values = rest.values.numpy(), rest.errors.numpy() ** 2
+        by_derivatives = np.maximum(
+            (DOUBT_OF_SLOPES * expected.errors.T) ** 2, _SHARPEST * by_values
+        )
+        weight = by_derivatives / np.maximum(by_derivatives + by_values, _LEAST_VARIANCE)
+        has_variance = expected.players & np.isfinite(by_values)  # else values decide
+        weight = np.where(has_variance, weight, 1.0)
+        variance = weight * by_values
+        share = np.where(has_variance, variance, 0.0)
+        share /= np.maximum(share.sum(1, keepdims=True), _LEAST_VARIANCE)
+        left = ((1 - weight) * change).sum(1, keepdims=True)
+        return Joined(expected.values.T + weight * change + left * share, variance, share, rest)
+
+    def variance_of_sums(self, sums: Floats) -> Floats:
+        """Variances of weighted sums of credit, [outputs, sums], for weights [M, sums]."""
+        if self.rest.variance_of_sums is None:
+            raise ValueError("the fit has no variances of sums")
+        rows = []
+        for output, (share, variance) in enumerate(zip(self.share, self.variance, strict=True)):
+            on = share[:, None] > 0
+            common = np.where(on, share @ sums, sums)
+            apart = np.where(on, sums - common, 0.0)
+            rows.append(self.rest.variance_of_sums(common)[output] + variance @ apart**2)
+        return np.stack(rows)
+
+
+# What log-odds say of the probabilities of coalitions that were not evaluated.
+#
+# Few probabilities that are all close to 0 or 1 look alike although their log-odds may differ by
+# tens, so that another coalition's may well have the other sign. If log-odds are normal, with the
+# mean and variance of those that were seen, another one has Student's t distribution. Few log-odds
+# do not tell whether they are: where most coalitions have about the same, and a rare one far lower,
+# their tail is heavier. So the distribution has fewer degrees of freedom than there are log-odds.
+
+
+_QUANTILES = (np.arange(256) + 0.5) / 256
+_FREEDOM = 16  # log-odds for one degree of freedom,
+_LEAST_FREEDOM = 2  # and not fewer than these
+_ROUNDING = 1e-16  # probabilities closer to 1 are 1 in double precision
+
+
+def expected_square(probabilities: Floats) -> Floats:
+    """Mean square of half the difference of two other coalitions' values, [outputs].
+
+    `probabilities` [coalitions, outputs]; values that several coalitions have count once.
+    """
+    return np.array([_variance(np.unique(column)) / 2 for column in probabilities.T])
+
+
+def _variance(probabilities: Floats) -> float:
+    """Predictive variance of another probability; 0 if all are the same."""
+    count = len(probabilities)
+    if count < 2:
+        return 0.0
+    log_odds = logit(probabilities.clip(_ROUNDING, 1 - _ROUNDING))
+    spread = log_odds.std(ddof=1) * np.sqrt(1 + 1 / count)
+    freedom = min(count - 1, max(_LEAST_FREEDOM, count / _FREEDOM))
+    return float(expit(log_odds.mean() + spread * stdtrit(freedom, _QUANTILES)).var())

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from scipy.linalg import lapack
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
 from scipy.special import softmax
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.estimators.cholesky import cholesky
+from graphsvx.estimators.cholesky import cholesky, solve_lower
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
 from graphsvx.estimators.lengthscales import (
@@ -26,9 +27,132 @@ from graphsvx.estimators.lengthscales import (
     log_likelihood,
     prior_relevances,
 )
-from graphsvx.estimators.process import Process
-from graphsvx.estimators.residuals import ResidualFit, centred_rows, fit_residuals
 from graphsvx.masks.base import Masks
+
+# A Gaussian process that has seen the values of some pairs of coalitions.
+
+
+_BLOCK = 512  # pairs that g is evaluated at together
+_MOST_EXPECTED = 4  # pairs that a known mean square counts as in the scale
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """A Gaussian process that has seen some pairs, with unit scale."""
+
+    kernel: Kernel
+    mixture: Mixture
+    factor: Floats
+    whitened: Floats
+    """factor^-1 y: row i is the standardised one-step-ahead error of pair i, so that errors on
+    held-out pairs, if they come last, need no other fit."""
+    scale: Floats
+    """Variance of the process in units of the values, by pairs that nothing was learnt on."""
+    credit: Floats
+    """Shapley values of g, [M, outputs]."""
+    left: Floats
+    """Posterior variance of the Shapley values, [M]."""
+    disagreement: Floats
+    """How far the other pairs move the Shapley values that those learnt on give, in multiples of
+    what the variances say, [outputs]; at least 1."""
+    fitted: int
+
+    @staticmethod
+    def of(
+        kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int, weights: Floats,
+        expected: Floats | None,
+    ) -> Process:  # fmt: skip
+        """`fitted`: number of leading pairs that the covariance was learnt on.
+
+        `expected` [outputs]: mean square of `odd` that is known from elsewhere; it counts as a
+        quarter of the judging pairs more in the scale, one to four.
+        """
+        gram = kernel.gram_once(mixture)
+        inner = kernel.coalitions.inner > 0
+        typical = float(gram.diagonal()[inner].mean()) if inner.any() else 1.0
+        factor = cholesky(gram)
+        outputs = odd.shape[1]
+        whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
+        values, shares = whitened[:, :outputs].copy(), whitened[:, outputs:]
+        prior = kernel.prior(mixture)
+        moved, explained = shares[fitted:].T @ values[fitted:], squares(shares[fitted:])
+        judges = values[fitted if fitted < len(values) else 0 :]
+        scale = (judges**2).mean(0)
+        if expected is not None:
+            pseudo_pairs = min(max(len(judges) / 4, 1), _MOST_EXPECTED)
+            scale = (squares(judges) + pseudo_pairs * expected / typical) / (
+                len(judges) + pseudo_pairs
+            )
+        apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
+        understatement = np.ones(outputs)
+        cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
+        if len(values) - cut > 1:
+            residuals = blas.dtrmm(1.0, factor[cut:, cut:], values[cut:], lower=1)
+            left = np.maximum(prior - squares(shares[:cut]), 1e-10 * prior).sum()
+            understatement = _understated(
+                kernel.coalitions.signs[cut:], residuals, weights[cut:], left * scale
+            )
+        return Process(
+            kernel, mixture, factor, values, scale, shares[:fitted].T @ values[:fitted] + moved,
+            np.maximum(prior - explained - squares(shares[:fitted]), 1e-10 * prior),
+            np.maximum(apart, understatement), fitted,
+        )  # fmt: skip
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of all pairs, with the scale at its most likely value."""
+        return log_likelihood(self.factor, self.whitened)
+
+    def one_step_errors(self) -> Floats:
+        """Errors of pairs that were not learnt on, as predicted by those before each."""
+        return self.whitened[self.fitted :] * self.factor.diagonal()[self.fitted :, None]
+
+    def at(self, members: Bools) -> Floats:
+        """g at other pairs, given by one coalition of each, [pairs, outputs]."""
+        solved, _ = lapack.dtrtrs(self.factor, self.whitened, lower=1, trans=1)
+        coalitions = self.kernel.coalitions
+        blocks = []
+        for first in range(0, len(members), _BLOCK):
+            signs = members[first : first + _BLOCK].astype(np.float64) * 2 - 1
+            others = coalitions.others(signs)
+            blocks.append(self.kernel.expected(others, self.mixture, solved))
+        return np.concatenate(blocks)
+
+    def sums(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Variances [sums] and values [outputs, sums] of weighted sums of Shapley values."""
+        shares = solve_lower(self.factor, self.kernel.shapley(self.mixture) @ weights)
+        prior = self.kernel.prior_of_sums(self.mixture, weights)
+        left = np.maximum(prior - squares(shares), 1e-10 * prior)
+        return left, self.whitened.T @ shares
+
+
+def _understated(signs: Floats, residuals: Floats, weights: Floats, variance: Floats) -> Floats:
+    """By what factor squared errors of credit exceed `variance` [outputs]; at least 1.
+
+    `residuals` [pairs, outputs] are those of pairs that a process has not seen, `signs` and
+    `weights` theirs. Products of the residuals of two different pairs tell the squared error of the
+    process's credit without bias, whatever its covariance; where they tell it badly (a standard
+    error above the variance itself), the factor is drawn to 1.
+    """
+    rows = signs / 2
+    rows -= rows.mean(1, keepdims=True)
+    share = weights / weights.sum()
+    lengths = squares(rows.T)
+    spread = float(share @ lengths) / (signs.shape[1] - 1)
+    together = (rows.T @ (share[:, None] * residuals)) / spread
+    alone = (share**2 * lengths) @ residuals**2 / spread**2
+    error = (squares(together) - alone) / max(1 - float(share @ share), 1e-12)
+    variance = np.maximum(variance, 1e-300)
+    uncertainty = np.sqrt(2 / (signs.shape[1] - 1)) * alone / variance
+    factor: Floats = 1 + np.maximum(error / variance - 1, 0) / (1 + uncertainty**2)
+    return factor
+
+
+def squares(rows: Floats) -> Floats:
+    """Sums of squares of the columns."""
+    sums: Floats = np.einsum("ij,ij->j", rows, rows)
+    return sums
+
 
 _FEW = 8  # up to so many pairs, relevances are not learnt
 _LEAST_LEARNT, _MOST_LEARNT = 64, 192  # pairs to learn a covariance on; more are a quarter
@@ -322,3 +446,149 @@ class Corrected:
         """Variances of weighted sums of Shapley values, [outputs, sums], for weights [M, sums]."""
         centred = weights - weights.mean(0)
         return np.stack([fit.variances_of_sums(centred) for fit in self.fits])
+
+
+# Bayesian linear regression of residuals on coalitions, without a matrix of players by players.
+#
+#     residual_i = x_i' delta + noise of variance tau^2 / w_i,    delta_j ~ N(0, V_j)
+#
+# where x_i is membership less its mean. The posterior mean H X'W r with H = (X'WX + tau^2 / V)^-1
+# comes from conjugate gradients. Its variances come from the diagonal of H, for which a fixed point
+# stands (rows of random coalitions are nearly orthogonal; Bai and Silverstein's deterministic
+# equivalent of a sample covariance), and from residuals as they would be without their own row, so
+# that they hold whatever the noise is.
+
+
+Singles = NDArray[np.float32]
+
+_MOST_STEPS = 60
+_TOLERANCE = 1e-5  # of the norm of the right side: far below the errors
+_TOLERANCE_OF_SUMS = 1e-2  # of variances that are estimates themselves
+_FIXED_POINT_STEPS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualFit:
+    """Coefficients of one output with their variances, and variances of sums of them."""
+
+    coefficients: Floats
+    variances: Floats
+    rows: Singles
+    """x, [rows, M]."""
+    weights: Floats
+    open_squares: Floats
+    """w^2 times squared residuals without their own row, times the share not drawn, [rows]."""
+    precision: Floats
+    """tau^2 / V, [M]."""
+    noise: float
+    """tau^2."""
+
+    def variances_of_sums(self, sums: Floats) -> Floats:
+        """Variances of weighted sums of the coefficients, [sums], for weights [M, sums]."""
+        solved = solve(self.rows, self.weights, self.precision, sums, _TOLERANCE_OF_SUMS)
+        projected = (self.rows @ solved.astype(np.float32)).astype(np.float64)
+        variances: Floats = self.open_squares @ projected**2
+        variances += self.noise * (self.precision @ solved**2)
+        return variances
+
+
+def centred_rows(members: Bools) -> Singles:
+    """Membership less the share of members, [rows, M]; single precision halves memory and time."""
+    rows = members.astype(np.float32)
+    rows -= members.mean(1, dtype=np.float64).astype(np.float32)[:, None]
+    return rows
+
+
+def fit_residuals(
+    rows: Singles, residuals: Floats, weights: Floats, prior: Floats, unseen: Floats
+) -> ResidualFit:
+    """Regress `residuals` [rows] on `rows` [rows, M] with `prior` variances [M].
+
+    `unseen`: share of each row's stratum that was not drawn, which its residual stands for.
+    """
+    weights = weights / weights.mean()
+    noise = float((weights * residuals**2).mean()) or 1e-300
+    right = _transposed(rows, weights * residuals)
+    prior = prior * _understatement(rows, residuals, weights, prior, right)
+    precision = noise / np.maximum(prior, 1e-300)
+    coefficients = solve(rows, weights, precision, right[:, None])[:, 0]
+    left = residuals - rows @ coefficients.astype(np.float32)
+    inverse, loads = _inverse_diagonal(rows, weights, precision)
+    left *= 1 + loads  # a row pulls the fit towards its own residual
+    noise_left = float((weights * left**2).mean())
+    open_squares = weights**2 * left**2 * unseen
+    squares = rows**2
+    spread = _transposed(squares, open_squares)
+    even = noise_left * _transposed(squares, weights)
+    ratio = spread / np.maximum(even, 1e-300)
+    from_noise = (1 - precision * inverse).clip(0, 1)
+    variances = noise_left * inverse * (from_noise * ratio + 1 - from_noise)
+    return ResidualFit(coefficients, variances, rows, weights, open_squares, precision, noise_left)
+
+
+def _understatement(
+    rows: Singles, residuals: Floats, weights: Floats, prior: Floats, right: Floats
+) -> float:
+    """By what factor the prior variances are too small, as these residuals say; at least 1.
+
+    x_j'W r has the variance sum of w^2 x_j^2 r^2 plus (sum of w x_j^2)^2 times that of delta_j. A
+    weighted mean over players estimates the factor, less one standard error of it.
+    """
+    squares = rows**2
+    noise = _transposed(squares, weights**2 * residuals**2)
+    signal = _transposed(squares, weights) ** 2 * prior
+    share = signal / np.maximum(noise + signal, 1e-300)
+    certain = float((share**2).sum())
+    if certain < 1:
+        return 1.0
+    excess = (right**2 - noise) / np.maximum(noise + signal, 1e-300)
+    return max(1.0, float(share @ excess) / certain - float(np.sqrt(2 / certain)))
+
+
+def solve(
+    rows: Singles, weights: Floats, precision: Floats, right: Floats, tolerance: float = _TOLERANCE
+) -> Floats:
+    """(X'WX + precision)^-1 right by conjugate gradients, with a diagonal preconditioner.
+
+    `right` [M, sides]: all sides go on until each is solved.
+    """
+    scale = 1 / (precision + weights @ (rows**2).mean(1))[:, None]
+    solution = np.zeros_like(right)
+    left = right.copy()
+    towards = scale * left
+    direction = towards.copy()
+    size = _products(left, towards)
+    small = tolerance**2 * size
+    for _ in range(_MOST_STEPS):
+        if (size <= small).all():
+            break
+        weighted = weights[:, None] * (rows @ direction.astype(np.float32))
+        product = (weighted.T.astype(np.float32) @ rows).T + precision[:, None] * direction
+        step = size / np.maximum(_products(direction, product), 1e-300)
+        solution += step * direction
+        left -= step * product
+        towards = scale * left
+        size, before = _products(left, towards), size
+        direction = towards + (size / np.maximum(before, 1e-300)) * direction
+    return solution
+
+
+def _products(a: Floats, b: Floats) -> Floats:
+    """Products of the columns."""
+    products: Floats = np.einsum("ij,ij->j", a, b)
+    return products
+
+
+def _inverse_diagonal(rows: Singles, weights: Floats, precision: Floats) -> tuple[Floats, Floats]:
+    """About the diagonal of (X'WX + precision)^-1, [M], and w_i x_i' H_-i x_i, [rows]."""
+    squares = rows**2
+    loads = np.zeros(len(rows))
+    inverse = 1 / (precision + _transposed(squares, weights))
+    for _ in range(_FIXED_POINT_STEPS):
+        loads = weights * (squares @ inverse.astype(np.float32))
+        inverse = 1 / (precision + _transposed(squares, weights / (1 + loads)))
+    return inverse, loads
+
+
+def _transposed(rows: Singles, vector: Floats) -> Floats:
+    return (vector.astype(np.float32) @ rows).astype(np.float64)

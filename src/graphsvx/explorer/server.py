@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import time
@@ -10,6 +11,9 @@ from contextlib import suppress
 from html import escape
 from threading import Thread
 from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from graphsvx.errors import GraphSVXError, InputError
 from graphsvx.explorer.limits import Limits
@@ -30,8 +34,8 @@ class Server:
         uvicorn = require_extra("uvicorn", "serve")
         require_extra("starlette", "serve")
         from graphsvx.explorer.app import Explorer  # noqa: PLC0415  (needs the extra)
-        from graphsvx.explorer.connections import bounded_protocol  # noqa: PLC0415  (extra)
         from graphsvx.explorer.guard import Secrets  # noqa: PLC0415  (needs the extra)
+        from graphsvx.explorer.server import bounded_protocol  # noqa: PLC0415  (extra)
 
         self._keys = Secrets()
         self._socket = _listen(host, port)
@@ -151,3 +155,42 @@ def _in_notebook() -> bool:
     shell = sys.modules.get("IPython")
     kernel = None if shell is None else shell.get_ipython()
     return kernel is not None and "IPKernelApp" in getattr(kernel, "config", {})
+
+
+# Connections of the server: so many at most, and none that waits for ever to send a request.
+
+
+def bounded_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """The protocol of a connection, which closes it where it exceeds the limits."""
+
+    class BoundedProtocol(H11Protocol):
+        """HTTP/1.1 with bounded headers (`h11_max_incomplete_event_size`)."""
+
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+                return
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            """Start the time for a request's headers, or stop it where they have come."""
+            waits = self.conn.their_state is h11.IDLE
+            if waits and self._timer is None:
+                self._timer = self.loop.call_later(limits.header_seconds, self.transport.abort)
+            elif not waits and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return BoundedProtocol

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal
 
 import torch
+from torch import nn
 from torch_geometric.data import Dataset
 
 from graphsvx.core.calling import unwrapped
 from graphsvx.core.convert import as_data
 from graphsvx.core.graph import Graph, check_graph
 from graphsvx.core.model import Output, Pick, Scale
+from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Decoder, Query
 from graphsvx.core.typed_data import check_typed_graph, is_typed
 from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_players import feature_label
 from graphsvx.errors import InputError
-from graphsvx.explorer.model_copy import ModelCopy
 from graphsvx.explorer.node_types import NodeTypes
 from graphsvx.explorer.predictions import Table, predict_all, table_of_run
 from graphsvx.explorer.questions import Question
@@ -289,3 +292,44 @@ def _names(names: Sequence[str] | None, count: int | None, argument: str) -> tup
     if count is not None and len(names) != count:
         raise InputError(f"{argument} must have {count} names, got {len(names)}")
     return tuple(names)
+
+
+# A copy of a model for single predictions, which need not wait for running explanations.
+#
+# An explanation changes modes and layers of its model and holds a lock meanwhile. A prediction must
+# answer within milliseconds, so it goes through a copy of the model that no other thread uses.
+
+
+class ModelCopy:
+    """A model in eval mode for predictions of one thread at a time."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self._lock = Lock()
+        self._private = False
+        self.module = model
+        """The copy; the model itself if it cannot be copied."""
+        if isinstance(model, nn.Module):
+            try:
+                self.module, self._private = copy.deepcopy(model), True
+            except Exception:  # a model may hold anything
+                return
+            for layer in modules(self.module):
+                layer.training = False
+                if layer.__dict__.get("cached") is True:  # of the graph that it saw first
+                    cached = [name for name in vars(layer) if name.startswith("_cached")]
+                    vars(layer).update(dict.fromkeys(cached), cached=False)
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Eval mode, no gradients, one thread."""
+        if not self._private:
+            with evaluation_mode(modules(self.module)):
+                yield
+            return
+        with self._lock, torch.no_grad():
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)  # of this thread; another number would round differently
+            try:
+                yield
+            finally:
+                torch.set_num_threads(threads)

@@ -1,9 +1,8 @@
 """GEN: masks -> perturbed graphs (X', A')."""
 
 from graphsvx.generators.base import GameSetup, Generator
-from graphsvx.generators.cut import CutEdges
 from graphsvx.generators.indirect import Indirect
-from graphsvx.generators.isolate import Isolate
+from graphsvx.generators.isolate import CutEdges, Isolate
 from graphsvx.generators.remove import RemoveRows
 from graphsvx.generators.replace import ReplaceRows
 

@@ -30,10 +30,9 @@ from graphsvx.masks import Auto, SmarterSeparate
 from graphsvx.masks.base import MaskSetting
 from graphsvx.methods import build_explanation
 from graphsvx.methods.base import Method
-from graphsvx.methods.build_explanation import field_record
+from graphsvx.methods.build_explanation import field_record, no_influence
 from graphsvx.methods.cells import EvaluatedGames
 from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
-from graphsvx.methods.influence import no_influence
 from graphsvx.methods.pipeline import (
     PlayableGame,
     PlayedGame,

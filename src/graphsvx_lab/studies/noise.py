@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import torch
+
+from graphsvx.errors import InputError
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
+from graphsvx.metrics.select import expected_hits
 from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx_lab.datasets.titles import data_title
-from graphsvx_lab.metrics import noise as measures
 from graphsvx_lab.metrics.comparison import is_positive
 from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
 from graphsvx_lab.studies import motifs
@@ -18,8 +21,97 @@ from graphsvx_lab.studies.page import Claim, Figure, Page, pivots
 from graphsvx_lab.studies.setting import Setting
 from graphsvx_lab.studies.study import CITATION_MODELS, Answer, Case, Grid, Study
 from graphsvx_lab.zoo import Trained
+from graphsvx_lab.zoo.models import CitationGAT
 from graphsvx_lab.zoo.paper import ACCURACY
 from graphsvx_lab.zoo.training import with_zeros
+
+# Data sets with noise: how much of it is among the most important ones, and whether models use it.
+#
+# A candidate without credit has 0. Where candidates share the last place, each of them is in with
+# the same chance, and the expected number counts: a method that gives credit to few is filled up
+# at random, not in the order of ids (noise has the last ids).
+
+
+TOP, FEW, SHARE = 20, 100, 0.2
+"""k; and the number of candidates below which it is a share of them."""
+FIRST_WEIGHTS = "first.lin.weight"
+"""Of a citation model, [units, columns]."""
+
+
+def noise_of(trained: Trained) -> tuple[str, set[int]]:
+    """What noise was added ("features" or "nodes"), and its ids."""
+    noise = trained.dataset.noise
+    if noise is None:
+        raise InputError(f"expected a data set with noise, got {trained.dataset.name!r}")
+    kind = "features" if len(noise.features) else "nodes"
+    return kind, set(getattr(noise, kind).tolist())
+
+
+def top_k(candidates: int) -> int:
+    """How many of the candidates are looked at: 20, or 20 % of few, at least 1."""
+    return TOP if candidates >= FEW else min(candidates, max(1, round(SHARE * candidates)))
+
+
+def noise_shares(
+    credit: Mapping[int, float], candidates: Sequence[int], noise: set[int], name: str
+) -> dict[str, float]:
+    """Noise among the top k of the candidates `name`, by value and by magnitude."""
+    if not candidates:
+        return {}
+    credits = [credit.get(candidate, 0.0) for candidate in candidates]
+    values = torch.tensor(credits, dtype=torch.float64)
+    k = top_k(len(candidates))
+    number, by_magnitude = (expected_hits(list(candidates), v, noise, k)
+                            for v in (values, values.abs()))  # fmt: skip
+    return {
+        f"number, {name}": number,
+        f"share by value, {name}": number / k,
+        f"share by magnitude, {name}": by_magnitude / k,
+    }
+
+
+@torch.no_grad()
+def use_of_noise(trained: Trained) -> dict[str, float]:
+    """Test nodes with and without the noise; and how long the weights of noisy columns are."""
+    data, model = trained.dataset, trained.model
+    kind, noise = noise_of(trained)
+    x, edges, test, ids = data.graph.x, data.graph.edge_index, data.split.test, sorted(noise)
+    weights, less = {}, (x, edges[:, ~torch.isin(edges, torch.tensor(ids)).any(0)])
+    if kind == "features":
+        noisy = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(ids), True)
+        lengths, less = model.get_parameter(FIRST_WEIGHTS).norm(dim=0), (x * ~noisy, edges)
+        weights["weights, noise / words"] = float(lengths[noisy].mean() / lengths[~noisy].mean())
+    full, without = (model(*inputs).softmax(1)[test] for inputs in ((x, edges), less))
+    classes, labels = full.argmax(1), data.labels[test]
+    return {
+        "test accuracy": float((classes == labels).double().mean()),
+        "accuracy without noise": float((without.argmax(1) == labels).double().mean()),
+        "classes that change": float((without.argmax(1) != classes).double().mean()),
+        "change without noise": float((full - without).gather(1, classes[:, None]).abs().mean()),
+        **weights,
+    }  # fmt: skip
+
+
+def attention_on_noise(trained: Trained) -> dict[str, float]:
+    """Attention of a GAT on nodes: mean over those who look at a node, then over nodes.
+
+    Nothing for other models, and where no nodes are noise. "with loops": with the attention that
+    each node pays to itself.
+    """
+    model, graph, (kind, noise) = trained.model, trained.dataset.graph, noise_of(trained)
+    if not isinstance(model, CitationGAT) or kind != "nodes":
+        return {}
+    (source, target), weights = model.attention(graph.x, graph.edge_index)
+    noisy = torch.isin(torch.arange(graph.num_nodes), torch.tensor(sorted(noise)))
+    values = {}
+    for words, counts in (("without", source != target), ("with", source >= 0)):
+        degree = torch.bincount(source[counts], minlength=graph.num_nodes)
+        total = torch.bincount(source[counts], weights[counts].double(), minlength=len(degree))
+        for name, group in (("noisy", noisy & (degree > 0)), ("normal", ~noisy & (degree > 0))):
+            mean = (total[group] / degree[group]).mean()
+            values[f"attention {words} loops, {name}"] = float(mean)
+    return values
+
 
 SETS, LITTLE = ("cora", "pubmed"), 0.02
 """The paper's; and a share that is close to zero."""
@@ -37,7 +129,7 @@ CANDIDATES = {"features": ("features that stand out", "features that the node ha
 
 def counted(answer: Answer) -> dict[str, float]:
     """Noise with two sets of candidates, which our players decide for everybody."""
-    kind, noise = measures.noise_of(answer.trained)
+    kind, noise = noise_of(answer.trained)
     ours = answer.of(OURS)
     if ours is None:
         return {}
@@ -48,20 +140,20 @@ def counted(answer: Answer) -> dict[str, float]:
         distance = ours.field.distances
         fewer = [node for node in ours.nodes if distance[node] == 1]
     credit, (names, fewer_names) = getattr(answer.explanation, kind), CANDIDATES[kind]
-    return {**measures.noise_shares(credit, list(getattr(ours, kind)), noise, names),
-            **measures.noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
+    return {**noise_shares(credit, list(getattr(ours, kind)), noise, names),
+            **noise_shares(credit, fewer, noise, fewer_names)}  # fmt: skip
 
 
 def use(case: Case) -> list[Value]:
     """What the model does with the noise; of a GAT with noisy nodes, its attention on them."""
     trained = case.trained
-    return of_model({**measures.use_of_noise(trained), **measures.attention_on_noise(trained)})
+    return of_model({**use_of_noise(trained), **attention_on_noise(trained)})
 
 
 def without_noise_weights(name: str, context: StudyContext, dataset: str, seed: int) -> Trained:
     """The zoo's model with the weights of its noisy columns at 0: it cannot use them."""
     trained = context.trained_model(dataset, seed, name)
-    return with_zeros(trained, measures.FIRST_WEIGHTS, sorted(measures.noise_of(trained)[1]))
+    return with_zeros(trained, FIRST_WEIGHTS, sorted(noise_of(trained)[1]))
 
 
 ATTENTION = tuple(f"attention {words} loops, noisy" for words in ("without", "with"))
@@ -126,12 +218,12 @@ def page(results: Measurements, kind: str, baselines: Sequence[str]) -> Page:
         f"20 % more {kind} that mean nothing are added before a model is trained. How many of "
         "them are among the most important ones?",
         "The predicted class of random test nodes is explained. Candidates are the same for all "
-        f"methods: {names[0]}, or {names[1]}. k is {measures.TOP}, or 20 % of the candidates where "
-        f"there are fewer than {measures.FEW}; ties count with the expected number of noisy ones."
+        f"methods: {names[0]}, or {names[1]}. k is {TOP}, or 20 % of the candidates where "
+        f"there are fewer than {FEW}; ties count with the expected number of noisy ones."
         + " Models with noise weights 0 cannot use it." * (kind == "features"))  # fmt: skip
 
 
-ABOUT = f"how many meaningless {{}} are among the top {measures.TOP} (or 20 %)"
+ABOUT = f"how many meaningless {{}} are among the top {TOP} (or 20 %)"
 FEATURES_STUDY = Study(
     "noisy-features", f"{ABOUT.format('features')}, GraphSVX and baselines",
     (FEATURES, CANNOT_USE), lambda results: page(results, "features", list(FEATURE_BASELINES)),

@@ -7,17 +7,19 @@ that it stands for (`error`, against a reference with many more calls).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import truediv
 from typing import Any
 
 import numpy as np
+import torch
 
 from graphsvx.api import explain
 from graphsvx.estimators import WLS
+from graphsvx.games.base import Game
 from graphsvx.masks import Auto, Mask, Random, Smart, SmarterSeparate, SmartSeparate
-from graphsvx.masks.other_numbers import OtherRandomNumbers
+from graphsvx.masks.base import Masks
 from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.metrics import expected_error, relative_error
 from graphsvx.utils.console import message
@@ -32,6 +34,25 @@ from graphsvx_lab.studies import motifs, settings
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, from_paper, pivots
 from graphsvx_lab.studies.setting import CHANCE, Setting
 from graphsvx_lab.studies.study import Answer, Case, Grid, Study
+
+# A mask with random numbers of its own, for estimates that are independent of another one.
+
+
+@dataclass(frozen=True)
+class OtherRandomNumbers:
+    """A mask with another stream of random numbers: a reference that shares no luck with others.
+
+    `separate=False` plays one joint game of features and nodes, as the paper's first masks do.
+    """
+
+    inner: Mask = field(default_factory=Auto)
+    separate: bool = True
+
+    def __call__(self, game: Game, budget: int, rng: torch.Generator) -> Masks:
+        """As `inner`."""
+        fresh = int(torch.randint(2**62, (1,), generator=rng))
+        return self.inner(game, budget, torch.Generator().manual_seed(fresh))
+
 
 REFERENCE = 20  # times the model calls that others make
 FLOOR, OURS, ALL, MOST = "Random explainer", "ours", "All", "ours, 20x the calls"

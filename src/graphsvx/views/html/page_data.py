@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import GraphDrawing, Grouping
-from graphsvx.views.html.set_data import in_sets, together_rows
 
 MOST_DOTS = 30
 """Nodes that are drawn individually; the others are grouped by branch and distance."""
@@ -370,3 +369,69 @@ def _certificate(explanation: Explanation) -> dict[str, Any]:
 def _number(value: float) -> float | None:
     """The value rounded to 7 significant digits; None for NaN and infinity, which JSON lacks."""
     return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+# Sets of players on a page: interactions, and the sets that answer a question.
+
+
+MOST_PAIRS = 400
+"""Pairs of nodes that light up."""
+MOST_TOGETHER = 12
+"""Pairs of players in the table."""
+
+
+def together_rows(views: list[Explanation]) -> list[dict[str, Any]] | None:
+    """The strongest pairs of players for each output; None without interactions.
+
+    A pair whose value may be 0 is not named, as in tables and words.
+    """
+    record = views[0].interactions
+    if record is None:
+        return None
+    return [
+        {
+            "index": record.index,
+            "pairs": [
+                {
+                    "name": " and ".join(pair.players),
+                    "value": pair.value,
+                    "error": _set_number(pair.error),
+                }
+                for pair in view.together(MOST_TOGETHER)
+                if pair.sure and pair.value
+            ],
+        }
+        for view in views
+    ]
+
+
+def in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
+    """Pairs of dots that interact, with the value for each output, and the sets of answers."""
+    first, ids = explanation.feature_credit.players, explanation.node_ids.tolist()
+    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
+    dot_of = {dot.id: i for i, dot in enumerate(drawing.dots) if dot.count == 1 and not grouped}
+
+    def dots(positions: Iterable[int]) -> list[int]:
+        nodes = [ids[at - first] for at in positions if first <= at < first + len(ids)]
+        return [dot_of[node] for node in nodes if node in dot_of]
+
+    record = explanation.interactions
+    pairs: list[list[Any]] = []
+    if record is not None:
+        for at in (record.sizes == 2).nonzero().flatten().tolist():
+            ends = dots(record.members[:2, at].tolist())
+            if len(ends) == 2:
+                pairs.append(
+                    [*ends, [_set_number(value) for value in record.values[:, at].tolist()]]
+                )
+        pairs.sort(key=lambda pair: -max(abs(value or 0.0) for value in pair[2]))
+    sets = [
+        {"question": answer.question, "dots": dots(answer.positions)}
+        for answer in explanation.answers
+        if answer.found
+    ]
+    return {"together": pairs[:MOST_PAIRS], "sets": sets}
+
+
+def _set_number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
