@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from graphsvx.metrics.effects import leave_one_out
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
@@ -50,6 +49,7 @@ from graphsvx.methods import (
 from graphsvx.methods.base import Method
 from graphsvx.methods.player_kinds import MetaPaths
 from graphsvx.utils.given_up import collected
+from graphsvx_lab.metrics.effects import leave_one_out
 from tests import typed_worlds
 from tests.simulated_device import Counts, counted, simulated_device
 from tests.worlds import random_graph, random_model

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GAT, GCN, GCNConv, SAGEConv
+from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, SAGEConv
 
 from graphsvx import GraphSVX, runs
 from graphsvx.errors import DataError
@@ -184,6 +184,17 @@ def test_what_python_caches_of_a_class_that_was_copied_does_not_count() -> None:
         for base in type(value).__mro__[:-1]:
             copyreg._slotnames(base)  # as copy and pickle do
         assert Contents.of(value).code == before
+
+
+def test_what_pyg_generates_for_the_first_layer_of_a_class_does_not_count() -> None:
+    class Own(GATConv):
+        pass
+
+    unpickled = Own.__new__(Own)  # a layer that was not made in this process
+    nn.Module.__init__(unpickled)
+    before = Contents.of(unpickled).code
+    Own(2, 2)
+    assert Contents.of(unpickled).code == before
 
 
 def test_models_with_circular_or_large_references_have_an_identity() -> None:

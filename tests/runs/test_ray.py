@@ -190,6 +190,25 @@ def test_another_model_in_the_worker_is_refused(monkeypatch) -> None:
         cluster_engine._unpacked(packed)
 
 
+def test_gpus_are_asked_of_ray_and_a_worker_without_one_says_so(tmp_path, ray) -> None:
+    ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        assert runs.Ray(num_gpus=0.5)._slots(ray) == 2
+        with pytest.raises(DataError, match=r"num_gpus=2 .* the Ray cluster has 1"):
+            start(tmp_path / "two", backend=runs.Ray(num_gpus=2), method=INNER)
+        run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=INNER)
+    finally:
+        ray.shutdown()
+    assert run.status().failed == 0
+    lines = {explanation.certificate.given_up for explanation in run}
+    expected = (
+        ()
+        if torch.cuda.is_available()
+        else ("torch finds no GPU in the worker: computed on the CPU",)
+    )
+    assert lines == {expected}
+
+
 # --- on a cluster, last: its processes are busy as long as it is there -------------------------
 
 
@@ -295,22 +314,3 @@ def test_workers_move_model_and_data_to_their_device() -> None:
     kept = cluster_engine._moved(Job(lambda x: x, data, "node", {}), torch.device("meta"))
     assert kept.data.x.device.type == "cpu"
     assert "computed where they are" in kept.given_up[0]
-
-
-def test_gpus_are_asked_of_ray_and_a_worker_without_one_says_so(tmp_path, ray) -> None:
-    ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        assert runs.Ray(num_gpus=0.5)._slots(ray) == 2
-        with pytest.raises(DataError, match=r"num_gpus=2 .* the Ray cluster has 1"):
-            start(tmp_path / "two", backend=runs.Ray(num_gpus=2), method=INNER)
-        run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=INNER)
-    finally:
-        ray.shutdown()
-    assert run.status().failed == 0
-    lines = {explanation.certificate.given_up for explanation in run}
-    expected = (
-        ()
-        if torch.cuda.is_available()
-        else ("torch finds no GPU in the worker: computed on the CPU",)
-    )
-    assert lines == {expected}

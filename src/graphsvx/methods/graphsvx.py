@@ -194,7 +194,7 @@ class GraphSVX(Checked):
             InputError: the paper has no such data set.
 
         """
-        if dataset not in _PAPER:
+        if not isinstance(dataset, str) or dataset not in _PAPER:
             hint = did_you_mean(str(dataset), _PAPER)
             raise InputError(
                 f"dataset must be one of the paper's, {', '.join(_PAPER)}; {hint}got {dataset!r}"

@@ -337,6 +337,7 @@ class Contents:
             members = {
                 name: value for name, value in sorted(vars(base).items())
                 if name not in _OF_CLASSES and not isinstance(value, _DESCRIPTORS)
+                and not _is_generated(name, value)
             }  # fmt: skip
             functions = {name: f for name, value in members.items() if (f := _code(value))}
             if _installed(base.__module__):
@@ -532,6 +533,16 @@ def _code(value: Any) -> FunctionType | None:
         value = value.func
     value = value.__wrapped__ if not isinstance(value, FunctionType) and _wrapped(value) else value
     return value if isinstance(value, FunctionType) else None
+
+
+def _is_generated(name: str, value: Any) -> bool:
+    """Whether PyG wrote this member of a layer's class when the first layer of it was made.
+
+    It is a function of the class's own code, and missing where a layer was only unpickled.
+    """
+    module = getattr(value, "__module__", None) or ""
+    by_template = module.endswith(("_propagate", "_edge_updater"))
+    return name.startswith(("_jinja_", "_orig_")) or by_template
 
 
 def _wrapped(value: Any) -> bool:
