@@ -21,7 +21,7 @@ BOUNDS = {
     "graphsvx/methods": 6_560,
     "graphsvx/metrics": 580,
     "graphsvx/results": 3_840,
-    "graphsvx/runs": 2_380,
+    "graphsvx/runs": 2_400,
     "graphsvx/testing": 780,
     "graphsvx/utils": 1_200,
     "graphsvx/views": 3_140,

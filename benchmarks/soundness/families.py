@@ -26,7 +26,7 @@ from benchmarks.soundness.judge import (
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
 from graphsvx.engine import batches, profile
-from graphsvx.engine.kernels import registry as gin
+from graphsvx.engine.kernels import registry as kernels
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.games import graph_game
 from graphsvx.generators import isolate
@@ -137,7 +137,7 @@ def settings(  # noqa: PLR0912  (a list of choices)
 
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (isolate, "_WIDE", 1),
-    (gin, "_WIDE", 1),
+    (kernels, "_GIN_WIDE", 1),
 )
 
 

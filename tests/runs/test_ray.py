@@ -61,6 +61,9 @@ class Slow:
 def ray():
     quiet = (DeprecationWarning, FutureWarning)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault(
+        "RAY_AUTH_MODE", "disabled"
+    )  # its token would be a file in the home folder
     return require_extra("ray", "ray", quiet=quiet)
 
 
