@@ -296,13 +296,13 @@ def test_models_that_are_asked_about_pairs_equal_those_with_a_decoder(kind: str)
 
 def test_links_work_with_edges_as_players_and_other_scales() -> None:
     model, data = node_world("gcn", 5, nodes=8)
-    e = explain(model, data, edge=(0, 3), scale="value", method=GraphSVX(players="edges"))
+    method = GraphSVX(players="edges", samples=300)
+    e = explain(model, data, edge=(0, 3), scale="value", method=method)
     with torch.no_grad():
         z = model(data.x, data.edge_index)
     assert e.prediction == pytest.approx(float(z[0] @ z[3]), abs=1e-9)
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
-    alone = explain(model, data, edge=(0, 3), scale="value", memory=1,
-                    method=GraphSVX(players="edges"))  # fmt: skip
+    alone = explain(model, data, edge=(0, 3), scale="value", memory=1, method=method)
     assert alone.edges == pytest.approx(e.edges, abs=1e-6)
 
 
