@@ -6,7 +6,7 @@ import numpy as np
 
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
-from graphsvx.estimators.process_average import Process, _understated
+from graphsvx.estimators.process_average import Process, _error_factor
 from graphsvx.masks.base import all_rows, shapley_kernel
 
 
@@ -20,10 +20,10 @@ def test_errors_of_credit_that_residuals_show_widen_the_bars() -> None:
     missed -= missed.mean(0)
     squared = (missed**2).sum(0)
     for ratio in (1.5, 4.0):
-        factor = _understated(signs, signs / 2 @ missed, weights, squared / ratio)
+        factor = _error_factor(signs, signs / 2 @ missed, weights, squared / ratio)
         np.testing.assert_allclose(factor, ratio, rtol=0.15)
-    assert (_understated(signs, signs / 2 @ missed, weights, 2 * squared) == 1).all()
-    assert (_understated(signs, np.zeros((len(signs), 2)), weights, squared) == 1).all()
+    assert (_error_factor(signs, signs / 2 @ missed, weights, 2 * squared) == 1).all()
+    assert (_error_factor(signs, np.zeros((len(signs), 2)), weights, squared) == 1).all()
 
 
 def test_a_mean_square_as_expected_leaves_the_scale_as_it_is() -> None:
@@ -50,5 +50,5 @@ def test_residuals_that_are_noise_do_not_widen_the_bars() -> None:
     spread = (rows**2).sum() / 60 / 10
     from_noise = (rows**2).sum() / 60**2 / spread**2
     noise = rng.normal(size=(60, 400))
-    factor = _understated(signs, noise, np.ones(60), np.full(400, from_noise))
+    factor = _error_factor(signs, noise, np.ones(60), np.full(400, from_noise))
     assert factor.mean() < 1.02  # 1.002 to 1.013 over seeds

@@ -188,9 +188,9 @@ def must_share_device(tensors: Mapping[Any, Any]) -> None:
     """Raise an InputError if tensors of the data, by name, are on different devices."""
     places = {name: v.device for name, v in tensors.items() if isinstance(v, Tensor)}
     if len({*places.values()}) > 1:
-        listed, device = (", ".join(f"{name} on {device}" for name, device in places.items()),
-                          next(iter(places.values())))  # fmt: skip
-        raise InputError(f'data must be on one device, got {listed}; use data.to("{device}")')
+        listed = ", ".join(f"{name} on {device}" for name, device in places.items())
+        first = next(iter(places.values()))
+        raise InputError(f'data must be on one device, got {listed}; use data.to("{first}")')
 
 
 def with_attributes(

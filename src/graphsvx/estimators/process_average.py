@@ -89,7 +89,7 @@ class Process:
         if len(values) - cut > 1:
             residuals = blas.dtrmm(1.0, factor[cut:, cut:], values[cut:], lower=1)
             left = np.maximum(prior - squares(shares[:cut]), 1e-10 * prior).sum()
-            understatement = _understated(
+            understatement = _error_factor(
                 kernel.coalitions.signs[cut:], residuals, weights[cut:], left * scale
             )
         return Process(
@@ -126,7 +126,7 @@ class Process:
         return left, self.whitened.T @ shares
 
 
-def _understated(signs: Floats, residuals: Floats, weights: Floats, variance: Floats) -> Floats:
+def _error_factor(signs: Floats, residuals: Floats, weights: Floats, variance: Floats) -> Floats:
     """By what factor squared errors of credit exceed `variance` [outputs]; at least 1.
 
     `residuals` [pairs, outputs] are those of pairs that a process has not seen, `signs` and
@@ -509,7 +509,7 @@ def fit_residuals(
     weights = weights / weights.mean()
     noise = float((weights * residuals**2).mean()) or 1e-300
     right = _transposed(rows, weights * residuals)
-    prior = prior * _understatement(rows, residuals, weights, prior, right)
+    prior = prior * _prior_factor(rows, residuals, weights, prior, right)
     precision = noise / np.maximum(prior, 1e-300)
     coefficients = solve(rows, weights, precision, right[:, None])[:, 0]
     left = residuals - rows @ coefficients.astype(np.float32)
@@ -526,7 +526,7 @@ def fit_residuals(
     return ResidualFit(coefficients, variances, rows, weights, open_squares, precision, noise_left)
 
 
-def _understatement(
+def _prior_factor(
     rows: Singles, residuals: Floats, weights: Floats, prior: Floats, right: Floats
 ) -> float:
     """By what factor the prior variances are too small, as these residuals say; at least 1.

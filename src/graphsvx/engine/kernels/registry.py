@@ -1,4 +1,4 @@
-"""The registered kernels, and which layers of a model they apply to."""
+"""Fast code for PyG's layers (kernels), and which layers of a model it applies to."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def graph_conv_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
     return None if out is None else add_projection(out, layer.lin_root, x, rows)
 
 
-GRAPH_CONV = LayerKernel(
+GRAPH_CONV_KERNEL = LayerKernel(
     GraphConv, reads_degrees=False, forward=graph_conv_forward, first_round=graph_conv_forward,
     aggregations=(SumAggregation, MeanAggregation),
 )  # fmt: skip
@@ -89,7 +89,7 @@ def sage_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
     return functional.normalize(out, p=2.0, dim=-1) if layer.normalize else out
 
 
-SAGE = LayerKernel(
+SAGE_KERNEL = LayerKernel(
     SAGEConv, reads_degrees=False, forward=sage_forward, first_round=sage_forward,
     aggregations=(SumAggregation, MeanAggregation),
 )  # fmt: skip
@@ -117,7 +117,7 @@ def gin_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
-GIN = LayerKernel(GINConv, reads_degrees=False, forward=gin_forward, first_round=gin_forward)
+GIN_KERNEL = LayerKernel(GINConv, reads_degrees=False, forward=gin_forward, first_round=gin_forward)
 
 
 # GCNConv.
@@ -193,7 +193,9 @@ def _gcn_normalised_weights(
     return weight
 
 
-GCN = LayerKernel(GCNConv, reads_degrees=True, forward=gcn_forward, first_round=gcn_first_round)
+GCN_KERNEL = LayerKernel(
+    GCNConv, reads_degrees=True, forward=gcn_forward, first_round=gcn_first_round
+)
 
 
 # GATConv.
@@ -242,7 +244,9 @@ def gat_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     return None if out is None else with_residual(layer, out, x, rows)
 
 
-GAT = LayerKernel(GATConv, reads_degrees=False, forward=gat_forward, first_round=gat_first_round)
+GAT_KERNEL = LayerKernel(
+    GATConv, reads_degrees=False, forward=gat_forward, first_round=gat_first_round
+)
 
 
 # GATv2Conv.
@@ -288,7 +292,7 @@ def _gatv2_scores(layer: Any, pair: Tensor) -> Tensor:
     return scores
 
 
-GATV2 = LayerKernel(
+GATV2_KERNEL = LayerKernel(
     GATv2Conv, reads_degrees=False, forward=gatv2_forward, first_round=gatv2_first_round
 )
 
@@ -339,7 +343,7 @@ def _transformer_with_skip(layer: Any, heads: Tensor, x: Any, rows: int) -> Any:
     return beta * skip + (1 - beta) * out
 
 
-TRANSFORMER = LayerKernel(
+TRANSFORMER_KERNEL = LayerKernel(
     TransformerConv,
     reads_degrees=False,
     forward=transformer_forward,
@@ -355,7 +359,7 @@ _READ_DEGREES = (
     PNAConv, ResGatedGraphConv, SGConv, SSGConv, TAGConv,
 )  # fmt: skip
 
-KERNELS = (
+KERNELS_BY_TRAITS = (
     LayerKernel(GINEConv, reads_degrees=False),
     *(LayerKernel(layer, reads_degrees=True) for layer in _READ_DEGREES),
 )
@@ -379,14 +383,14 @@ def register(kernel: LayerKernel) -> None:
 
 
 for _kernel in (
-    GAT,
-    GATV2,
-    GCN,
-    GIN,
-    GRAPH_CONV,
-    SAGE,
-    TRANSFORMER,
-    *KERNELS,
+    GAT_KERNEL,
+    GATV2_KERNEL,
+    GCN_KERNEL,
+    GIN_KERNEL,
+    GRAPH_CONV_KERNEL,
+    SAGE_KERNEL,
+    TRANSFORMER_KERNEL,
+    *KERNELS_BY_TRAITS,
 ):
     register(_kernel)
 

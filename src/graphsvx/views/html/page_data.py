@@ -395,7 +395,7 @@ def together_rows(views: list[Explanation]) -> list[dict[str, Any]] | None:
                 {
                     "name": " and ".join(pair.players),
                     "value": pair.value,
-                    "error": _set_number(pair.error),
+                    "error": _number(pair.error),
                 }
                 for pair in view.together(MOST_TOGETHER)
                 if pair.sure and pair.value
@@ -421,9 +421,7 @@ def in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
         for at in (record.sizes == 2).nonzero().flatten().tolist():
             ends = dots(record.members[:2, at].tolist())
             if len(ends) == 2:
-                pairs.append(
-                    [*ends, [_set_number(value) for value in record.values[:, at].tolist()]]
-                )
+                pairs.append([*ends, [_number(value) for value in record.values[:, at].tolist()]])
         pairs.sort(key=lambda pair: -max(abs(value or 0.0) for value in pair[2]))
     sets = [
         {"question": answer.question, "dots": dots(answer.positions)}
@@ -431,7 +429,3 @@ def in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
         if answer.found
     ]
     return {"together": pairs[:MOST_PAIRS], "sets": sets}
-
-
-def _set_number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
