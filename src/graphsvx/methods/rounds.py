@@ -101,9 +101,8 @@ def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
 def default_difference_calls(game: GraphGame, games: int) -> int:
     """Most calls of one of so many games by default where differences are measured."""
     if game.evaluator.slopes is None or game.seconds_of_call is not None:
-        return _calls_in_batches(
-            game, games
-        )  # layers whose first round is not a product of matrices
+        # Layers whose first round is not a product of matrices.
+        return _calls_in_batches(game, games)
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
     return int(min(MOST_CALLS_OF_DIFFERENCES, _WORK_OF_DIFFERENCES / work))
 
