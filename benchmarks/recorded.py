@@ -2,6 +2,7 @@
 
     scripts/bench record FILE             explain everything and write FILE
     scripts/bench record FILE --compare   explain everything again and list what differs from FILE
+    scripts/bench record FILE --compare --only typed    cases with "typed" in their name
 
 For a change that must not change results: record before it, compare after it, on one machine.
 Models are not trained, and questions, methods and settings come from the lists below. A refusal is
@@ -309,14 +310,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench record", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--compare", action="store_true", help="list what differs from FILE")
+    parser.add_argument("--only", default="", help="part of the names of the cases to explain")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    recorded = {case.name: case.record() for case in cases()}
+    recorded = {case.name: case.record() for case in cases() if chosen.only in case.name}
     if not chosen.compare:
         with atomic_write(chosen.file) as part:
             part.write_text(json.dumps(recorded) + "\n")
         print(f"{len(recorded)} recorded")
         return 0
-    lines = differences(json.loads(chosen.file.read_text()), json.loads(json.dumps(recorded)))
+    before = json.loads(chosen.file.read_text())
+    before = {name: record for name, record in before.items() if chosen.only in name}
+    lines = differences(before, json.loads(json.dumps(recorded)))
     print(*lines, f"{len(recorded)} explained, {len(lines)} differ", sep="\n")
     return int(bool(lines))
