@@ -203,6 +203,8 @@ def test_odd_queries_of_a_run_are_refused(own: Net, run: Run, rest, message) -> 
         ("ray", "ray", "run cora --backend ray --out out"),
         ("uvicorn", "serve", "serve cora"),
         ("matplotlib", "plot", "study noisy-features --quick"),
+        ("lime", "baselines", "study noisy-features --quick"),
+        ("captum", "baselines", "study --all"),
     ],
 )
 def test_a_missing_package_is_said_before_the_work(

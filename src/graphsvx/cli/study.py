@@ -6,16 +6,19 @@ import shlex
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markdown import Markdown
 
 from graphsvx.cli import app
-from graphsvx.cli.names import check_extra
+from graphsvx.cli.names import BASELINES, check_extra
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
 from graphsvx.utils.console import message, simple_table, stdout_console
+
+if TYPE_CHECKING:
+    from graphsvx_lab.studies import Study, StudyContext
 
 EXAMPLES = """
 Examples:
@@ -101,6 +104,8 @@ def study(
                 )
                 for study_name in selected
             }  # fmt: skip
+            if not pages:
+                _check_packages(contexts)
             # Cells of all studies at once: those that share data and models are measured together.
             measured = {} if pages else studies.study.measure_in_processes(contexts)
             for declared, context in contexts.items():
@@ -135,6 +140,22 @@ def study(
         message(f"left out {study_name}: {reason}")
     if left_out:
         raise typer.Exit(2)
+
+
+def _check_packages(contexts: dict[Study, StudyContext]) -> None:
+    """Raise for an extra that a method of these studies needs, before hours of work."""
+    from graphsvx.methods import registry
+
+    methods = {
+        type(setting.method)
+        for declared, context in contexts.items()
+        for grid in declared.used_grids(context)
+        for dataset in grid.datasets
+        for setting in grid.methods(dataset).values()
+    }
+    for name, package in BASELINES.items():
+        if registry.method_class(name) in methods:
+            check_extra(package, "baselines")
 
 
 def _list() -> None:
