@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks import (
+    ablate,
     coverage,
     error,
     interactions,
@@ -74,6 +75,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["ablate"]:
+        sys.exit(ablate.main(sys.argv[2:]))
     if sys.argv[1:2] == ["soundness"]:
         sys.exit(soundness.main(sys.argv[2:]))
     if sys.argv[1:2] == ["typed"]:

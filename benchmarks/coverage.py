@@ -136,8 +136,17 @@ def games(
     family: str, players: tuple[int, int], *, seed: int, each: int, calls: int
 ) -> Iterator[Judged]:
     """Games of a family with so many players; `calls` a player for truths that are not exact."""
+    return judged_games(
+        questions(family, players, seed), players, seed=seed, each=each, calls=calls
+    )
+
+
+def judged_games(
+    asked: Iterator[Question], players: tuple[int, int], *, seed: int, each: int, calls: int
+) -> Iterator[Judged]:
+    """The first `each` games with so many players, with their Shapley values."""
     games_found = 0
-    for model, graph, node in islice(questions(family, players, seed), _MOST_TRIED):
+    for model, graph, node in islice(asked, _MOST_TRIED):
         game, target = node_game(model, graph, node)
         if not players[0] <= game.players <= players[1]:
             continue

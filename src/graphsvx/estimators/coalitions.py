@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators.walks import Walks
+from graphsvx.utils.components import components
 
 _NOISE_POWER = 1.5  # what a mean of k messages leaves unexplained falls about so fast with k
 
@@ -66,6 +66,8 @@ class Coalitions:
         slope, mean_slope = _falling_slopes(direct_signs)
         centred = (direct_signs - direct_signs.mean(1, keepdims=True)) / 2
         sizes = _size_functions(signs, direct_signs, combined)
+        if not components().size_functions:
+            sizes *= 0.0
         if units is None:
             steep = slope[:, None] * centred
             units = _root_mean_square(steep, slope > 0), _root_mean_square(sizes, inner)
@@ -147,7 +149,7 @@ def _size_functions(signs: Floats, direct_signs: Floats, combined: Ids) -> Float
 
 def _noise(size: Floats, players: int, combined: int | None) -> Floats:
     """Variances of the white part by size: the fewer are combined, the more each matters."""
-    if combined is None:
+    if combined is None or not components().noise_by_size:
         return np.ones_like(size)
     smaller = np.minimum(size, players - size) * (combined / players)
     variance: Floats = 2 / (1 + smaller) ** _NOISE_POWER
@@ -165,7 +167,6 @@ def _log_count(players: int, size: Floats) -> Floats:
     return log_count
 
 
-@lru_cache
 def white_prior(players: int, combined: int | None) -> float:
     """Variance of every Shapley value of a white game (at most: its noise depends on more)."""
     size = np.arange(1.0, players // 2 + 1)

@@ -23,8 +23,9 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids, by_size, row_sizes
 from graphsvx.estimators.least_squares import WLS, Fit, centred_inverse, surrogate
 from graphsvx.estimators.state_tables import StateTables, drawn_pairs, fit_table, without_sizes
-from graphsvx.estimators.waves import WAVES, Singles, signs_of, train_waves
+from graphsvx.estimators.waves import WAVES, Singles, Waves, signs_of, train_waves
 from graphsvx.masks.base import Masks
+from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked
 
 _FITTED = 1 << 13  # pairs that the terms are fitted to
@@ -48,11 +49,13 @@ class ControlledWLS(Checked):
             return WLS()(masks, values, empty, full)
         odd = (values[::2] - values[1::2]).numpy() / 2
         controls = _Controls.of(masks, odd)
+        if not components().size_controls:
+            controls = _Controls(*(0 * part for part in vars(controls).values()))
         rest = odd - controls.at(masks.rows[::2])
         gain, credit = (full - empty).numpy() - 2 * controls.at_full(), controls.credit()
         drawn_ids = np.flatnonzero(drawn_pairs(masks))
         model = "least squares with slopes"
-        if len(drawn_ids) >= _CROSSED:
+        if len(drawn_ids) >= _CROSSED and (components().waves or components().tables):
             rest[drawn_ids] = without_sizes(rest[drawn_ids], masks.rows[::2][drawn_ids])
             even = (values[::2] + values[1::2]).numpy() / 2
             fitted = cross_fit(masks, rest, even - even[drawn_ids].mean(0), drawn_ids)
@@ -235,6 +238,8 @@ def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn_ids: Ids) -> Cro
             for part in (missed, even)
         ),
     )
+    if not components().waves:
+        waves = [Waves(wave.directions, 0 * wave.amplitudes) for wave in waves]
     # What controls leave of the pairs that they are fitted to, and of those of the other half.
     left = [missed[half[:fitted]] for half in halves]
     rest = [missed[pairs] for pairs in (*halves, listed)]

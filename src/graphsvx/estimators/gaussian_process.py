@@ -29,6 +29,7 @@ from graphsvx.estimators.walks import MOST_ENTRIES, Walks
 from graphsvx.games.base import fits_memory
 from graphsvx.games.derivatives import DOUBT_OF_SLOPES, ExpectedCredit
 from graphsvx.masks.base import Masks
+from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked, Range
 from graphsvx.utils.given_up import optional
 
@@ -91,7 +92,7 @@ class GaussianProcess(Checked):
         coalitions, players = masks.rows.shape
         if prior is None or outcomes is None or masks.pair is None or masks.exact:
             return None
-        if not _tells_logits(coalitions, players):
+        if not (components().logits and _tells_logits(coalitions, players)):
             return None
         if not 2 <= np.count_nonzero(prior.direct) <= _MOST_DIRECT:
             return None
@@ -165,19 +166,21 @@ class GaussianProcess(Checked):
         prior = masks.prior
         direct, relevance, walks = None, None, None
         if prior is not None:
-            direct, relevance = prior.direct, prior.relevance
-            if prior.passed is not None and prior.passed.size <= MOST_ENTRIES:
+            direct = prior.direct
+            relevance = prior.relevance if components().walk_prior else None
+            small = prior.passed is not None and prior.passed.size <= MOST_ENTRIES
+            if prior.passed is not None and small and components().walk_kernel:
                 walks = Walks.of(np.flatnonzero(direct), prior.passed)
         coalitions = Coalitions.of(signs, direct, walks)
         square = None
-        if masks.probabilities:
+        if masks.probabilities and components().log_odds:
             square = expected_square(
                 np.concatenate([[empty.numpy(), full.numpy()], values.numpy()])
             )
         pairs = Pairs(coalitions, odd[: count + 1], _pair_weights(masks, count), square)
         average = average_processes(pairs, relevance)
         posterior: Average | Corrected = average
-        if count + 1 < len(odd):
+        if count + 1 < len(odd) and components().residuals:
             posterior = Corrected.of(average, masks, odd)
         wider = float(stdtrit(count + 2, 0.975) / stdtrit(np.inf, 0.975))
         credit = posterior.credit

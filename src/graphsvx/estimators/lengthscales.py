@@ -15,13 +15,13 @@ from graphsvx.core.arrays import Floats
 from graphsvx.estimators.cholesky import cholesky, diagonal, inverse_from_cholesky, solve_lower
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
+from graphsvx.utils.components import components
 
 _GRID: dict[str, tuple[float, ...]] = {
     "theta": (0.0, 1.0, 3.0, 9.0),
     "white": (1e-4, 0.03, 0.3),
     "per_size": (0.0, 0.3, 3.0),
 }
-START = Mixture(per_size=0.3, theta=3.0, white=0.03)
 _LOWEST, _HIGHEST = -12.0, 8.0  # bounds of log relevance
 _OUTPUTS = 4  # used for the curvature
 _APART = 3.0  # variance of log relevance among players of which the same is expected
@@ -31,6 +31,18 @@ _POWER = 0.25  # variance of that power, as a multiple of its mean
 _FLOOR = 0.05  # share of relevance that is as expected, whatever was learnt
 _LONGEST = 2.0  # step in log relevance
 _AGAIN = 4  # mixtures that are tried with the last relevance too
+
+
+def start() -> Mixture:
+    """The mixture that is tried first."""
+    used = components()
+    return Mixture(0.3 if used.per_size else 0.0, 3.0 if used.product else 0.0, white=0.03)
+
+
+def _grid() -> dict[str, tuple[float, ...]]:
+    used = components()
+    none = {} if used.product else {"theta": (0.0,)}
+    return _GRID | none | ({} if used.per_size else {"per_size": (0.0,)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +106,8 @@ def prior_relevances(
 def all_mixtures(kernel: Kernel, odd: Floats) -> FittedKernel:
     """Nothing learnt of the players, and how likely every mixture is."""
     mixtures = [
-        Mixture(**dict(zip(_GRID, mixture, strict=True))) for mixture in product(*_GRID.values())
+        Mixture(**dict(zip(_grid(), mixture, strict=True)))
+        for mixture in product(*_grid().values())
     ]
     return FittedKernel(
         kernel.relevance, {mixture: _likelihood(kernel, mixture, odd) for mixture in mixtures}
@@ -111,10 +124,11 @@ def fit_lengthscales(
     """
     prior = LogNormalPrior.of(coalitions.players, expected)
     kernel = Kernel(coalitions, np.exp(prior.mean))
-    kernel = Kernel(coalitions, _with_credit(kernel, START, odd))
-    mixture, before = _climbed(kernel, START, odd)
+    if components().lengthscales:
+        kernel = Kernel(coalitions, _with_credit(kernel, start(), odd))
+    mixture, before = _climbed(kernel, start(), odd)
     first = kernel.relevance
-    for _ in range(steps):
+    for _ in range(steps if components().lengthscales else 0):
         kernel = Kernel(coalitions, _newton(kernel, mixture, odd, prior))
     likely = sorted(before, key=lambda candidate: -before[candidate])[:_AGAIN]
     after = {candidate: _likelihood(kernel, candidate, odd) for candidate in likely}
@@ -128,7 +142,7 @@ def fit_lengthscales(
 def _climbed(kernel: Kernel, mixture: Mixture, odd: Floats) -> tuple[Mixture, dict[Mixture, float]]:
     """The most likely mixture, one variance after the other, and all that were tried."""
     likelihoods = {mixture: _likelihood(kernel, mixture, odd)}
-    for name, grid in _GRID.items():
+    for name, grid in _grid().items():
         for value in grid:
             other = replace(mixture, **{name: value})
             if other not in likelihoods:

@@ -20,14 +20,15 @@ from graphsvx.estimators.cholesky import cholesky, solve_lower
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
 from graphsvx.estimators.lengthscales import (
-    START,
     FittedKernel,
     all_mixtures,
     fit_lengthscales,
     log_likelihood,
     prior_relevances,
+    start,
 )
 from graphsvx.masks.base import Masks
+from graphsvx.utils.components import components
 
 # A Gaussian process that has seen the values of some pairs of coalitions.
 
@@ -86,7 +87,7 @@ class Process:
         apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
         understatement = np.ones(outputs)
         cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
-        if len(values) - cut > 1:
+        if len(values) - cut > 1 and components().error_factor:
             residuals = blas.dtrmm(1.0, factor[cut:, cut:], values[cut:], lower=1)
             left = np.maximum(prior - squares(shares[:cut]), 1e-10 * prior).sum()
             understatement = _error_factor(
@@ -243,6 +244,8 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
     odd = pairs.odd
     missed, size = np.zeros(odd.shape[1]), np.zeros(odd.shape[1])
     splits = _splits(*pairs.coalitions.signs.shape)
+    if not components().averaging:
+        splits = splits[:1]
     for fitted, held_out in splits:
         if not len(held_out):
             candidates = _nothing_learnt(pairs, expected)
@@ -258,6 +261,8 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
             )
             for kernel, mixture in candidates
         ]  # fmt: skip
+        if not components().averaging:
+            same = [max(same, key=lambda process: process.log_likelihood)]
         likelihood = np.array([process.log_likelihood for process in same])
         processes += same
         # Few pairs are learnt on by halves: their likelihoods say less than they seem to.
@@ -316,7 +321,7 @@ def _learnt_on_half(
     candidates = [(kernel, mixture) for mixture in dict.fromkeys([*mixtures, *relearnt])]
     for relevance in prior_relevances(all_pairs.coalitions.players, expected, _POWERS):
         kernel = Kernel(all_pairs.coalitions, relevance)
-        candidates.append((kernel, _likeliest_white(kernel, START, all_pairs.odd)))
+        candidates.append((kernel, _likeliest_white(kernel, start(), all_pairs.odd)))
     return candidates
 
 

@@ -17,6 +17,7 @@ from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.row_ids import packed_words
 from graphsvx.games.base import Game, require_memory
 from graphsvx.masks.base import Masks
+from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked, Range
 
 _GOLDEN = 0.6180339887498949
@@ -52,7 +53,7 @@ class Paired(Checked):
             none = np.zeros((0, players), dtype=bool)
             return Masks(none, game.states(none), np.zeros(0), exact=True)
         prior, expected, even_pairs = game.player_prior(), None, _EVEN_PAIRS
-        if prior is not None and hasattr(game, "expected_credit"):
+        if prior is not None and hasattr(game, "expected_credit") and components().derivatives:
             expected = game.expected_credit(budget, rng.initial_seed())
             if expected is not None and expected.players.any():
                 prior, even_pairs = replace(prior, expected=expected), _FEW_EVEN_PAIRS

@@ -25,6 +25,7 @@ from graphsvx.masks.exact import exact_within
 from graphsvx.masks.paper import split_budget
 from graphsvx.methods.additive import additive_states
 from graphsvx.results.certificate import GameReport
+from graphsvx.utils.components import components
 from graphsvx.utils.given_up import give_up
 from graphsvx.utils.interruption import stop_if_unwanted
 
@@ -126,7 +127,8 @@ def _play(
     values = game.values(states)
     if isinstance(game, LookupGame):
         local = game.take_local_states(states)
-        if isinstance(_estimator_of(estimator, masks), ControlledWLS) and not masks.exact:
+        controlled = isinstance(_estimator_of(estimator, masks), ControlledWLS)
+        if controlled and not masks.exact and components().tables:
             masks = replace(masks, local=local)
     return PlayedGame(game, masks, values, budget)
 

@@ -28,6 +28,7 @@ from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
 from graphsvx.methods.pipeline import PlayableGame, PlayedGame, fit_all, play
+from graphsvx.utils.components import components
 from graphsvx.utils.given_up import give_up
 from graphsvx.utils.interruption import stop_if_unwanted
 
@@ -327,6 +328,7 @@ class Rounds:
         game, masks = games[i].game, games[i].masks
         if (
             not isinstance(game, GraphGame) or not measures_differences(self.mask, self.estimator)
+            or not components().differences
             or game.evaluator.fallback is not None or game.players < 3
             or self._has_look_ups(games, i)
             or masks.pair is None or masks.exact or not _relative_square(fit) > _HARD
@@ -335,7 +337,11 @@ class Rounds:
             return None
         most = self._in_time(games, i, self._allowed_for_differences(games, i))
         calls = game.calls
-        slopes = game.expected_credit(most, self.seed) if game.has_slopes else None
+        slopes = (
+            game.expected_credit(most, self.seed)
+            if game.has_slopes and components().derivatives
+            else None
+        )
         if slopes is not None and slopes.players.any():
             fit = corrected(fit, Slopes(slopes))
         left = most - game.calls
