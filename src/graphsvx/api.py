@@ -20,19 +20,13 @@ from torch_geometric.loader import LinkLoader, NodeLoader, RandomNodeLoader
 from graphsvx.core import graph as graphs
 from graphsvx.core.calling import unwrapped
 from graphsvx.core.convert import as_collection, as_data, node_positions
+from graphsvx.core.decoders import Decoder
+from graphsvx.core.hetero_data import check_graph_of, is_typed
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
-from graphsvx.core.query import Decoder, Query, build_query, node_list
-from graphsvx.core.typed_data import check_typed_graph, is_typed
-from graphsvx.core.typed_query import (
-    TypedNode,
-    TypedQuery,
-    build_typed_query,
-    nodes_of_one_type,
-)
+from graphsvx.core.query import NodeOfType, build_query, node_list, nodes_of_one_type
 from graphsvx.engine.reading import with_reading
-from graphsvx.engine.typed_reading import with_typed_reading
 from graphsvx.errors import (
     GraphSVXError,
     InputError,
@@ -68,10 +62,10 @@ def explain(
     model: Callable[..., Any],
     data: Any,
     *,
-    node: int | str | TypedNode | None = None,
+    node: int | str | NodeOfType | None = None,
     nodes: Sequence[Any] | Tensor | None = None,
     graph: bool = False,
-    edge: tuple[int | str, int | str] | tuple[TypedNode, TypedNode] | None = None,
+    edge: tuple[int | str, int | str] | tuple[NodeOfType, NodeOfType] | None = None,
     relation: int | str | tuple[str, str, str] | None = None,
     decoder: Decoder | None = None,
     method: Method | None = None,
@@ -141,28 +135,17 @@ def explain(
     method = _DEFAULT if method is None else check_method(method)
     check_model_and_data(model, data)
     options: dict[str, Any] = {
-        "node": node, "nodes": nodes, "graph": graph, "edge": edge, "decoder": decoder,
-        "target": target, "targets": targets, "output": output, "scale": scale,
+        "node": node, "nodes": nodes, "graph": graph, "edge": edge, "relation": relation,
+        "decoder": decoder, "target": target, "targets": targets, "output": output, "scale": scale,
         "class_names": class_names, "feature_names": feature_names, "node_names": node_names,
         "memory": memory,
     }  # fmt: skip
     with exclusive():
-        query: Query
         if arguments is None and is_typed(unwrapped(model), as_data(data)):
             _must_explain_types(method)
-            query = build_typed_query(unwrapped(model), as_data(data), relation=relation, **options)
-        elif relation is not None:
-            raise InputError(
-                "relation= needs a graph with edge types: HeteroData, or Data with edge_type and a "
-                "model that takes it"
-            )
-        else:
-            query = build_query(model, data, arguments=arguments, **options)
+        query = build_query(model, data, arguments=arguments, **options)
         with evaluation_mode([*query.model.submodules, *modules(decoder)]):
-            if isinstance(query, TypedQuery):
-                query = with_typed_reading(query)
-            else:
-                query = with_reading(query)
+            query = with_reading(query)
             with _progress_of_one(), collected() as given_up:
                 explanation = method(query, seed)
     if not isinstance(explanation, Explanation):
@@ -264,7 +247,7 @@ def check_call(
         except Exception:  # whatever else fails is told by the questions themselves
             return
         else:
-            if isinstance(query, TypedQuery):
+            if query.graph.has_types:
                 _must_explain_types(method)
             elif hasattr(method, "blocks"):
                 refuse_unless(query, method, *method.blocks.tasks)
@@ -442,10 +425,7 @@ def _sequential(job: _Job, questions: Iterable[int]) -> Iterator[Explanation | F
 def _parallel(job: _Job, questions: Iterable[int], workers: int) -> Iterator[Explanation | Failure]:
     if processes.can_fork() and not job.whole_graphs:
         # Index once here, not in every worker.
-        if is_typed(job.model, job.data):
-            check_typed_graph(job.data)
-        else:
-            graphs.out_edges(graphs.check_graph(job.data))
+        graphs.out_edges(check_graph_of(job.model, job.data))
     waiting = iter(questions)
     for item, result in processes.imap_unordered(job.as_dict, lambda: next(waiting, None), workers):
         if isinstance(result, processes.WorkerDied):

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
 import graphsvx
-from graphsvx.core.typed_query import build_typed_query
-from graphsvx.engine.typed import evaluators
-from graphsvx.engine.typed_batches import TypedBatches
+from graphsvx.core.query import build_query
+from graphsvx.engine.by_type import evaluators
+from graphsvx.engine.by_type_batches import CopiesByType
 from graphsvx.methods import GraphSVX
 from tests import typed_worlds as worlds
 from tests.typed_worlds import WIDTHS, Stack, shapley, typed_graph, without
@@ -55,10 +55,10 @@ def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(networ
     torch.manual_seed(0)
     data = typed_graph(2, counts=(3, 2, 2))
     model = network(sage).double().eval()
-    query = build_typed_query(model, data, node=("paper", 0), target=0)
+    query = build_query(model, data, node=("paper", 0), target=0)
     with torch.no_grad():
         evaluator = next(evaluators(query, None, 0))
-    assert isinstance(evaluator.evaluate, TypedBatches)
+    assert isinstance(evaluator.evaluate, CopiesByType)
     assert evaluator.evaluate.batching.trim == trim
     assert evaluator.evaluate.batching.depth == 2
     explanation = graphsvx.explain(

@@ -11,7 +11,7 @@ from torch_geometric.data import Data, TemporalData
 from torch_geometric.nn import GAE
 
 import graphsvx
-from graphsvx.core.typed_graph import short_names
+from graphsvx.core.types import short_names
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import Edges, GraphSVX
 from graphsvx_lab.zoo.typed_models import RelationalEncoder

@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphSAGE, HeteroConv
 
 import graphsvx
 from graphsvx import Explanation
-from graphsvx.core.typed_data import check_typed_graph
+from graphsvx.core.hetero_data import check_graph_with_types
 from graphsvx.methods import Edges, GraphSVX, MetaPaths, Nodes, Relations
 from tests import typed_worlds as worlds
 from tests.typed_worlds import EDGE_TYPES, Node, call, reaching, shapley, typed_graph, without
@@ -427,5 +427,5 @@ def test_attention_over_all_nodes_is_played_on_the_whole_graph() -> None:
 
 
 def test_an_edge_type_is_paired_with_the_type_of_its_edges_turned_round() -> None:
-    graph = check_typed_graph(typed_graph(0))
+    graph = check_graph_with_types(typed_graph(0))
     assert graph.relation_of.tolist() == [0, 0, 2, 2, 4, 5]

@@ -21,7 +21,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 
 from graphsvx.cli.options import ModelChoice
 from graphsvx.core.graph import check_graph
-from graphsvx.core.typed_data import check_typed_graph
+from graphsvx.core.hetero_data import check_graph_with_types
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.zoo.progress import training_bar
@@ -120,7 +120,7 @@ def saved_graphs(path: Path) -> Graphs:
                 f"got {type(graph).__name__}"
             )
         if isinstance(graph, HeteroData):
-            check_typed_graph(graph)
+            check_graph_with_types(graph)
         elif graph.x is not None or "edge_type" not in graph:
             check_graph(graph)
     return graphs if isinstance(loaded, (list, tuple)) else graphs[0]

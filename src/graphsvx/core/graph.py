@@ -1,9 +1,13 @@
-"""The user's graph: validated once, with cached edge indices and feature statistics."""
+"""The user's graph: validated once, with cached edge indices and feature statistics.
+
+Nodes and edges have types (`graphsvx.core.types`); a graph without types has one of each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +22,7 @@ from graphsvx.core.edge_index import Index, check_edge_index, index_by_end
 from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, adopt_statistics, statistics_of
+from graphsvx.core.types import FLAT, Types
 from graphsvx.errors import InputError
 from graphsvx.utils.exclusive import exclusive
 
@@ -95,6 +100,54 @@ class Graph:
     form: DataForm = _AS_TABLES
     labels: Tensor | None = None
     """data.y as it is: [nodes], [nodes, outputs], or the labels of a graph."""
+    given_types: Types | None = None
+    """Node and edge types that the model takes; then x has no columns. None: there are none."""
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the model is given node or edge types."""
+        return self.given_types is not None
+
+    @cached_property
+    def types(self) -> Types:
+        """Node and edge types; without given ones, one of each."""
+        return self.given_types or Types.of_one(self.x, self.num_edges)
+
+    def with_features(self, features: Mapping[str, Tensor]) -> Graph:
+        """The graph with other features of some node types."""
+        if self.given_types is None:
+            return replace(self, x=features.get(FLAT, self.x))
+        changed = {**self.given_types.features, **features}
+        return replace(self, given_types=replace(self.given_types, features=changed))
+
+    @cached_property
+    def relation_of(self) -> Ids:
+        """For each edge type, the first of itself and its reverse type.
+
+        Types are each other's reverse if their edges are the same, turned round; `rev_writes` is
+        also that of `writes`.
+        """
+        types, ends = self.types, self.edge_index.cpu().numpy()
+        relation = np.arange(len(types.edge_types))
+        order = np.argsort(types.edge_type, kind="stable")
+        starts = np.searchsorted(types.edge_type[order], np.arange(len(relation) + 1))
+        waiting: dict[Any, list[int]] = {}
+        for at, (source, name, target) in enumerate(types.edge_types):
+            other = (target, name.removeprefix("rev_"), source)
+            if name.startswith("rev_") and other in types.edge_types:
+                relation[at] = types.edge_types.index(other)
+                continue
+            mine = ends[:, order[starts[at] : starts[at + 1]]]
+            forth, back = (
+                np.sort(first * self.num_nodes + second).tobytes()
+                for first, second in (mine, mine[::-1])
+            )
+            turned = waiting.get(back, [])
+            if turned and forth != back and mine.size:
+                relation[at] = turned.pop(0)
+            else:
+                waiting.setdefault(forth, []).append(at)
+        return np.minimum(relation, np.arange(len(relation)))
 
     def attributes_at(
         self, nodes: Tensor | None, edges: Tensor | None, graphs: int = 1
@@ -120,8 +173,8 @@ class Graph:
 
     @property
     def num_features(self) -> int:
-        """F."""
-        return self.x.shape[1]
+        """F, those of all node types together."""
+        return self.x.shape[1] if self.given_types is None else self.given_types.columns
 
     @property
     def num_edges(self) -> int:

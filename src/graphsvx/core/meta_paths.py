@@ -10,8 +10,8 @@ import numpy as np
 
 from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
 from graphsvx.core.players import Players
-from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import Converted, shown
 
@@ -45,11 +45,11 @@ MetaPathsSetting = Annotated[MetaPaths, Converted(freeze_meta_paths)]
 """Meta-paths as a field of settings."""
 
 
-def meta_path_types(graph: TypedGraph, label: str, steps: tuple[Any, ...]) -> list[int]:
+def meta_path_types(graph: Graph, label: str, steps: tuple[Any, ...]) -> list[int]:
     """The edge types of a meta-path; each must start where the one before it ends."""
-    types = [graph.edge_type_id(step) for step in steps]
+    types = [graph.types.edge_type_id(step) for step in steps]
     for before, after in pairwise(types):
-        first, second = graph.edge_types[before], graph.edge_types[after]
+        first, second = graph.types.edge_types[before], graph.types.edge_types[after]
         if first[2] != second[0]:
             raise InputError(
                 f"meta-path {label!r} has {first} before {second}: the first must end in the node "
@@ -58,7 +58,7 @@ def meta_path_types(graph: TypedGraph, label: str, steps: tuple[Any, ...]) -> li
     return types
 
 
-def find_meta_paths(graph: TypedGraph, field: Field, paths: MetaPaths) -> Players:
+def find_meta_paths(graph: Graph, field: Field, paths: MetaPaths) -> Players:
     """A player for each meta-path: the edges of all its instances that end in a centre.
 
     An edge on several meta-paths is there as long as one of them is. Edges on none stay.
@@ -77,10 +77,10 @@ def find_meta_paths(graph: TypedGraph, field: Field, paths: MetaPaths) -> Player
     )  # fmt: skip
 
 
-def _instances(graph: TypedGraph, field: Field, types: list[int]) -> Ids:
+def _instances(graph: Graph, field: Field, types: list[int]) -> Ids:
     """Edges of the field (inner ones) that lie on an instance of a path of edge types."""
     inner = field.inner_edges
-    kinds = graph.edge_type[field.edges[inner]]
+    kinds = graph.types.edge_type[field.edges[inner]]
     source, target = field.source[inner], field.target[inner]
     ends = np.arange(field.size) < (field.centres or field.size)
     steps: list[Ids] = []

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from graphsvx.core.callers import CallByType, Inputs
 from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
 from graphsvx.core.graph import Graph
 from graphsvx.core.in_place import call_without_writing
@@ -52,6 +53,8 @@ class Model:
     output_is_given: bool = True
     """False: the meaning of the outputs is inferred by `graphsvx.engine.reading`."""
     scale_is_given: bool = True
+    by_type: CallByType | None = None
+    """How it is called with the parts of a graph by type (`run`); None: as `plan` says."""
 
     def __call__(
         self,
@@ -117,6 +120,45 @@ class Model:
             out = self.plan(self.call, inputs)
         return out if self.pick is None else self.pick(out)
 
+    def run(self, graph: Graph, inputs: Inputs, rows_of_tables: bool = False) -> Any:
+        """The raw output for parts of a graph by type: a tensor, or one for each node type.
+
+        `rows_of_tables`: parameters with a row for each node of a type are cut to the rows of the
+        nodes that are there.
+        """
+        if self.by_type is None:
+            raise RuntimeError("the model is called as its plan says")
+        try:
+            out = self.by_type(self.call, graph, inputs, rows_of_tables)
+            return out if self.pick is None else self.pick(out)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:
+            counts = {name: len(rows) for name, rows in inputs.node_rows.items()}
+            raise ModelError(
+                f"the model failed on a graph with {counts} nodes: {error_text(error)}"
+                f"{self._other_numbers(inputs)}"
+            ) from error
+
+    def _other_numbers(self, inputs: Inputs) -> str:
+        """Advice where features and weights have different devices or floating types."""
+        device = next((x.device for x in inputs.edge_index.values()), None)
+        if device is not None and (advice := on_other_device(self.submodules, device)):
+            return f"; {advice}"
+        weights = {w.dtype for m in self.submodules for w in m._parameters.values()
+                   if w is not None and w.is_floating_point()}  # fmt: skip
+        features = {x.dtype for x in inputs.x.values() if x.is_floating_point()}
+        if not weights or not features or weights == features:
+            return ""
+        of_features, of_weights = (
+            " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+            for dtypes in (features, weights)
+        )
+        return (
+            f"; features are {of_features}, weights {of_weights}: convert the model "
+            f"(model.double()) or x of each type (data[type].x.float())"
+        )
+
     def _other_level(self, out: Tensor, nodes: int) -> str:
         """Advice where a model of graphs is asked about nodes, or the other way round."""
         if self.whole_graphs and out.shape[:1] == (nodes,):
@@ -154,6 +196,16 @@ class Model:
                 shape is not None,
         }  # fmt: skip
         return next((f"; {hint}" for hint, applies in hints.items() if applies), "")
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """Parameters with a row for each node of a type without features: parameter to type."""
+        return {} if self.by_type is None else self.by_type.tables
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether it gets integers of the nodes without features, such as `node_id_dict`."""
+        return self.by_type is not None and self.by_type.takes_ids
 
     @property
     def takes(self) -> frozenset[str]:
@@ -265,6 +317,31 @@ class Model:
         return torch.cat([torch.log1p(-out.exp()), out], -1)
 
 
+def rows_of(out: Any, node_type: str, rows: int) -> Tensor:
+    """The outputs of the nodes of one type, [nodes, outputs]."""
+    if isinstance(out, Mapping):
+        if node_type not in out:
+            example = (
+                f"; if these are no node types, say output=lambda out: out[{next(iter(out))!r}]"
+            )
+            raise ModelError(
+                f"the model returns outputs for the node types {sorted(map(str, out))}, "
+                f"not for {node_type!r}{example}"
+            )
+        out = out[node_type]
+    if not isinstance(out, Tensor):
+        raise ModelError(no_tensor(out, picked=False))
+    must_be_real(out)
+    if out.dim() == 1 and out.shape[0] == rows:
+        out = out[:, None]
+    if out.dim() != 2 or out.shape[0] != rows or out.shape[1] == 0:
+        raise ModelError(
+            f"the model must return a tensor of shape [{rows}, outputs] for the {rows} nodes of "
+            f"type {node_type!r}, got {list(out.shape)}"
+        )
+    return out
+
+
 def on_other_device(submodules: list[nn.Module], device: torch.device) -> str:
     """Advice where weights of a model are on another device than the data; "" if none is."""
     weights = (w for m in submodules for w in (*m._parameters.values(), *m._buffers.values()))
@@ -346,6 +423,7 @@ def check_model(
     whole_graphs: bool = False,
     links: bool = False,
     plan: CallPlan | None = None,
+    by_type: CallByType | None = None,
 ) -> Model:
     """Validate the model and the description of its outputs.
 
@@ -353,14 +431,19 @@ def check_model(
     """
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    if plan is None:
+    if by_type is not None:
+        takes = tuple((name, name) for name in sorted(by_type.named))
+        plan = CallPlan((), takes, through=by_type.method)
+    elif plan is None:
         plan = plan_call(
             model, graph, arguments=None, whole_graphs=whole_graphs, links=links, decoder=False
         )
-    return Model(model, plan, whole_graphs=whole_graphs, **read_outputs(output, scale))
+    return Model(
+        model, plan, whole_graphs=whole_graphs, by_type=by_type, **_read_outputs(output, scale)
+    )
 
 
-def read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str, Any]:
+def _read_outputs(output: Output | Pick | None, scale: Scale | None) -> dict[str, Any]:
     """Fields of a `Model` that say what its outputs are, validated."""
     pick: Pick | None = None
     if callable(output):

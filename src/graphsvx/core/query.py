@@ -14,23 +14,25 @@ from torch import Tensor
 from graphsvx.core import graph as graphs
 from graphsvx.core import model as models
 from graphsvx.core.arrays import Ids
+from graphsvx.core.callers import plan_by_type
 from graphsvx.core.calling import SUPPLIED, adjacency_for, plan_call, several_graphs, unwrapped
 from graphsvx.core.convert import as_data, node_positions
+from graphsvx.core.decoders import Decoder, decode, inner_product, model_decoder, with_relation
 from graphsvx.core.graph import Graph
+from graphsvx.core.hetero_data import check_graph_with_types, is_typed
 from graphsvx.core.model import Model, Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.names import NUMBERS, Names, find_names
 from graphsvx.core.readable import must_be_readable
-from graphsvx.errors import InputError, ModelError, TargetError, error_text
+from graphsvx.core.types import FLAT, Types, node_number
+from graphsvx.errors import InputError, ModelError, TargetError
 from graphsvx.utils.constraints import Range, as_int, checked, shown
 from graphsvx.utils.printable import one_line
 
 Target = int | None
 Bytes = Annotated[int, Range(1)]
-Decoder = Callable[[Tensor, Tensor], Tensor]
-"""Embeddings of the two ends [pairs, width] each, to scores [pairs] or [pairs, outputs]."""
-
-
+NodeOfType = tuple[str, int]
+"""A node of a typed graph: its type and its id within the type."""
 LINK_CLASSES = ("no link", "link")
 """Classes of a link that has one score."""
 
@@ -56,6 +58,8 @@ class Query:
     removes_rows: bool = False
     """Whether switched-off nodes are removed from the graph: then any node may have influence, and
     each perturbed graph is one plain call."""
+    relation: int | None = None
+    """Links of a relational model: the relation that is scored."""
 
     def scores(self, out: Tensor) -> Tensor:
         """Outputs at the centres [states, centres, outputs] to scores [states, outputs].
@@ -95,11 +99,12 @@ def build_query(
     model: Callable[..., Any],
     data: Any,
     *,
-    node: int | str | None = None,
-    nodes: Sequence[int | str] | Tensor | None = None,
+    node: Any = None,
+    nodes: Any = None,
     graph: bool = False,
-    edge: tuple[int | str, int | str] | None = None,
-    decoder: Decoder | None = None,
+    edge: Any = None,
+    relation: Any = None,
+    decoder: Callable[..., Tensor] | None = None,
     target: int | str | None = None,
     targets: Literal["all"] | None = None,
     output: Output | Pick | None = None,
@@ -110,26 +115,104 @@ def build_query(
     node_names: Sequence[str] | None = None,
     memory: int = 512 * 2**20,
 ) -> Query:
-    """Validate all arguments and build the query."""
+    """Validate all arguments and build the query.
+
+    The graph has types if `data` is HeteroData, or Data with `edge_type` that the model takes.
+    """
     model, given_data, data = unwrapped(model), data, as_data(data)
     if not callable(model):
         raise InputError(f"model must be a module or a callable, got {type(model).__name__}")
-    about = graphs.check_graph(data, adjacency_for(model, data, arguments))
+    about = _checked(model, data, arguments)
+    has_types, flat = about.has_types, not about.has_types or about.types.flat
     kind = question_kind(node, nodes, graph, edge, decoder)
-    if graph:
+    number = _relation(about, kind, relation)
+    if not flat and (feature_names is not None or node_names is not None):
+        raise InputError(
+            "feature_names and node_names are for graphs of one node type; leave them out"
+        )
+    if graph and not has_types:
         _refuse_batch(data)
     all_outputs = checked(targets, Literal["all"] | None, "targets") == "all"
     memory = checked(memory, Bytes, "memory")
     names = find_names(
         data, feature_names=feature_names, node_names=node_names, class_names=class_names,
-        positions=node_positions(given_data),
+        positions=None if has_types else node_positions(given_data),
     )  # fmt: skip
     if edge is not None and class_names is None:
         names = replace(names, classes=None)  # the data names classes of nodes, not of links
-    names.check(about.num_nodes, about.num_features, about.form.row_shape)
+    if flat:
+        names.check(about.num_nodes, about.num_features, about.form.row_shape)
+        node, nodes = names.node(node), names.node_group(nodes)
+        edge = None if edge is None else names.node_group(edge)
+    else:
+        names = replace(names, features=None, nodes=None)
+    links = kind == "edge" and decoder is None
+    if has_types:
+        by_type = plan_by_type(
+            model, about, whole_graphs=graph, links=links, relation=relation is not None
+        )
+        called = models.check_model(
+            model, about, output, scale, whole_graphs=graph, by_type=by_type
+        )
+    else:
+        called, about = _planned(
+            model, about, data, arguments, graph, links, decoder, output, scale
+        )
+    centres = _centres(about.types, node, nodes, edge)
+    if number is not None and decoder is not None:
+        decoder = with_relation(decoder, number)
+    elif links and not called.scores_pairs:
+        decoder = _decoder_of(model, about, centres, number)
+    if kind == "edge" and names.classes is None and isinstance(target, str):
+        names = replace(names, classes=LINK_CLASSES)
+    target = names.target(target)
+    return Query(
+        model=called,
+        graph=about,
+        kind=kind,
+        centres=centres,
+        target=None if target is None else as_int(target, "target"),
+        all_outputs=all_outputs,
+        class_names=names.classes,
+        names=names,
+        memory=memory,
+        decoder=decoder,
+        relation=number,
+    )
+
+
+def _checked(model: Callable[..., Any], data: Any, arguments: Any) -> Graph:
+    """The checked graph, with types where the model takes them."""
+    if arguments is None and is_typed(model, data):
+        return check_graph_with_types(data)
+    return graphs.check_graph(data, adjacency_for(model, data, arguments))
+
+
+def _decoder_of(
+    model: Callable[..., Any], graph: Graph, centres: Ids, relation: int | None
+) -> Decoder:
+    """What scores a link where the user gives no decoder: of typed graphs the model's own."""
+    if not graph.has_types:
+        return inner_product
+    u, v = (graph.types.node_types[at] for at in graph.types.kinds(centres))
+    decoder = model_decoder(model, None if graph.types.flat else (u, v), relation)
+    if decoder is None and relation is not None:
+        raise InputError(
+            "relation= needs a decoder of (source, target, relation), a model with one as "
+            "`decoder` or `decode`, or one that takes edge_label_index and edge_label_type"
+        )
+    return decoder or inner_product
+
+
+def _planned(
+    model: Callable[..., Any], about: Graph, data: Any, arguments: Mapping[str, str] | None,
+    graph: bool, links: bool, decoder: Decoder | None, output: Output | Pick | None,
+    scale: Scale | None,
+) -> tuple[Model, Graph]:  # fmt: skip
+    """A model of a graph without types, and the graph with all attributes that it takes."""
     plan = plan_call(
-        model, data, arguments=arguments, whole_graphs=graph,
-        links=edge is not None and decoder is None, decoder=decoder is not None,
+        model, data, arguments=arguments, whole_graphs=graph, links=links,
+        decoder=decoder is not None,
     )  # fmt: skip
     takes_edges = bool(plan.attributes & {"edge_index", *graphs.ADJACENCIES})
     if takes_edges and not about.form.has_edges:
@@ -142,27 +225,7 @@ def build_query(
     )
     called, about = in_type_of_model(called, about)
     _refuse_uncut(called, about)
-    if kind == "edge" and decoder is None and not called.scores_pairs:
-        decoder = inner_product
-    if kind == "edge" and names.classes is None and isinstance(target, str):
-        names = replace(names, classes=LINK_CLASSES)
-    target = names.target(target)
-    return Query(
-        model=called,
-        graph=about,
-        kind=kind,
-        centres=_centres(
-            names.node(node),
-            names.node_group(nodes) if edge is None else _ends(names.node_group(edge)),
-            about.num_nodes,
-        ),
-        target=None if target is None else as_int(target, "target"),
-        all_outputs=all_outputs,
-        class_names=names.classes,
-        names=names,
-        memory=memory,
-        decoder=decoder,
-    )
+    return called, about
 
 
 def _refuse_uncut(model: Model, graph: Graph) -> None:
@@ -253,32 +316,6 @@ def _works(model: Model, graph: Graph) -> bool:
     return True
 
 
-def inner_product(source: Tensor, target: Tensor) -> Tensor:
-    """Inner product z_u . z_v, the logit of a link: the usual decoder of graph autoencoders."""
-    return (source * target).sum(-1)
-
-
-def decode(decoder: Decoder, out: Tensor) -> Tensor:
-    """Embeddings of the two ends [batch, 2, width] to scores [batch, outputs]."""
-    try:
-        scores = decoder(out[:, 0], out[:, 1])
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except (Exception, SystemExit) as error:
-        raise ModelError(f"the decoder failed: {error_text(error)}") from error
-    count = out.shape[0]
-    models.must_be_real(scores)
-    if isinstance(scores, Tensor) and scores.dim() == 1:
-        scores = scores[:, None]
-    if not isinstance(scores, Tensor) or scores.dim() != 2 or scores.shape[0] != count:
-        got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise ModelError(
-            f"the decoder must return one score (or one row of scores) a pair, [{count}] or "
-            f"[{count}, outputs], got {got}"
-        )
-    return scores
-
-
 def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
     """Node ids; a boolean mask over all nodes is converted to ids."""
     if isinstance(nodes, Tensor):
@@ -298,33 +335,84 @@ def node_list(nodes: Any, count: int, name: str = "nodes") -> list[int]:
     return [as_int(node, f"each of {name}") for node in nodes]
 
 
-def _ends(edge: Any) -> list[Any]:
-    try:
-        ends = list(edge)
-    except TypeError:
-        ends = []
-    if len(ends) != 2:
-        raise InputError(f"edge must be a pair of nodes (u, v), got {shown(edge)}")
-    if as_int(ends[0], "each end of edge") == as_int(ends[1], "each end of edge"):
-        raise InputError(f"edge must join two different nodes, got {shown(edge)}")
-    return ends
+def nodes_of_one_type(data: Any, nodes: Any) -> tuple[str | None, Any, int]:
+    """The type of many nodes, their ids within it (None: all), and how many the type has.
+
+    Of HeteroData nodes are given as ("paper", ids), or "paper" for all; of Data with `edge_type`
+    as ids.
+    """
+    types = check_graph_with_types(data).types
+    if types.flat:
+        return None, nodes, int(types.node_starts[-1])
+    ids = None
+    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str):
+        nodes, ids = nodes
+    if not isinstance(nodes, str):
+        raise InputError(
+            f'nodes must be a node type, or one with its ids, such as ("{types.node_types[0]}", '
+            f"[1, 2]), got {shown(nodes)}"
+        )
+    return nodes, ids, types.count(nodes)
 
 
-def _centres(node: Any, nodes: Any, count: int) -> Ids:
+def _relation(graph: Graph, kind: Kind, relation: Any) -> int | None:
+    """The relation of a link, by number."""
+    if relation is None:
+        return None
+    if not graph.has_types:
+        raise InputError(
+            "relation= needs a graph with edge types: HeteroData, or Data with edge_type and a "
+            "model that takes it"
+        )
+    if kind != "edge":
+        raise InputError("relation= is that of a link; say which link with edge=(u, v)")
+    types = graph.types
+    if isinstance(relation, (str, tuple, list)):
+        return types.edge_type_id(relation)
+    number = as_int(relation, "relation")
+    if not 0 <= number < len(types.edge_types):
+        raise InputError(f"relation must be from 0 to {len(types.edge_types) - 1}, got {number}")
+    return number
+
+
+def _centres(types: Types, node: Any, nodes: Any, edge: Any) -> Ids:
+    """Numbers of the explained nodes; none for a graph."""
+    numbers: list[int] = []
     if node is not None:
-        ids = [as_int(node, "node")]
+        numbers = [node_number(types, node)]
     elif nodes is not None:
-        ids = node_list(nodes, count)
-        if not ids:
-            raise InputError("nodes must name at least one node, got none")
-        if len(set(ids)) < len(ids):
-            raise InputError("nodes must name each node once, got a node twice")
+        numbers = _group(types, nodes)
+    elif edge is not None:
+        ends = list(edge) if isinstance(edge, Iterable) else []
+        if len(ends) != 2:
+            raise InputError(f"edge must be a pair of nodes (u, v), got {shown(edge)}")
+        numbers = [node_number(types, end, "each end of edge") for end in ends]
+        if numbers[0] == numbers[1]:
+            raise InputError(f"edge must join two different nodes, got {shown(edge)}")
+    return np.asarray(numbers, dtype=np.int64)
+
+
+def _group(types: Types, nodes: Any) -> list[int]:
+    """Numbers of several nodes: ids or a mask; ("paper", ids or a mask), or a list of pairs."""
+    node_type = FLAT if types.flat else None
+    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[0], str):
+        node_type, nodes = nodes
+    if node_type is not None:
+        ids = node_list(nodes, types.count(node_type))
+        numbers = [types.number(node_type, node) for node in ids]
+    elif isinstance(nodes, (list, tuple)):
+        numbers = [node_number(types, node, "each of nodes") for node in nodes]
     else:
-        ids = []
-    for node_id in ids:
-        if not 0 <= node_id < count:
-            raise InputError(f"node must be from 0 to {count - 1}, got {node_id}")
-    return np.asarray(ids, dtype=np.int64)
+        raise InputError(
+            f'nodes must be a node type with its ids, such as ("paper", [1, 2]), got {shown(nodes)}'
+        )
+    if not numbers:
+        raise InputError("nodes must name at least one node, got none")
+    if len(set(numbers)) < len(numbers):
+        raise InputError("nodes must name each node once, got a node twice")
+    if len(np.unique(types.kinds(np.asarray(numbers)))) > 1:
+        raise InputError("nodes must be of one node type")
+    return numbers
 
 
 Kind = Literal["node", "nodes", "graph", "edge", "model"]

@@ -8,14 +8,15 @@ import numpy as np
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
 from graphsvx.core.players import Directions, Groups, Players, grouped_owners
-from graphsvx.core.typed_graph import TypedGraph, node_number
+from graphsvx.core.types import node_number
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, shown
 
 
 def find_typed_edges(
-    graph: TypedGraph,
+    graph: Graph,
     field: Field,
     hops: int | None,
     directions: Directions,
@@ -58,10 +59,10 @@ def find_typed_edges(
     return Players(edge_members=inner, edge_owner=owner, names={"edges": tuple(labels)})
 
 
-def edge_codes(graph: TypedGraph, positions: Ids, directions: Directions, relations: bool) -> Ids:
+def edge_codes(graph: Graph, positions: Ids, directions: Directions, relations: bool) -> Ids:
     """A number for each edge, the same for edges that are one player."""
     ends = graph.edge_index.cpu().numpy()[:, positions]
-    kinds = graph.edge_type[positions]
+    kinds = graph.types.edge_type[positions]
     first, second = ends
     if directions == "together":
         kinds = graph.relation_of[kinds]
@@ -72,44 +73,44 @@ def edge_codes(graph: TypedGraph, positions: Ids, directions: Directions, relati
     return order
 
 
-def edge_label(graph: TypedGraph, position: int, apart: bool = False) -> str:
+def edge_label(graph: Graph, position: int, apart: bool = False) -> str:
     """An edge in words: source, relation, target; unless `apart`, as the first of both types."""
     source, target = graph.edge_index[:, position].tolist()
-    kind = int(graph.edge_type[position])
+    kind = int(graph.types.edge_type[position])
     first = kind if apart else int(graph.relation_of[kind])
     if first != kind:
         source, target = target, source
-    relation = graph.relation_labels[first]
-    return f"{graph.label(source)} –{relation}→ {graph.label(target)}"
+    relation = graph.types.relation_labels[first]
+    return f"{graph.types.label(source)} –{relation}→ {graph.types.label(target)}"
 
 
-def relation_label(graph: TypedGraph, position: int, directions: Directions) -> str:
+def relation_label(graph: Graph, position: int, directions: Directions) -> str:
     """The edge type of an edge in words; with its reverse type, that of the first of the two."""
-    at = int(graph.edge_type[position])
+    at = int(graph.types.edge_type[position])
     if directions == "together":
         at = int(graph.relation_of[at])
-    (source, _, target), relation = graph.edge_types[at], graph.relation_labels[at]
-    return relation if graph.flat else f"{source} –{relation}→ {target}"
+    (source, _, target), relation = graph.types.edge_types[at], graph.types.relation_labels[at]
+    return relation if graph.types.flat else f"{source} –{relation}→ {target}"
 
 
-def edge_positions(graph: TypedGraph, member: Any, label: str) -> Ids:
+def edge_positions(graph: Graph, member: Any, label: str) -> Ids:
     """Positions of the edges that a member of a group names.
 
     An edge type, an edge type with a position, or two nodes (all edges between them, either way).
     """
-    if graph.flat and isinstance(member, int):
+    if graph.types.flat and isinstance(member, int):
         return _in_range(np.asarray([member]), graph.num_edges, label)
     if isinstance(member, tuple) and len(member) == 3 and all(isinstance(m, str) for m in member):
-        return np.flatnonzero(graph.edge_type == graph.edge_type_id(member))
+        return np.flatnonzero(graph.types.edge_type == graph.types.edge_type_id(member))
     if isinstance(member, str):
-        return np.flatnonzero(graph.edge_type == graph.edge_type_id(member))
+        return np.flatnonzero(graph.types.edge_type == graph.types.edge_type_id(member))
     pair = isinstance(member, tuple) and len(member) == 2
     if pair and isinstance(member[0], tuple) and len(member[0]) == 3:
-        mine = np.flatnonzero(graph.edge_type == graph.edge_type_id(member[0]))
+        mine = np.flatnonzero(graph.types.edge_type == graph.types.edge_type_id(member[0]))
         position = as_int(member[1], f"each of group {label!r}")
         return mine[_in_range(np.asarray([position]), len(mine), label)]
     if pair:
-        u, v = (node_number(graph, end, f"each end in group {label!r}") for end in member)
+        u, v = (node_number(graph.types, end, f"each end in group {label!r}") for end in member)
         source, target = graph.edge_index.cpu().numpy()
         matching = ((source == u) & (target == v)) | ((source == v) & (target == u))
         if matching.any():

@@ -26,8 +26,7 @@ from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.model import call_on, message_passing_depth
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
-from graphsvx.core.typed_query import TypedQuery
-from graphsvx.engine import typed
+from graphsvx.engine import by_type
 from graphsvx.engine.batches import Shortcuts
 from graphsvx.engine.candidates import (
     CHECKS,
@@ -111,8 +110,8 @@ def run_first(
 
 def _evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
     """All evaluators, fastest first."""
-    if isinstance(query, TypedQuery):
-        yield from typed.evaluators(query, hops, seed)
+    if query.graph.has_types:
+        yield from by_type.evaluators(query, hops, seed)
         return
     if query.removes_rows:
         yield plain_evaluator(query)
@@ -186,8 +185,8 @@ def _depth_changed(query: Query, profile: ModelProfile) -> bool:
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
-    if isinstance(query, TypedQuery):
-        return next(typed.evaluators(query, hops, seed))
+    if query.graph.has_types:
+        return next(by_type.evaluators(query, hops, seed))
     if query.removes_rows:
         return plain_evaluator(query)
     cached = cached_evaluator(query)

@@ -9,7 +9,7 @@ the last operation is said in a warning.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +19,16 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graphsvx.core import graph as graphs
+from graphsvx.core.arrays import as_tensor
+from graphsvx.core.decoders import inner_product
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on
-from graphsvx.core.query import LINK_CLASSES, Query, inner_product
+from graphsvx.core.query import LINK_CLASSES, Query
 from graphsvx.core.readable import unreadable
+from graphsvx.engine.by_type import profile_of
+from graphsvx.engine.by_type_batches import whole_input
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
-from graphsvx.errors import ModelError
+from graphsvx.errors import InputError, ModelError
 
 _SQUASHING: dict[str, Reading] = {"sigmoid": "multilabel_probs", "softmax": "probs"}
 _PASSING = {"getitem", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "double",
@@ -45,8 +49,14 @@ def with_reading(query: Query) -> Query:
     """The query with `model.output` and `model.scale` inferred where the user did not give them.
 
     The classes of a link with one score are named.
+
+    Raises:
+        InputError: a typed model's outputs are those of another node type.
+
     """
     model = query.model
+    if query.graph.has_types:
+        return apply_reading(query, _assumed_by_type(query))
     if not needs_reading(model) and (query.kind != "edge" or query.class_names is not None):
         return query
     profile = profile_for(model, query.graph)
@@ -262,3 +272,139 @@ class LastOperation(TorchFunctionMode):
     def of(self, tensor: Tensor) -> Reading | None:
         """The operation (sigmoid, softmax) that a tensor comes from."""
         return self.seen.get(id(tensor), (None, None))[1]
+
+
+# Models of graphs with types, by one call on the whole graph: of which node type outputs are too.
+
+
+def _assumed_by_type(query: Query) -> Assumption:
+    readings = profile_of(query).readings
+    key = (query.kind, *(int(kind) for kind in query.graph.types.kinds(query.centres)))
+    if key not in readings:
+        readings[key] = _read_by_type(query) if query.decoder is None else _ends(query)
+    # Embeddings are kept, not what one decoder makes of them.
+    return readings[key] if query.decoder is None else _read_link(query, readings[key])
+
+
+def _ends(query: Query) -> tuple[Tensor, Tensor] | None:
+    """Embeddings of the two ends of a link, [1, width] each; None if the model fails."""
+    graph = query.graph
+    ends = as_tensor(graph.types.local(query.centres), graph.x.device)
+    kinds = [graph.types.node_types[kind] for kind in graph.types.node_type[query.centres]]
+    try:
+        out = query.model.run(graph, whole_input(graph))
+    except ModelError:  # the model fails: later calls raise its error
+        return None
+    first, second = (out.get(kind) if isinstance(out, Mapping) else out for kind in kinds)
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return None
+    return first[ends[:1]], second[ends[1:]]
+
+
+def _read_link(query: Query, ends: tuple[Tensor, Tensor] | None) -> Assumption:
+    call = LastOperation()
+    if ends is None or query.decoder is None:
+        return Assumption()
+    try:
+        with call:
+            out = query.decoder(*ends)
+        if not isinstance(out, Tensor) or not 1 <= out.dim() <= 2:
+            return Assumption()
+    except Exception:  # the decoder fails: later calls raise its error
+        return Assumption()
+    rows = out[:, None] if out.dim() == 1 else out
+    return assumption(query, rows, call.of(out), None, lambda: False)
+
+
+def _read_by_type(query: Query) -> Assumption:
+    call, graph = LastOperation(), query.graph
+    try:
+        with call:
+            out = _output_by_type(query, graph)
+    except ModelError:  # the model fails: later calls raise its error
+        return Assumption()
+    if not isinstance(out, Tensor):
+        return Assumption()
+    last = call.of(out)
+    rows = out[:, None] if out.dim() == 1 else out
+    if rows.dim() != 2:
+        return Assumption()
+
+    def stays_between_0_and_1() -> bool:
+        for factor in (1000, -1000):
+            features = {
+                name: factor * x if x.is_floating_point() else x
+                for name, x in graph.types.features.items()
+            }
+            scaled = _output_by_type(query, graph.with_features(features))
+            if bool(((scaled < 0) | (scaled > 1)).any()):
+                return False
+        return True
+
+    return assumption(query, rows, last, _labels_by_type(query), stays_between_0_and_1)
+
+
+def _output_by_type(query: Query, graph: Graph) -> Any:
+    """The model's output for the whole graph: of the asked node type, the graph, or the link."""
+    model, inputs = query.model, whole_input(graph)
+    if query.kind == "graph":
+        batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
+        return model.run(graph, replace(inputs, batch=batch))
+    if model.scores_pairs:
+        ends = as_tensor(graph.types.local(query.centres), graph.x.device)
+        return model.run(graph, replace(inputs, pairs=ends[:, None], relation=query.relation))
+    out = model.run(graph, inputs)
+    kinds = [graph.types.node_types[kind] for kind in graph.types.node_type[query.centres]]
+    if isinstance(out, Mapping):
+        return out.get(kinds[0])
+    if isinstance(out, Tensor) and out.dim():
+        _check_type(query, out, kinds[0])
+    return out
+
+
+def _check_type(query: Query, out: Tensor, node_type: str) -> None:
+    """Raise if a tensor has a row for each node of another type than the asked one.
+
+    Where several types have as many nodes, a node of the asked type is left out to see whether a
+    row goes with it.
+    """
+    graph = query.graph
+    counts = dict(
+        zip(graph.types.node_types, np.diff(graph.types.node_starts).tolist(), strict=True)
+    )
+    fitting = [name for name, count in counts.items() if count == len(out)]
+    others = [name for name in fitting if name != node_type]
+    if node_type in fitting:
+        if not others or not _keeps_rows(query, len(out), node_type):
+            return
+    elif not others:
+        return  # later calls raise the error
+    example = f'node=("{others[0]}", 0)'
+    raise InputError(
+        f"the model returns a row for each node of type {' or '.join(map(repr, others))}, not of "
+        f"{node_type!r}; ask about one of these, such as {example}, or return a dictionary with an "
+        "output for each type"
+    )
+
+
+def _keeps_rows(query: Query, rows: int, node_type: str) -> bool:
+    """Whether as many rows are returned without the last node of a type."""
+    graph, model = query.graph, query.model
+    last = int(graph.types.node_starts[graph.types.type_id(node_type) + 1]) - 1
+    try:
+        out = model.run(graph, whole_input(graph, left_out=last), bool(model.tables))
+    except ModelError:  # it takes whole graphs only
+        return False
+    return isinstance(out, Tensor) and out.dim() > 0 and len(out) == rows
+
+
+def _labels_by_type(query: Query) -> Tensor | None:
+    """`y` of the asked node type as [nodes, labels]."""
+    if query.kind not in ("node", "nodes"):
+        return None
+    graph = query.graph
+    name = graph.types.node_types[graph.types.node_type[query.centres[0]]]
+    labels = graph.types.node_values.get("y", {}).get(name)
+    if labels is None or labels.is_complex() or not labels.numel() or labels.dim() > 2:
+        return None
+    return labels[:, None] if labels.dim() == 1 else labels

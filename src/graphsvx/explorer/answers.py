@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphsvx.api import explain
-from graphsvx.core.typed_graph import relation_labels
+from graphsvx.core.types import relation_labels
 from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.questions import Changes, Question

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from graphsvx import __version__
 from graphsvx.core.graph import Graph
-from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.errors import GraphSVXError, InputError, first_line
 from graphsvx.explorer import comparison, gallery, graph_map, run_overview
 from graphsvx.explorer.answers import Answers, refinable
@@ -438,14 +437,13 @@ def _values(graph: Graph, node: int | None) -> tuple[int, Tensor]:
     """Values of a node's features, and the number of the first of them."""
     if node is None:
         return 0, graph.statistics.mean
-    if not isinstance(graph, TypedGraph):
-        return 0, graph.x[node].double()
-    at = int(graph.node_type[node])
-    name = graph.node_types[at]
-    block = graph.blocks[name]
+    types = graph.types
+    at = int(types.kinds(np.asarray([node]))[0])
+    name = types.node_types[at]
+    block = types.blocks[name]
     if block.stop == block.start:
         return 0, graph.statistics.mean[:0]
-    return block.start, graph.features[name][node - int(graph.node_starts[at])].double()
+    return block.start, types.features[name][node - int(types.node_starts[at])].double()
 
 
 def _finite(value: Any) -> float | None:

@@ -11,7 +11,6 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core.graph import Graph
-from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.views import layout, palette
 from graphsvx.views.drawing import Dot, GraphDrawing, Line
@@ -112,8 +111,8 @@ def _dots_and_lines(graph: Graph, dark: bool) -> str:
 
 def _kinds(graph: Graph) -> list[int] | list[None]:
     """What nodes are coloured by: their types, or one-hot features."""
-    if isinstance(graph, TypedGraph):
-        return [int(kind) for kind in graph.node_type]
+    if graph.has_types:
+        return [int(kind) for kind in graph.types.node_type]
     x = graph.x
     one_hot = x.shape[1] > 1 and bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all())
     return x.argmax(1).tolist() if one_hot else [None] * graph.num_nodes

@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from graphsvx.core.graph import check_graph
-from graphsvx.core.model import call_on, check_model
+from graphsvx.core.graph import Graph, check_graph
+from graphsvx.core.model import call_on, check_model, rows_of
 from graphsvx.core.query import Query
-from graphsvx.core.typed_graph import TypedGraph
-from graphsvx.core.typed_model import rows_of
-from graphsvx.core.typed_query import TypedQuery
-from graphsvx.engine.typed_batches import whole_input
+from graphsvx.engine.by_type_batches import whole_input
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.explorer.questions import Changes, Question
 from graphsvx.explorer.what_if import query_of, scores_after
@@ -89,13 +86,13 @@ def predict_all(workspace: Workspace, model: str) -> Table:
 
 def _scores(query: Query) -> list[tuple[int, Tensor]]:
     """Scores of nodes [nodes, outputs], with the number of the first node."""
-    if not isinstance(query, TypedQuery):
+    if not query.graph.has_types:
         return [(0, query.model.scores(call_on(query.model, query.graph)))]
-    graph = query.typed_graph
-    counts = np.diff(graph.node_starts).tolist()
-    out = query.typed_model.run(graph, whole_input(graph))
+    graph = query.graph
+    counts = np.diff(graph.types.node_starts).tolist()
+    out = query.model.run(graph, whole_input(graph))
     predicted_types = [
-        at for at, (name, count) in enumerate(zip(graph.node_types, counts, strict=True))
+        at for at, (name, count) in enumerate(zip(graph.types.node_types, counts, strict=True))
         if count and _has_rows(out, name, count)
     ]  # fmt: skip
     if not isinstance(out, Mapping):
@@ -104,8 +101,8 @@ def _scores(query: Query) -> list[tuple[int, Tensor]]:
         predicted_types = (with_labels or predicted_types)[:1]
     return [
         (
-            int(graph.node_starts[at]),
-            query.model.scores(rows_of(out, graph.node_types[at], counts[at])),
+            int(graph.types.node_starts[at]),
+            query.model.scores(rows_of(out, graph.types.node_types[at], counts[at])),
         )
         for at in predicted_types
     ]
@@ -121,19 +118,19 @@ def _has_rows(out: Any, node_type: str, count: int) -> bool:
 
 def _labels(graph: Any) -> NDArray[np.int64] | None:
     """Known classes of the nodes; -1 where there is none."""
-    if not isinstance(graph, TypedGraph):
+    if not graph.has_types:
         has_classes = graph.y is not None and not graph.y.is_floating_point()
         return graph.y.cpu().numpy().astype(np.int64) if has_classes else None
     label = np.full(graph.num_nodes, -1)
-    for at, first in enumerate(graph.node_starts[:-1].tolist()):
+    for at, first in enumerate(graph.types.node_starts[:-1].tolist()):
         y = _label_of(graph, at)
         if y is not None:
             label[first : first + len(y)] = y.cpu().numpy()
     return label if (label >= 0).any() else None
 
 
-def _label_of(graph: TypedGraph, at: int) -> Tensor | None:
-    y = graph.node_values.get("y", {}).get(graph.node_types[at])
+def _label_of(graph: Graph, at: int) -> Tensor | None:
+    y = graph.types.node_values.get("y", {}).get(graph.types.node_types[at])
     return None if y is None or y.dim() != 1 or y.is_floating_point() else y
 
 

@@ -11,12 +11,9 @@ from torch import Tensor
 
 from graphsvx.core.graph import Graph
 from graphsvx.core.modules import evaluation_mode
-from graphsvx.core.query import Query
-from graphsvx.core.typed_graph import TypedGraph
-from graphsvx.core.typed_query import TypedQuery, build_any_query
+from graphsvx.core.query import Query, build_query
+from graphsvx.engine.by_type_batches import evaluate_with_edges
 from graphsvx.engine.reading import with_reading
-from graphsvx.engine.typed_batches import evaluate_with_edges
-from graphsvx.engine.typed_reading import with_typed_reading
 from graphsvx.errors import InputError
 from graphsvx.explorer.questions import Changes, Question
 
@@ -30,17 +27,15 @@ def scores_after(workspace: Workspace, question: Question, changes: Changes) -> 
     query = query_of(workspace, question, copy.module)
     edges = remaining_edges(query.graph, changes)
     with copy.ready():
-        if isinstance(query, TypedQuery):
-            graph: Graph = changed_types(query.typed_graph, query.centres.tolist(), changes)
-            out = evaluate_with_edges(replace(query, graph=graph), edges)
-        else:
-            out = _called(query, changed_x(query.graph, query.centres.tolist(), changes), edges)
+        graph = changed(query.graph, query.centres.tolist(), changes)
+        called = evaluate_with_edges if graph.has_types else _called
+        out = called(replace(query, graph=graph), edges)
         return query.scores(out)[0]
 
 
-def _called(query: Query, x: Tensor, edges: Any) -> Tensor:
+def _called(query: Query, edges: Any) -> Tensor:
     """Outputs at the centres, [1, centres, outputs]."""
-    graph, device = query.graph, x.device
+    graph, x, device = query.graph, query.graph.x, query.graph.x.device
     keep = torch.from_numpy(edges).to(device)
     centres = torch.from_numpy(query.centres).to(device)
     whole_graphs, pairs = query.kind == "graph", query.model.scores_pairs
@@ -68,7 +63,7 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
     key = (question.model, question.kind, nodes, question.relation)
     cached = workspace.queries.get(key)
     if cached is None:
-        query = build_any_query(
+        query = build_query(
             model,
             workspace.data_of(question.kind, question.which),
             **workspace.asked(question),
@@ -76,10 +71,7 @@ def query_of(workspace: Workspace, question: Question, model: Any) -> Query:
             scale=workspace.asked_scale,
         )
         with evaluation_mode(query.model.submodules):
-            if isinstance(query, TypedQuery):
-                query = with_typed_reading(query)
-            else:
-                query = with_reading(query)
+            query = with_reading(query)
         cached = workspace.queries[key] = query
     if of_graph:
         return cached
@@ -99,39 +91,26 @@ def remaining_edges(graph: Graph, changes: Changes) -> Any:
     return np.flatnonzero(keeps)
 
 
-def changed_x(graph: Graph, centres: list[int], changes: Changes) -> Tensor:
-    """Features after the changes."""
-    x = graph.x
-    if not (changes.features_off or changes.values):
-        return x
-    x = x.clone()
-    columns = torch.tensor(changes.features_off, dtype=torch.long, device=x.device)
-    rows = torch.tensor(centres or range(len(x)), dtype=torch.long, device=x.device)
-    x[rows[:, None], columns] = graph.statistics.mean.to(x)[columns]
-    for node, column, value in changes.values:
-        x[node, column] = value
-    return x
-
-
-def changed_types(graph: TypedGraph, centres: list[int], changes: Changes) -> TypedGraph:
-    """The typed graph with its features after the changes."""
+def changed(graph: Graph, centres: list[int], changes: Changes) -> Graph:
+    """The graph with its features after the changes."""
     if not (changes.features_off or changes.values):
         return graph
-    features = {name: x.clone() for name, x in graph.features.items()}
-    owner = {column: name for name, block in graph.blocks.items()
+    types = graph.types
+    features = {name: x.clone() for name, x in types.features.items()}
+    owner = {column: name for name, block in types.blocks.items()
              for column in range(block.start, block.stop)}  # fmt: skip
     for column in changes.features_off:
         name = owner[column]
-        at, x = graph.type_id(name), features[name]
-        first = int(graph.node_starts[at])
-        mine = [node - first for node in centres if graph.node_type[node] == at]
+        at, x = types.type_id(name), features[name]
+        first = int(types.node_starts[at])
+        mine = [node - first for node in centres if types.node_type[node] == at]
         if centres and not mine:
             raise InputError(f"feature {column} is one of {name!r}, not of the explained node")
         rows = torch.tensor(mine or range(len(x)), dtype=torch.long, device=x.device)
-        x[rows, column - graph.blocks[name].start] = graph.statistics.mean[column].to(x)
+        x[rows, column - types.blocks[name].start] = graph.statistics.mean[column].to(x)
     for node, column, value in changes.values:
-        at, name = int(graph.node_type[node]), owner[column]
-        if graph.node_types[at] != name:
-            raise InputError(f"feature {column} is one of {name!r}, not of {graph.label(node)}")
-        features[name][node - int(graph.node_starts[at]), column - graph.blocks[name].start] = value
-    return replace(graph, features=features)
+        at, name = int(types.node_type[node]), owner[column]
+        if types.node_types[at] != name:
+            raise InputError(f"feature {column} is one of {name!r}, not of {types.label(node)}")
+        features[name][node - int(types.node_starts[at]), column - types.blocks[name].start] = value
+    return graph.with_features(features)

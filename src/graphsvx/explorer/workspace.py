@@ -16,13 +16,13 @@ from torch_geometric.data import Dataset
 
 from graphsvx.core.calling import unwrapped
 from graphsvx.core.convert import as_data
-from graphsvx.core.graph import Graph, check_graph
+from graphsvx.core.decoders import Decoder
+from graphsvx.core.graph import Graph
+from graphsvx.core.hetero_data import check_graph_of, is_typed
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
-from graphsvx.core.query import Decoder, Query
-from graphsvx.core.typed_data import check_typed_graph, is_typed
-from graphsvx.core.typed_graph import TypedGraph
+from graphsvx.core.query import Query
 from graphsvx.core.typed_players import feature_label
 from graphsvx.errors import InputError
 from graphsvx.explorer.node_types import NodeTypes
@@ -81,9 +81,9 @@ class Workspace:
             return None
         if self.live:
             graph = self.checked(self.graph)
-            if not isinstance(graph, TypedGraph) or graph.flat:
+            if not graph.has_types or graph.types.flat:
                 return None
-            return NodeTypes(graph.node_types, tuple(graph.node_starts.tolist()))
+            return NodeTypes(graph.types.node_types, tuple(graph.types.node_starts.tolist()))
         first = None if self.run is None else next(iter(self.run), None)
         if first is None or first.types is None or first.types.flat:
             return None
@@ -95,7 +95,7 @@ class Workspace:
         if self.task != "link" or not self.typed:
             return ()
         graph = self.checked(self.graph)
-        return graph.relation_labels if isinstance(graph, TypedGraph) else ()
+        return graph.types.relation_labels if graph.has_types else ()
 
     @cached_property
     def scale(self) -> Scale:
@@ -129,7 +129,7 @@ class Workspace:
         """
         graph = self._checked.get(id(data))
         if graph is None:
-            graph = check_typed_graph(data) if self.typed else check_graph(data)
+            graph = check_graph_of(unwrapped(self.models[self.default_model]), data)
             self._checked[id(data)] = graph
         return graph
 
@@ -160,9 +160,7 @@ class Workspace:
         if self.feature_names is not None:
             return one_line(self.feature_names[column])
         if self.live and self.typed:
-            graph = self.checked(self.graphs[0])
-            if isinstance(graph, TypedGraph):
-                return one_line(feature_label(graph, column))
+            return one_line(feature_label(self.checked(self.graphs[0]), column))
         return f"feature {column}"
 
     def node_name(self, node: int) -> str:
@@ -173,8 +171,8 @@ class Workspace:
             return f"node {node}"
         if self.live:
             graph = self.checked(self.graph)
-            if isinstance(graph, TypedGraph):
-                return one_line(graph.label(node))
+            if graph.has_types:
+                return one_line(graph.types.label(node))
         return one_line(" ".join(map(str, self.types.split(node))))
 
     def graph_name(self, number: int) -> str:

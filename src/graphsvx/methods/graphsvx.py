@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.query import Query
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.profile import ModelProfile, profile_for
@@ -230,8 +229,8 @@ class GraphSVX(Checked):
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
         kind, query = self._kind(query), self.prepared(query)
-        if isinstance(query, TypedQuery):
-            check_typed_players(kind, self.generator, query.typed_graph)
+        if query.graph.has_types:
+            check_typed_players(kind, self.generator, query.graph)
         else:
             kind.check_names(query.graph)
         if isinstance(kind, EdgeFeatures):
@@ -283,7 +282,7 @@ class GraphSVX(Checked):
         explanation = kind.refine(self._explanation(query, verified, seed), games)
         if explanation.certificate.no_influence is not None:
             warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             apart = getattr(kind, "directions", "together") == "apart"
             field, players = verified.evaluator.field, verified.setup.players
             explanation = with_types(explanation, query, field, players, apart)
@@ -301,7 +300,7 @@ class GraphSVX(Checked):
         """
         if not isinstance(self.generator, RemoveRows):
             return query
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             raise UnsupportedError(
                 "nodes of typed graphs cannot be removed, only isolated; leave erase= out"
             )

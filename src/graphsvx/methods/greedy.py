@@ -13,7 +13,6 @@ from graphsvx.core import players as choosing
 from graphsvx.core.arrays import Bools
 from graphsvx.core.players import FeatureChoice, Hops
 from graphsvx.core.query import Query
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.choose import run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
@@ -122,7 +121,7 @@ class Greedy(Checked):
             ),
             games=(game_report("joint", game.players, game.calls, "one_less"),),
         )
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             explanation = with_types(explanation, query, evaluator.field, players, apart=False)
         names = [
             *(explanation.feature_credit.names or _numbered("feature", explanation.feature_ids)),
@@ -138,7 +137,7 @@ class Greedy(Checked):
         return replace(explanation, removed=named), game, left
 
     def _setup(self, query: Query, evaluator: Evaluator) -> GameSetup:
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             return baseline_setup(query, evaluator, self.players, self.features, self.hops)
         players = choosing.find_players(
             query.graph, evaluator.field, self.hops, self.features, self.players

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.query import Query
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.methods import typed_baselines
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.gradients import attributions_to_credit, score_function
@@ -61,7 +60,7 @@ class IntegratedGradients(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """`steps` backward passes per output."""
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             return self._on_typed_graph(query, seed)
         refuse_unless(query, self, "node", "nodes", "graph")
         require_extra("captum.attr")
@@ -102,14 +101,14 @@ class IntegratedGradients(Checked):
             f"their {self.baseline}) to the prediction, along a straight line"
         )
 
-    def _on_typed_graph(self, query: TypedQuery, seed: int) -> Explanation:
-        graph = query.typed_graph
+    def _on_typed_graph(self, query: Query, seed: int) -> Explanation:
+        graph = query.graph
         start = {
             name: torch.zeros_like(x) for name, x in typed_baselines.float_features(graph).items()
         }
         if self.baseline == "mean":
             mean = graph.statistics.mean
-            start = {name: x + mean[graph.blocks[name]].to(x) for name, x in start.items()}
+            start = {name: x + mean[graph.types.blocks[name]].to(x) for name, x in start.items()}
         return typed_baselines.explain_by_gradients(
             query, self, seed, typed_baselines.integrated_gradient(start, self.steps),
             lambda players, outputs: game_report(

@@ -11,7 +11,6 @@ import torch
 from graphsvx.core import players as choosing
 from graphsvx.core.players import FeatureChoice, Sides
 from graphsvx.core.query import Query
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import Unchanged
@@ -64,7 +63,7 @@ class Random(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Draw a random value for every player and output."""
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             return self._on_typed_graph(query, seed)
         refuse_unless(query, self, "node", "nodes", "graph")
         local_graph = local_graph_of(query, seed)
@@ -91,7 +90,7 @@ class Random(Checked):
             games=(game_report("random", sum(len(rows[0]) for rows in scores), 1, "uniform"),),
         )  # fmt: skip
 
-    def _on_typed_graph(self, query: TypedQuery, seed: int) -> Explanation:
+    def _on_typed_graph(self, query: Query, seed: int) -> Explanation:
         rng = _derive_rng(query, seed)
 
         def draw(setup: GameSetup, outputs: tuple[int, ...]) -> torch.Tensor:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphsvx.core.query import Query
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.generators.replace import Unchanged
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.gradients import attributions_to_credit, score_function
@@ -48,7 +47,7 @@ class Saliency(Checked):
 
     def __call__(self, query: Query, seed: int) -> Explanation:
         """One backward pass per output."""
-        if isinstance(query, TypedQuery):
+        if query.graph.has_types:
             return explain_by_gradients(
                 query, self, seed, absolute_gradient,
                 lambda players, outputs: game_report("gradient", players, outputs, "none"),

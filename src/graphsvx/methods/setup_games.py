@@ -11,7 +11,6 @@ from graphsvx.core.perturbation import Perturbations, reachable
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.games.graph_game import GraphGame, Side
 from graphsvx.games.lookup_game import lookup_game
@@ -35,7 +34,7 @@ def setup_games(
     block = kind.generator if generator is None else generator
     setup = (
         typed_setup(kind, block, query, evaluator)
-        if isinstance(query, TypedQuery)
+        if query.graph.has_types
         else kind.setup(query, evaluator, seed)
     )
     prepared = block.prepare(setup, derive_rng(seed, "paths"))

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
 from graphsvx.core.players import FeatureChoice
-from graphsvx.core.typed_graph import TypedGraph
-from graphsvx.core.typed_query import TypedQuery
+from graphsvx.core.query import Query
+from graphsvx.engine.by_type import unperturbed
+from graphsvx.engine.by_type_batches import evaluate_plainly
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.typed import unperturbed
-from graphsvx.engine.typed_batches import evaluate_plainly
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.methods.build_explanation import credits
 from graphsvx.methods.local_graph import build_explanation, model_restored
@@ -34,7 +34,7 @@ Attribution = Callable[[Callable[[FeaturesByType], Tensor], FeaturesByType], Fea
 
 
 def baseline_setup(
-    query: TypedQuery, evaluator: Evaluator, sides: Sides, features: FeatureChoice,
+    query: Query, evaluator: Evaluator, sides: Sides, features: FeatureChoice,
     hops: int | None = None,
 ) -> GameSetup:  # fmt: skip
     """The players of a baseline in the typed receptive field, as those of GraphSVX.
@@ -53,7 +53,7 @@ def baseline_setup(
 
 
 def explain_players(
-    query: TypedQuery,
+    query: Query,
     method: Any,
     seed: int,
     setup: Callable[[Evaluator], GameSetup],
@@ -83,22 +83,21 @@ def explain_players(
     return with_types(explanation, query, field, players, apart=False)
 
 
-def typed_scores(query: TypedQuery, field: Field, features: FeaturesByType | None = None) -> Tensor:
+def typed_scores(query: Query, field: Field, features: FeaturesByType | None = None) -> Tensor:
     """Scores [outputs] of the unperturbed graph by a plain call; differentiable in `features`."""
     if features is not None:
-        graph = query.typed_graph
-        changed = replace(graph, features={**graph.features, **features})
-        query = replace(query, graph=changed)
+        graph = query.graph
+        query = replace(query, graph=graph.with_features(features))
     return query.scores(evaluate_plainly(query, field, unperturbed(field)))[0]
 
 
-def float_features(graph: TypedGraph) -> dict[str, Tensor]:
+def float_features(graph: Graph) -> dict[str, Tensor]:
     """Features of the node types that have columns of numbers."""
-    return {name: x.detach() for name, x in graph.features.items() if graph.width(name)}
+    return {name: x.detach() for name, x in graph.types.features.items() if graph.types.width(name)}
 
 
 def explain_by_gradients(
-    query: TypedQuery,
+    query: Query,
     method: Any,
     seed: int,
     attribution: Attribution,
@@ -110,7 +109,7 @@ def explain_by_gradients(
 
     Nodes of types without features have none.
     """
-    graph, x = query.typed_graph, float_features(query.typed_graph)
+    graph, x = query.graph, float_features(query.graph)
 
     def credit_of(setup: GameSetup, outputs: tuple[int, ...]) -> Tensor:
         def score(output: int) -> Callable[[FeaturesByType], Tensor]:
@@ -126,17 +125,15 @@ def explain_by_gradients(
     )  # fmt: skip
 
 
-def _credit(
-    graph: TypedGraph, setup: GameSetup, query: TypedQuery, matrices: FeaturesByType
-) -> Tensor:
+def _credit(graph: Graph, setup: GameSetup, query: Query, matrices: FeaturesByType) -> Tensor:
     nodes = np.zeros(graph.num_nodes)
     columns = np.zeros(graph.num_features)
     for name, matrix in matrices.items():
-        at, values = graph.type_id(name), matrix.double().cpu().numpy()
-        first, last = graph.node_starts[at : at + 2]
+        at, values = graph.types.type_id(name), matrix.double().cpu().numpy()
+        first, last = graph.types.node_starts[at : at + 2]
         nodes[first:last] = values.sum(1)
-        explained = query.centres[graph.node_type[query.centres] == at] - first
-        columns[graph.blocks[name]] = values[explained].sum(0)
+        explained = query.centres[graph.types.node_type[query.centres] == at] - first
+        columns[graph.types.blocks[name]] = values[explained].sum(0)
     players = setup.players
     credit = [
         columns[players.feature_members],

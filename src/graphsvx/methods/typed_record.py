@@ -10,30 +10,30 @@ import torch
 from graphsvx.core.arrays import Ids
 from graphsvx.core.field import Field
 from graphsvx.core.players import Players
+from graphsvx.core.query import Query
 from graphsvx.core.typed_edges import edge_label
 from graphsvx.core.typed_players import feature_label
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.typed import GraphTypes
 
 
 def with_types(
-    explanation: Explanation, query: TypedQuery, field: Field, players: Players, apart: bool
+    explanation: Explanation, query: Query, field: Field, players: Players, apart: bool
 ) -> Explanation:
     """The explanation with types, names of all players, and node types as classes of the field.
 
     `apart`: an edge type and its reverse are counted apart.
     """
-    graph = query.typed_graph
+    graph = query.graph
     inside = field.ids[: field.size]
-    classes = torch.from_numpy(graph.node_type[inside])
+    classes = torch.from_numpy(graph.types.node_type[inside])
     return replace(
         explanation,
         types=_types(query, field, players, apart),
-        field=replace(explanation.field, classes=None if graph.flat else classes),
+        field=replace(explanation.field, classes=None if graph.types.flat else classes),
         node_credit=_named(
-            explanation.node_credit, [graph.label(n) for n in explanation.node_ids.tolist()]
+            explanation.node_credit, [graph.types.label(n) for n in explanation.node_ids.tolist()]
         ),
         feature_credit=_named(
             explanation.feature_credit,
@@ -60,25 +60,25 @@ def _first_edges(field: Field, players: Players) -> list[int]:
     return [int(position) for position in positions[first]]
 
 
-def _types(query: TypedQuery, field: Field, players: Players, apart: bool) -> GraphTypes:
-    graph = query.typed_graph
-    blocks = [block.start for block in graph.blocks.values()]
+def _types(query: Query, field: Field, players: Players, apart: bool) -> GraphTypes:
+    graph = query.graph
+    blocks = [block.start for block in graph.types.blocks.values()]
     members = field.edges[players.edge_members]
-    kinds = graph.edge_type[members]
-    edge_starts = graph.edge_starts.tolist()
+    kinds = graph.types.edge_type[members]
+    edge_starts = graph.types.edge_starts.tolist()
 
     def tensor(ids: Ids) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(ids))
 
     return GraphTypes(
-        flat=graph.flat,
-        node_types=graph.node_types,
-        node_starts=tuple(graph.node_starts.tolist()),
+        flat=graph.types.flat,
+        node_types=graph.types.node_types,
+        node_starts=tuple(graph.types.node_starts.tolist()),
         feature_starts=(*blocks, graph.num_features),
-        edge_types=graph.edge_types,
-        edge_starts=(0, graph.num_edges) if graph.flat else tuple(edge_starts),
-        labels=tuple(graph.label(number) for number in field.ids[: field.size].tolist()),
-        field_edge_types=tensor(graph.edge_type[field.edges[field.inner_edges]]),
+        edge_types=graph.types.edge_types,
+        edge_starts=(0, graph.num_edges) if graph.types.flat else tuple(edge_starts),
+        labels=tuple(graph.types.label(number) for number in field.ids[: field.size].tolist()),
+        field_edge_types=tensor(graph.types.edge_type[field.edges[field.inner_edges]]),
         edge_members=tensor(members),
         edge_owners=tensor(players.edge_owner.astype(np.int64)),
         edge_member_types=tensor(kinds if apart else graph.relation_of[kinds]),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 from torch import Tensor
 
+from graphsvx.core.graph import Graph
 from graphsvx.core.meta_paths import find_meta_paths, meta_path_types
 from graphsvx.core.players import FeatureChoice, within_hops
+from graphsvx.core.query import Query
 from graphsvx.core.typed_edges import edge_positions, find_typed_edges
-from graphsvx.core.typed_graph import TypedGraph
 from graphsvx.core.typed_players import (
     feature_column,
     feature_rows,
@@ -19,7 +19,6 @@ from graphsvx.core.typed_players import (
     node_groups,
     resolve_typed_reference,
 )
-from graphsvx.core.typed_query import TypedQuery
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup, Generator, Indirect
@@ -43,10 +42,10 @@ class TypedSetup(GameSetup):
     @cached_property
     def feature_table(self) -> Tensor:
         """Feature rows of the field's nodes, in local order."""
-        return feature_rows(cast(TypedGraph, self.graph), self.field.ids[: self.field.size])
+        return feature_rows(self.graph, self.field.ids[: self.field.size])
 
 
-def check_typed_players(kind: PlayerKind, generator: Generator | None, graph: TypedGraph) -> None:
+def check_typed_players(kind: PlayerKind, generator: Generator | None, graph: Graph) -> None:
     """Raise InputError if a group, type or path names what does not exist.
 
     Raises:
@@ -59,7 +58,7 @@ def check_typed_players(kind: PlayerKind, generator: Generator | None, graph: Ty
             "nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
             'GraphSVX(players="relations")'
         )
-    if isinstance(generator, Indirect) and generator.inner == "target" and not graph.flat:
+    if isinstance(generator, Indirect) and generator.inner == "target" and not graph.types.flat:
         raise UnsupportedError(
             'indirect="target" gives nodes the features of the explained one, but node types have '
             'features of their own; use indirect="mean"'
@@ -77,14 +76,14 @@ def check_typed_players(kind: PlayerKind, generator: Generator | None, graph: Ty
     elif isinstance(kind, (Nodes, NodesAndFeatures)):
         node_groups(graph, kind.groups)
         for name in kind.node_types or ():
-            graph.type_id(name)
+            graph.types.type_id(name)
 
 
 def typed_setup(
-    kind: PlayerKind, generator: Generator, query: TypedQuery, evaluator: Evaluator
+    kind: PlayerKind, generator: Generator, query: Query, evaluator: Evaluator
 ) -> GameSetup:
     """The players in the evaluator's receptive field, and what their features become."""
-    graph, field = query.typed_graph, evaluator.field
+    graph, field = query.graph, evaluator.field
     reference = getattr(kind, "reference", None)
     vector = resolve_typed_reference(graph, reference, query.centres)
     if isinstance(kind, MetaPaths):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 from weakref import WeakKeyDictionary
 
-from graphsvx.core.typed_graph import relation_labels
+from graphsvx.core.types import relation_labels
 from graphsvx.errors import InputError, TargetError, see
 from graphsvx.results.answers import PlayerSet
 from graphsvx.results.record import ExplanationRecord

@@ -14,8 +14,8 @@ from torch_geometric.data import HeteroData
 
 from graphsvx.api import Failure, explain, failure_of
 from graphsvx.core import graph as graphs
-from graphsvx.core.typed_data import check_typed_graph, is_typed
-from graphsvx.core.typed_graph import typed_nodes
+from graphsvx.core.hetero_data import check_graph_of
+from graphsvx.core.types import nodes_by_type
 from graphsvx.errors import DataError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
@@ -105,7 +105,7 @@ class Job:
     def _nodes(self, query: int) -> list[Any]:
         """The nodes of a link or group; of HeteroData as pairs of a type and an id."""
         numbers = list(self.members[query])
-        return typed_nodes(self.data, numbers) if isinstance(self.data, HeteroData) else numbers
+        return nodes_by_type(self.data, numbers) if isinstance(self.data, HeteroData) else numbers
 
     def __call__(self, chunk: Chunk) -> Answer:
         """Explain the queries of a chunk; fewer of them if the worker was asked to stop."""
@@ -189,10 +189,7 @@ class Local(Checked):
         """See `Backend`."""
         if processes.can_fork() and job.kind != "graph":
             # Index once here, not in every worker.
-            if is_typed(job.model, job.data):
-                check_typed_graph(job.data)
-            else:
-                graphs.out_edges(graphs.check_graph(job.data))
+            graphs.out_edges(check_graph_of(job.model, job.data))
         work = job if processes.can_fork() else _SentJob(job, job.inputs())
         for chunk, result in processes.imap_unordered(work, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.edge_index import Index
+from graphsvx.core.hetero_data import is_typed
 from graphsvx.core.statistics import Statistics
-from graphsvx.core.typed_data import is_typed
 from graphsvx.errors import DataError
 from graphsvx.runs.backends import Answer, Chunk, Job, LostChunk, cores
 from graphsvx.utils.constraints import Checked, Range, Workers

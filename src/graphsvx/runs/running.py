@@ -28,11 +28,10 @@ from torch_geometric.data import Dataset
 from graphsvx.api import Failure, check_call
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import Ids, no_ids
+from graphsvx.core.hetero_data import check_graph_of, is_typed
 from graphsvx.core.names import find_names
-from graphsvx.core.query import node_list
-from graphsvx.core.typed_data import check_typed_graph, is_typed
-from graphsvx.core.typed_graph import node_number
-from graphsvx.core.typed_query import nodes_of_one_type
+from graphsvx.core.query import node_list, nodes_of_one_type
+from graphsvx.core.types import node_number
 from graphsvx.errors import DataError, InputError, ModelError, see
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
@@ -157,17 +156,17 @@ def _members(model: Callable[..., Any], data: Any, **selectors: Any) -> tuple[tu
     argument = named[0]
     if isinstance(data, (list, tuple, Dataset)):
         raise InputError(f"a list of graphs is explained as whole graphs; leave out {argument}=")
-    typed = check_typed_graph(data) if is_typed(model, data) else None
-    count = (typed or graphs.check_graph(data)).num_nodes
+    graph = check_graph_of(model, data)
+    count = graph.num_nodes
     listed = selectors[argument]
     if isinstance(listed, (Tensor, np.ndarray)):
         listed = listed.tolist()
     if not isinstance(listed, (list, tuple)) or not listed:
         raise InputError(f"{argument} must be a list of lists of nodes, got {shown(listed)}")
-    if typed is not None and not typed.flat:
-        listed = [[node_number(typed, node, f"each of {argument}") for node in nodes]
+    if not graph.types.flat:
+        listed = [[node_number(graph.types, node, f"each of {argument}") for node in nodes]
                   for nodes in listed]  # fmt: skip
-    elif typed is not None:
+    elif graph.has_types:
         names = find_names(data)
         listed = [names.node_group(nodes) for nodes in listed]
     members = tuple(tuple(node_list(nodes, count, f"each of {argument}")) for nodes in listed)

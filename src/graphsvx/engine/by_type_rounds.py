@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import HeteroConv, HGTConv
 
 from graphsvx.core.arrays import Ids
-from graphsvx.core.typed_model import TypedModel
+from graphsvx.core.model import Model
 from graphsvx.errors import ModelError
 from graphsvx.utils.exclusive import taking_back
 
@@ -73,9 +73,7 @@ class _Trimming:
 
 
 @contextmanager
-def trimmed_rounds(
-    model: TypedModel, levels: Levels, rounds: int, trim_outputs: bool
-) -> Iterator[None]:
+def trimmed_rounds(model: Model, levels: Levels, rounds: int, trim_outputs: bool) -> Iterator[None]:
     """Context manager: round k of a call gets the nodes within `rounds` - k + 1 hops only.
 
     The nodes that a round computes matter to the centres only if they are near enough for the

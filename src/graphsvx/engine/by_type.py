@@ -18,11 +18,19 @@ from torch_geometric.nn import HeteroConv, MessagePassing
 
 from graphsvx.core import field as fields
 from graphsvx.core.arrays import as_tensor
+from graphsvx.core.callers import Inputs
 from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
 from graphsvx.core.perturbation import HopCounts, Perturbations
-from graphsvx.core.typed_graph import TypedGraph
-from graphsvx.core.typed_model import TypedInput
-from graphsvx.core.typed_query import TypedQuery
+from graphsvx.core.query import Query
+from graphsvx.engine.by_type_batches import (
+    Batching,
+    CopiesByType,
+    RowsByType,
+    edges_by_type,
+    evaluate_plainly,
+)
+from graphsvx.engine.by_type_rounds import ROUNDS
 from graphsvx.engine.candidates import ONE_BY_ONE, SAME_AGAIN, SAME_ALONE
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.lazy.base import plain
@@ -34,14 +42,6 @@ from graphsvx.engine.trust import (
     plain_up_to,
     reads_degrees,
 )
-from graphsvx.engine.typed_batches import (
-    Batching,
-    TypedBatches,
-    TypedRows,
-    edges_by_type,
-    evaluate_plainly,
-)
-from graphsvx.engine.typed_rounds import ROUNDS
 from graphsvx.errors import ModelError, see
 from graphsvx.utils.exclusive import taking_back
 from graphsvx.utils.given_up import give_up, note
@@ -50,9 +50,9 @@ _REPLAYS = (4, 64)
 _REPLAYS_LATER = 2
 
 
-def profile_of(query: TypedQuery) -> ModelProfile:
+def profile_of(query: Query) -> ModelProfile:
     """What is cached of the model and the graph of a query."""
-    graph = query.typed_graph
+    graph = query.graph
     return profile_for(
         query.model,
         graph,
@@ -62,13 +62,13 @@ def profile_of(query: TypedQuery) -> ModelProfile:
     )
 
 
-def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evaluator]:
+def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
     """Evaluators that pass their checks, fastest first; the last makes plain calls only.
 
     What passed for a model and a graph before is taken first, and compared with the output of the
     unperturbed graph and with fewer plain calls.
     """
-    graph = query.typed_graph
+    graph = query.graph
     profile = profile_of(query)
     profile.explained += 1
     depth = hops if profile.depth is None else profile.depth
@@ -82,7 +82,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         field,
         depth if local else None,
         reach,
-        TypedBatches(query, Batching(False, False)),
+        CopiesByType(query, Batching(False, False)),
         ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
         local=local,
         replays=_replays(graph),
@@ -98,7 +98,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
         full = unperturbed(field)
         yield replace(
             checked,
-            evaluate=TypedBatches(query, passed[query.kind]),
+            evaluate=CopiesByType(query, passed[query.kind]),
             replays=_replays(graph, profile.explained),
             expected_output=evaluate_plainly(query, field, full)[0],
         )
@@ -106,7 +106,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
     probes = _probes(field, np.random.default_rng(seed))
     alone = evaluate_plainly(query, field, probes)
     for at, batching in enumerate(_batchings(query, depth if local else None)):
-        batches = TypedBatches(query, batching)
+        batches = CopiesByType(query, batching)
         try:
             batch = batches(field, probes, checked.hop_counts(field, probes))
         except ModelError as error:
@@ -124,7 +124,7 @@ def evaluators(query: TypedQuery, hops: int | None, seed: int) -> Iterator[Evalu
 
 
 def _require_deterministic(
-    query: TypedQuery, field: Field, probes: Perturbations, alone: Tensor
+    query: Query, field: Field, probes: Perturbations, alone: Tensor
 ) -> None:
     if not allclose(alone[:1], evaluate_plainly(query, field, probes.take(slice(0, 1)))):
         raise ModelError(
@@ -134,9 +134,9 @@ def _require_deterministic(
         )
 
 
-def _batchings(query: TypedQuery, depth: int | None) -> list[Batching]:
+def _batchings(query: Query, depth: int | None) -> list[Batching]:
     """Combinations of shortcuts, the fastest first."""
-    model = query.typed_model
+    model = query.model
     cuts = [False]
     if model.tables:
         # A model that gets ids of nodes looks its tables up by them.
@@ -154,7 +154,7 @@ def _batchings(query: TypedQuery, depth: int | None) -> list[Batching]:
     return [*trimmed, *(replace(batching, depth=depth) for batching in batchings), *batchings]
 
 
-def _plain_evaluator(query: TypedQuery) -> Evaluator:
+def _plain_evaluator(query: Query) -> Evaluator:
     local = query.kind != "graph"
     field = (
         fields.undirected_neighbourhood(query.graph, query.centres, None)
@@ -173,7 +173,7 @@ def _plain_evaluator(query: TypedQuery) -> Evaluator:
     )
 
 
-def _replays(graph: TypedGraph, explained: int = 1) -> int:
+def _replays(graph: Graph, explained: int = 1) -> int:
     """Number of coalitions of each game that must be evaluated again by plain calls.
 
     Where plain calls are cheap always as many; otherwise fewer but for the 1st, 4th, 16th, ...
@@ -184,9 +184,9 @@ def _replays(graph: TypedGraph, explained: int = 1) -> int:
     return most if often or most == _REPLAYS[1] else _REPLAYS_LATER
 
 
-def _numbers(graph: TypedGraph) -> int:
+def _numbers(graph: Graph) -> int:
     """Numbers that the features of all nodes are."""
-    return sum(x.numel() for x in graph.features.values())
+    return sum(x.numel() for x in graph.types.features.values())
 
 
 def unperturbed(field: Field) -> Perturbations:
@@ -203,14 +203,14 @@ def _probes(field: Field, rng: np.random.Generator) -> Perturbations:
 
 
 def _agrees(
-    query: TypedQuery, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor
+    query: Query, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor
 ) -> bool:
     alone = evaluate_plainly(query, field, perturbations)
     return _same(query, field, perturbations, alone, raw.to(alone.device), like)
 
 
 def _same(
-    query: TypedQuery, field: Field, perturbations: Perturbations, alone: Tensor, other: Tensor,
+    query: Query, field: Field, perturbations: Perturbations, alone: Tensor, other: Tensor,
     like: Tensor | None,
 ) -> bool:  # fmt: skip
     """Whether outputs are those of plain calls, but for rounding.
@@ -226,11 +226,11 @@ def _same(
         return False
     draws = np.random.default_rng(0)
 
-    graph = query.typed_graph
-    features = {name: nudged(x, draws) for name, x in graph.features.items()}
+    graph = query.graph
+    features = {name: nudged(x, draws) for name, x in graph.types.features.items()}
     table = nudged(plain(perturbations.feature_table), draws)
     changed = evaluate_plainly(
-        replace(query, graph=replace(graph, features=features)),
+        replace(query, graph=graph.with_features(features)),
         field,
         replace(perturbations, feature_table=table),
     )
@@ -241,14 +241,14 @@ def _same(
 # Number of message-passing rounds of a typed model, from its autograd graph.
 
 
-def message_passing_chain(query: TypedQuery) -> int | None:
+def message_passing_chain(query: Query) -> int | None:
     """The longest chain of message-passing rounds from the input to the outputs.
 
     Layers of one round for several edge types run side by side, so calls are not counted but
     followed through torch's record of the computation. Without such a record all calls are
     counted, which is never too few. None if the model has no layers of PyG.
     """
-    model = query.typed_model
+    model = query.model
     layers = [layer for layer in model.submodules if isinstance(layer, MessagePassing)]
     if not layers:
         return None
@@ -264,9 +264,9 @@ def message_passing_chain(query: TypedQuery) -> int | None:
 
 
 def _chain(
-    query: TypedQuery, layers: list[MessagePassing], small: bool, rows_of_tables: bool
+    query: Query, layers: list[MessagePassing], small: bool, rows_of_tables: bool
 ) -> int | None:
-    graph, model = query.typed_graph, query.typed_model
+    graph, model = query.graph, query.model
     marked: list[Any] = []
     calls = 0
 
@@ -300,34 +300,36 @@ def _chain(
     return longest or calls or None
 
 
-def _sample(graph: TypedGraph, small: bool, per_type: int = 3) -> TypedInput:
+def _sample(graph: Graph, small: bool, per_type: int = 3) -> Inputs:
     """The whole graph, or a few edges of each type."""
-    order = np.argsort(graph.edge_type, kind="stable")
+    order = np.argsort(graph.types.edge_type, kind="stable")
     edges = np.arange(graph.num_edges)
     nodes = np.arange(graph.num_nodes)
     ends = graph.edge_index.cpu().numpy()
     if small:
-        starts = np.searchsorted(graph.edge_type[order], np.arange(len(graph.edge_types)))
+        starts = np.searchsorted(
+            graph.types.edge_type[order], np.arange(len(graph.types.edge_types))
+        )
         few = starts[:, None] + np.arange(per_type)
         inside = few < np.append(starts[1:], graph.num_edges)[:, None]
         edges = np.sort(order[few[inside]])
-        first = graph.node_starts[:-1][np.diff(graph.node_starts) > 0]
+        first = graph.types.node_starts[:-1][np.diff(graph.types.node_starts) > 0]
         nodes = np.unique(np.concatenate([first, ends[:, edges].reshape(-1)]))
     local = np.searchsorted(nodes, ends[:, edges])
-    rows = TypedRows(graph, nodes, local, edges, np.zeros((2, 0), dtype=np.int64), graph.x, 0,
+    rows = RowsByType(graph, nodes, local, edges, np.zeros((2, 0), dtype=np.int64), graph.x, 0,
                  np.zeros(len(nodes), dtype=np.int64))  # fmt: skip
-    kinds = graph.node_type[nodes]
-    starts = np.searchsorted(kinds, np.arange(len(graph.node_types) + 1))
+    kinds = graph.types.node_type[nodes]
+    starts = np.searchsorted(kinds, np.arange(len(graph.types.node_types) + 1))
     within = np.arange(len(nodes)) - starts[kinds]
     device = graph.x.device
     node_rows, x = {}, {}
-    for at, name in enumerate(graph.node_types):
-        ids = nodes[starts[at] : starts[at + 1]] - graph.node_starts[at]
+    for at, name in enumerate(graph.types.node_types):
+        ids = nodes[starts[at] : starts[at + 1]] - graph.types.node_starts[at]
         node_rows[name] = as_tensor(ids, device)
-        if name in graph.features:
-            x[name] = graph.features[name][node_rows[name]]
+        if name in graph.types.features:
+            x[name] = graph.types.features[name][node_rows[name]]
     edge_index, edge_rows = edges_by_type(rows, within)
-    return TypedInput(x, edge_index, node_rows, edge_rows)
+    return Inputs(x, edge_index, node_rows, edge_rows)
 
 
 def _longest_chain(ends: list[Any], marked: list[Any]) -> int:

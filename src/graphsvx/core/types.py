@@ -1,8 +1,8 @@
-"""Typed graphs: PyG's HeteroData, or Data with `edge_type`, as one graph over all node types.
+"""Node and edge types of a graph, and what is stored for each type.
 
 The nodes of all types are numbered one type after the other, and so are the edges. Fields, players,
-perturbations, masks and estimators work on these numbers as on those of any graph; the features
-stay in the user's tensors, one for each type.
+perturbations, masks and estimators work on these numbers; the features stay in the user's tensors,
+one for each type. A graph without types has one type of nodes and one of edges.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from graphsvx.core.arrays import Ids, no_ids
-from graphsvx.core.graph import Graph
+from graphsvx.core.arrays import Ids
 from graphsvx.core.names import Names
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, shown
@@ -27,38 +26,50 @@ EdgeType = tuple[str, str, str]
 """(node type of the source, relation, node type of the target)."""
 
 FLAT = "node"
-"""The node type of Data with `edge_type`, which has no node types of its own."""
+"""The node type of `Data`, which has no node types of its own."""
 
 
 @dataclass(frozen=True, eq=False)
-class TypedGraph(Graph):
-    """A graph with node and edge types; `edge_index` has ids over all node types.
+class Types:
+    """Node and edge types, the numbers of their nodes and edges, and their tables."""
 
-    `x` has no columns: features are in `features`, one tensor for each node type.
-    """
-
-    flat: bool = False
-    """Data with `edge_type`: the model takes one x, edge_index and edge_type."""
-    node_types: tuple[str, ...] = ()
-    edge_types: tuple[EdgeType, ...] = ()
-    node_starts: Ids = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    node_types: tuple[str, ...]
+    edge_types: tuple[EdgeType, ...]
+    node_starts: Ids
     """Number of the first node of each type, and the number of all nodes."""
-    edge_starts: Ids = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    edge_starts: Ids
     """The same for edges; of a flat graph 0 only, whose edges are in any order."""
-    edge_type: Ids = field(default_factory=no_ids)
-    """Position in `edge_types` of each edge's type."""
-    features: Mapping[str, Tensor] = field(default_factory=dict)
+    features: Mapping[str, Tensor]
     """`x` of each node type that has one."""
+    flat: bool = True
+    """`Data`: the model takes one x, edge_index and, where edges have types, edge_type."""
+    given_edge_type: Ids | None = None
+    """Position in `edge_types` of each edge's type; None: one type after the other."""
     node_values: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     """Other attributes with a row for each node: name, then node type."""
     edge_values: Mapping[str, Mapping[EdgeType, Tensor]] = field(default_factory=dict)
     """Attributes with a row for each edge: name, then edge type."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the nodes of a type, where the data has them (`data["author"].names`)."""
+    categories_play: bool = False
+    """Whether features that are integers can play."""
+
+    @staticmethod
+    def of_one(x: Tensor, edges: int) -> Types:
+        """One type of nodes, with features `x`, and one of edges."""
+        starts = np.asarray([0, len(x)]), np.asarray([0, edges])
+        return Types((FLAT,), ((FLAT, "", FLAT),), *starts, {FLAT: x}, categories_play=True)
+
+    @cached_property
+    def edge_type(self) -> Ids:
+        """Position in `edge_types` of each edge's type."""
+        if self.given_edge_type is not None:
+            return self.given_edge_type
+        return np.repeat(np.arange(len(self.edge_types)), np.diff(self.edge_starts))
 
     @property
-    def num_features(self) -> int:
-        """Columns of all node types together, in the order of `blocks`."""
+    def columns(self) -> int:
+        """Feature columns of all node types together, in the order of `blocks`."""
         return sum(block.stop - block.start for block in self.blocks.values())
 
     @cached_property
@@ -77,9 +88,22 @@ class TypedGraph(Graph):
         return blocks
 
     def width(self, node_type: str) -> int:
-        """Number of feature columns that can play: those of a floating matrix x."""
+        """Number of feature columns that can play: those of a matrix x."""
         x = self.features.get(node_type)
-        return x.shape[1] if x is not None and x.is_floating_point() and x.dim() == 2 else 0
+        if x is None or x.dim() != 2 or not (x.is_floating_point() or self.categories_play):
+            return 0
+        return x.shape[1]
+
+    def kinds(self, numbers: Ids) -> Ids:
+        """Positions of the types of nodes, by their numbers."""
+        if len(self.node_types) == 1:
+            return np.zeros(len(numbers), dtype=np.int64)
+        return self.node_type[numbers]
+
+    def count(self, node_type: str) -> int:
+        """Number of nodes of a type."""
+        at = self.type_id(node_type)
+        return int(self.node_starts[at + 1] - self.node_starts[at])
 
     def type_id(self, node_type: str) -> int:
         """Position of a node type."""
@@ -89,17 +113,15 @@ class TypedGraph(Graph):
 
     def number(self, node_type: str, node: int) -> int:
         """The number of a node among those of all types."""
-        at = self.type_id(node_type)
-        count = int(self.node_starts[at + 1] - self.node_starts[at])
+        count = self.count(node_type)
         if not 0 <= node < count:
-            raise InputError(
-                f"node of type {node_type!r} must be from 0 to {count - 1}, got {node}"
-            )
-        return int(self.node_starts[at]) + node
+            owner = "node" if self.flat else f"node of type {node_type!r}"
+            raise InputError(f"{owner} must be from 0 to {count - 1}, got {node}")
+        return int(self.node_starts[self.type_id(node_type)]) + node
 
     def local(self, numbers: Ids) -> Ids:
         """The ids of nodes within their types."""
-        return numbers - self.node_starts[self.node_type[numbers]]
+        return numbers - self.node_starts[self.kinds(numbers)]
 
     def label(self, number: int) -> str:
         """A node in words: its name, or its type and id."""
@@ -127,35 +149,6 @@ class TypedGraph(Graph):
         dots = ", ..." if len(self.edge_types) > 8 else ""
         raise InputError(f"got {shown(name)}, {problem}; the edge types are {listed}{dots}")
 
-    @cached_property
-    def relation_of(self) -> Ids:
-        """For each edge type, the first of itself and its reverse type.
-
-        Types are each other's reverse if their edges are the same, turned round; `rev_writes` is
-        also that of `writes`.
-        """
-        relation = np.arange(len(self.edge_types))
-        ends = self.edge_index.cpu().numpy()
-        order = np.argsort(self.edge_type, kind="stable")
-        starts = np.searchsorted(self.edge_type[order], np.arange(len(self.edge_types) + 1))
-        waiting: dict[Any, list[int]] = {}
-        for at, (source, name, target) in enumerate(self.edge_types):
-            other = (target, name.removeprefix("rev_"), source)
-            if name.startswith("rev_") and other in self.edge_types:
-                relation[at] = self.edge_types.index(other)
-                continue
-            mine = ends[:, order[starts[at] : starts[at + 1]]]
-            forth, back = (
-                np.sort(first * self.num_nodes + second).tobytes()
-                for first, second in (mine, mine[::-1])
-            )
-            turned = waiting.get(back, [])
-            if turned and forth != back and mine.size:
-                relation[at] = turned.pop(0)
-            else:
-                waiting.setdefault(forth, []).append(at)
-        return np.minimum(relation, np.arange(len(relation)))
-
 
 def relation_labels(edge_types: Sequence[EdgeType]) -> tuple[str, ...]:
     """The relation of each edge type, shortened where it is a path (`/film/film/genre`)."""
@@ -164,22 +157,23 @@ def relation_labels(edge_types: Sequence[EdgeType]) -> tuple[str, ...]:
     return tuple(short[relation] for _, relation, _ in edge_types)
 
 
-def node_number(graph: TypedGraph, node: Any, label: str = "node") -> int:
+def node_number(types: Types, node: Any, label: str = "node") -> int:
     """The number of a node given as (type, id or name); of a flat graph, as its id."""
-    if graph.flat and not isinstance(node, (tuple, list)):
-        return graph.number(FLAT, as_int(node, label))
-    if not (isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)):
+    is_pair = isinstance(node, (tuple, list)) and len(node) == 2 and isinstance(node[0], str)
+    if types.flat and not is_pair:
+        return types.number(FLAT, as_int(node, label))
+    if not is_pair:
         raise InputError(
-            f'{label} must be a node type and an id, such as ("{graph.node_types[0]}", 0), '
+            f'{label} must be a node type and an id, such as ("{types.node_types[0]}", 0), '
             f"got {shown(node)}"
         )
     node_type, node_id = node
-    if isinstance(node_id, str) and node_type in graph.names:
-        node_id = Names(nodes=graph.names[node_type]).node(node_id)
-    return graph.number(node_type, as_int(node_id, label))
+    if isinstance(node_id, str) and node_type in types.names:
+        node_id = Names(nodes=types.names[node_type]).node(node_id)
+    return types.number(node_type, as_int(node_id, label))
 
 
-def typed_nodes(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
+def nodes_by_type(data: HeteroData, numbers: Sequence[int]) -> list[tuple[str, int]]:
     """Nodes as pairs of a type and an id, from numbers one type after the other."""
     ends = np.cumsum([int(data[name].num_nodes or 0) for name in data.node_types])
     nodes = []

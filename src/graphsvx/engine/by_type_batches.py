@@ -10,15 +10,17 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, as_tensor, no_ids
+from graphsvx.core.callers import Inputs
 from graphsvx.core.field import Field
+from graphsvx.core.graph import Graph
+from graphsvx.core.model import rows_of
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
-from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
-from graphsvx.core.typed_model import TypedInput, rows_of
-from graphsvx.core.typed_query import TypedQuery
+from graphsvx.core.query import Query
+from graphsvx.core.types import FLAT, EdgeType
 from graphsvx.engine.batches import batch_items
+from graphsvx.engine.by_type_rounds import Levels, trimmed_rounds
 from graphsvx.engine.lazy.base import plain
 from graphsvx.engine.lazy.shared import SharedRows
-from graphsvx.engine.typed_rounds import Levels, trimmed_rounds
 from graphsvx.errors import ModelError
 
 # Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
@@ -45,7 +47,7 @@ class Batching:
 _NO_SHORTCUT = Batching(False, False)
 
 
-def evaluate_plainly(query: TypedQuery, field: Field, perturbations: Perturbations) -> Tensor:
+def evaluate_plainly(query: Query, field: Field, perturbations: Perturbations) -> Tensor:
     """Raw outputs at the centres by one call a perturbed graph on the whole graph."""
     perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
     outputs = [
@@ -55,8 +57,8 @@ def evaluate_plainly(query: TypedQuery, field: Field, perturbations: Perturbatio
     return torch.cat(outputs)
 
 
-def _evaluate_whole(query: TypedQuery, field: Field, perturbation: Perturbations) -> Tensor:
-    graph = query.typed_graph
+def _evaluate_whole(query: Query, field: Field, perturbation: Perturbations) -> Tensor:
+    graph = query.graph
     ids = field.ids[: field.size]
     on = np.ones(graph.num_nodes, dtype=bool)
     on[ids] = perturbation.active[0]
@@ -70,19 +72,19 @@ def _evaluate_whole(query: TypedQuery, field: Field, perturbation: Perturbations
         changed = np.flatnonzero(perturbation.feature_row[0] >= field.size)
         replaced = np.stack([ids[changed], perturbation.feature_row[0][changed]])
     edges = np.flatnonzero(keeps)
-    rows = TypedRows(
+    rows = RowsByType(
         graph, np.arange(graph.num_nodes), ends[:, edges], edges, replaced,
         perturbation.feature_table, field.size,
     )  # fmt: skip
     return _call(query, rows, query.centres[None], _NO_SHORTCUT)
 
 
-def evaluate_with_edges(query: TypedQuery, edges: Ids) -> Tensor:
+def evaluate_with_edges(query: Query, edges: Ids) -> Tensor:
     """Raw outputs at the centres [1, centres, outputs] on the whole graph with these edges only."""
-    return _call(query, _whole_rows(query.typed_graph, edges), query.centres[None], _NO_SHORTCUT)
+    return _call(query, _whole_rows(query.graph, edges), query.centres[None], _NO_SHORTCUT)
 
 
-def whole_input(graph: TypedGraph, left_out: int | None = None) -> TypedInput:
+def whole_input(graph: Graph, left_out: int | None = None) -> Inputs:
     """The whole graph as its model gets it, or without one node."""
     ids, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
     ends = graph.edge_index.cpu().numpy()
@@ -91,34 +93,34 @@ def whole_input(graph: TypedGraph, left_out: int | None = None) -> TypedInput:
         edges = np.flatnonzero((ends != left_out).all(0))
         ends = ends - (ends > left_out)
     rows = replace(_whole_rows(graph, edges), ids=ids, ends=ends[:, edges])
-    kinds = graph.node_type[ids]
+    kinds = graph.types.node_type[ids]
     within = np.arange(len(ids)) - np.searchsorted(kinds, kinds)
     edge_index, edge_rows = edges_by_type(rows, within)
-    local = graph.local(ids)
+    local = graph.types.local(ids)
     node_rows = {
         name: as_tensor(local[kinds == at], graph.x.device)
-        for at, name in enumerate(graph.node_types)
+        for at, name in enumerate(graph.types.node_types)
     }
-    x = {name: values[node_rows[name]] for name, values in graph.features.items()}
-    return TypedInput(x, edge_index, node_rows, edge_rows)
+    x = {name: values[node_rows[name]] for name, values in graph.types.features.items()}
+    return Inputs(x, edge_index, node_rows, edge_rows)
 
 
-def _whole_rows(graph: TypedGraph, edges: Ids) -> TypedRows:
+def _whole_rows(graph: Graph, edges: Ids) -> RowsByType:
     ends, unchanged = graph.edge_index.cpu().numpy(), np.zeros((2, 0), dtype=np.int64)
     ids = np.arange(graph.num_nodes)
-    return TypedRows(graph, ids, ends[:, edges], edges, unchanged, graph.x[:0], 0)
+    return RowsByType(graph, ids, ends[:, edges], edges, unchanged, graph.x[:0], 0)
 
 
 @dataclass(frozen=True, eq=False)
-class TypedBatches:
+class CopiesByType:
     """Evaluates perturbed receptive fields in batches of disjoint copies."""
 
-    query: TypedQuery
+    query: Query
     batching: Batching
 
     def __call__(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
         """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
-        width = 16 + max((self._width(name) for name in self.query.typed_graph.features), default=0)
+        width = 16 + max((self._width(name) for name in self.query.graph.types.features), default=0)
         items = _TRIMMED_BATCH_ITEMS if self.batching.trim == "outputs" else _BATCH_ITEMS
         limit = batch_items(self.query.graph.x.device, self.query.memory, width, items)
         step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
@@ -136,7 +138,7 @@ class TypedBatches:
         return int((field.hops[field.target] < self.batching.depth).sum())
 
     def _width(self, node_type: str) -> int:
-        x = self.query.typed_graph.features[node_type]
+        x = self.query.graph.types.features[node_type]
         return 0 if self.batching.shared_rows else x[0].numel() if len(x) else 0
 
     def _chunk(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
@@ -163,8 +165,8 @@ class TypedBatches:
             table_row = perturbations.feature_row.reshape(-1)[flat]
             changed = np.flatnonzero(table_row >= size)
             replaced = np.stack([changed, table_row[changed]])
-        rows = TypedRows(
-            self.query.typed_graph, ids, ends, field.edges[edge], replaced,
+        rows = RowsByType(
+            self.query.graph, ids, ends, field.edges[edge], replaced,
             plain(perturbations.feature_table), size, flat // size, count,
             None if self.batching.trim == "nothing" else hops.reshape(-1)[flat],
             np.concatenate([node, size + np.arange(len(boundary))]),
@@ -184,10 +186,10 @@ def _influential_edges(
 
 
 @dataclass(frozen=True, eq=False)
-class TypedRows:
+class RowsByType:
     """Nodes and edges of a call: numbers of nodes in the typed graph, ends as rows."""
 
-    graph: TypedGraph
+    graph: Graph
     ids: Ids
     ends: Ids
     edges: Ids
@@ -195,7 +197,7 @@ class TypedRows:
     replaced: Ids
     """[2, nodes]: rows with other features, and where these are in the table."""
     table: Tensor
-    """Features of all types side by side (`TypedGraph.blocks`)."""
+    """Features of all types side by side (`Graph.blocks`)."""
     first: int
     """Rows of the table before this one are those of the field."""
     copy: Ids | None = None
@@ -207,22 +209,22 @@ class TypedRows:
     """Batches: position of each node in the receptive field."""
 
 
-def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) -> Tensor:
+def _call(query: Query, rows: RowsByType, centres: Ids, batching: Batching) -> Tensor:
     """Outputs at the centres, [copies, centres, outputs], of one call of the model."""
-    graph, model, device = rows.graph, query.typed_model, rows.graph.x.device
-    kinds = graph.node_type[rows.ids]
+    graph, model, device = rows.graph, query.model, rows.graph.x.device
+    kinds = graph.types.node_type[rows.ids]
     order = (
         np.argsort(kinds, kind="stable") if rows.hops is None else np.lexsort((rows.hops, kinds))
     )
-    starts = np.searchsorted(kinds[order], np.arange(len(graph.node_types) + 1))
+    starts = np.searchsorted(kinds[order], np.arange(len(graph.types.node_types) + 1))
     within = np.empty(len(order), dtype=np.int64)
     within[order] = np.arange(len(order)) - starts[kinds[order]]
     node_rows, x = {}, {}
-    for at, name in enumerate(graph.node_types):
+    for at, name in enumerate(graph.types.node_types):
         mine = order[starts[at] : starts[at + 1]]
-        local = rows.ids[mine] - graph.node_starts[at]
+        local = rows.ids[mine] - graph.types.node_starts[at]
         node_rows[name] = as_tensor(local, device)
-        if name in graph.features:
+        if name in graph.types.features:
             x[name] = _features(rows, name, at, mine, within, kinds, batching.shared_rows)
     edge_index, edge_rows = edges_by_type(rows, within)
     batch = None
@@ -230,12 +232,10 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
         copy = np.zeros(len(rows.ids), dtype=np.int64) if rows.copy is None else rows.copy
         batch = {
             name: as_tensor(copy[order[starts[at] : starts[at + 1]]], device)
-            for at, name in enumerate(graph.node_types)
+            for at, name in enumerate(graph.types.node_types)
         }
     pairs = as_tensor(within[centres].T, device) if model.scores_pairs else None
-    inputs = TypedInput(
-        x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation
-    )
+    inputs = Inputs(x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation)
     counts = {name: len(ids) for name, ids in node_rows.items()}
     if batching.depth is None or rows.hops is None:
         out = model.run(graph, inputs, batching.rows_of_tables)
@@ -251,7 +251,7 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
         return plain(rows_of(out, "graph", rows.copies))[:, None]
     columns = []
     for column in centres.T:
-        node_type = graph.node_types[kinds[column[0]]]
+        node_type = graph.types.node_types[kinds[column[0]]]
         output = plain(rows_of(out, node_type, counts[node_type]))
         columns.append(output.index_select(0, as_tensor(within[column], output.device)))
     if len({column.shape[1] for column in columns}) > 1:
@@ -263,14 +263,14 @@ def _call(query: TypedQuery, rows: TypedRows, centres: Ids, batching: Batching) 
 
 
 def _features(
-    rows: TypedRows, name: str, at: int, mine: Ids, within: Ids, kinds: Ids, shared: bool
+    rows: RowsByType, name: str, at: int, mine: Ids, within: Ids, kinds: Ids, shared: bool
 ) -> Tensor:
     """x of the rows of one node type, which are `mine` among all."""
     graph = rows.graph
-    local = rows.ids[mine] - graph.node_starts[at]
-    x = graph.features[name]
+    local = rows.ids[mine] - graph.types.node_starts[at]
+    x = graph.types.features[name]
     replaced = np.flatnonzero(kinds[rows.replaced[0]] == at)
-    block = graph.blocks[name]
+    block = graph.types.blocks[name]
     has_columns = block.stop > block.start and rows.table.shape[1] > 0
     if rows.copy is None:
         if not len(replaced) or not has_columns:
@@ -305,38 +305,38 @@ def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
 
 
 def edges_by_type(
-    rows: TypedRows, within: Ids
+    rows: RowsByType, within: Ids
 ) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
     """Edge indices by type, and the position of each edge among the user's of its type."""
     graph, device = rows.graph, rows.graph.x.device
     ends = within[rows.ends]
-    if graph.flat:
+    if graph.types.flat:
         key = (FLAT, "", FLAT)
         return {key: as_tensor(ends, device)}, {key: as_tensor(rows.edges, device)}
-    kinds = graph.edge_type[rows.edges]
+    kinds = graph.types.edge_type[rows.edges]
     order = (
         np.argsort(kinds, kind="stable")
         if rows.hops is None
         else np.lexsort((ends[1], kinds))  # nodes are in the order of their hops
     )
-    starts = np.searchsorted(kinds[order], np.arange(len(graph.edge_types) + 1))
+    starts = np.searchsorted(kinds[order], np.arange(len(graph.types.edge_types) + 1))
     index, positions = {}, {}
-    for at, name in enumerate(graph.edge_types):
+    for at, name in enumerate(graph.types.edge_types):
         mine = order[starts[at] : starts[at + 1]]
         index[name] = as_tensor(ends[:, mine], device)
-        positions[name] = as_tensor(rows.edges[mine] - graph.edge_starts[at], device)
+        positions[name] = as_tensor(rows.edges[mine] - graph.types.edge_starts[at], device)
     return index, positions
 
 
-def _levels(rows: TypedRows, kinds: Ids, rounds: int) -> Levels:
+def _levels(rows: RowsByType, kinds: Ids, rounds: int) -> Levels:
     graph, hops = rows.graph, rows.hops
     if hops is None:
         raise RuntimeError("the rows of a trimmed batch have hops")
     steps = np.arange(rounds + 1)
     levels: Levels = {}
-    for at, name in enumerate(graph.node_types):
+    for at, name in enumerate(graph.types.node_types):
         levels[name] = np.searchsorted(np.sort(hops[kinds == at]), steps, side="right")
-    edge_kinds, into = graph.edge_type[rows.edges], hops[rows.ends[1]]
-    for at, edge_type in enumerate(graph.edge_types):
+    edge_kinds, into = graph.types.edge_type[rows.edges], hops[rows.ends[1]]
+    for at, edge_type in enumerate(graph.types.edge_types):
         levels[edge_type] = np.searchsorted(np.sort(into[edge_kinds == at]), steps, side="right")
     return levels

@@ -1,4 +1,4 @@
-"""Typed graphs from PyG's HeteroData, or Data with `edge_type`: checked, with global node ids."""
+"""Graphs with types from PyG's HeteroData, or Data with `edge_type`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch_geometric.data import Data, HeteroData, TemporalData
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import embedding_method
 from graphsvx.core.edge_index import check_edge_index, index_by_end
-from graphsvx.core.graph import must_share_device
+from graphsvx.core.graph import Graph, check_graph, must_share_device
 from graphsvx.core.readable import must_be_readable
 from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, statistics_of
-from graphsvx.core.typed_graph import FLAT, EdgeType, TypedGraph
+from graphsvx.core.types import FLAT, EdgeType, Types
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.utils.exclusive import exclusive
 
@@ -41,7 +41,12 @@ def is_typed(model: Callable[..., Any], data: Any) -> bool:
     return typed_edges and callable(model) and "edge_type" in embedding_method(model)[1]
 
 
-def check_typed_graph(data: Any) -> TypedGraph:
+def check_graph_of(model: Callable[..., Any], data: Any) -> Graph:
+    """The checked graph of a question, with types where the model takes them."""
+    return check_graph_with_types(data) if is_typed(model, data) else check_graph(data)
+
+
+def check_graph_with_types(data: Any) -> Graph:
     """Check HeteroData (or Data with `edge_type`) and number its nodes and edges over all types.
 
     Cached as long as the data object lives and its tensors hold the same content.
@@ -66,7 +71,7 @@ def check_typed_graph(data: Any) -> TypedGraph:
         cached = _CHECKED.get(key)
         if cached is None or cached[0] != seen:
             cached = _CHECKED[key] = (seen, _build(parts, tuple(entry[3] for entry in stamps)))
-    graph: TypedGraph = cached[1]
+    graph: Graph = cached[1]
     return graph
 
 
@@ -126,7 +131,7 @@ def _tensors(parts: _Parts) -> list[tuple[Any, str, Tensor]]:
     ]
 
 
-def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
+def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> Graph:
     must_share_device({f"{name} of {kind!r}": value for kind, name, value in _tensors(parts)
                        if name in ("x", "edge_index", "edge_attr", "edge_weight")})  # fmt: skip
     node_types = tuple(parts.counts)
@@ -144,7 +149,23 @@ def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
     x = torch.zeros(int(starts[-1]), 0, device=device)
     features = _features(parts)
     edge_types, edge_type, edge_starts = _edge_types(parts)
-    return TypedGraph(
+    types = Types(
+        node_types=node_types,
+        edge_types=edge_types,
+        node_starts=starts,
+        edge_starts=edge_starts,
+        features=features,
+        flat=parts.flat,
+        given_edge_type=edge_type,
+        node_values=_values_by_name(parts.nodes, parts.counts, {"x"}),
+        edge_values=_values_by_name(
+            parts.edges,
+            {name: store["edge_index"].shape[1] for name, store in parts.edges.items()},
+            {"edge_index"},
+        ),
+        names=_names(parts),
+    )
+    return Graph(
         x=x,
         edge_index=edge_index,
         edge_weight=None,
@@ -153,20 +174,7 @@ def _build(parts: _Parts, stamps: tuple[Stamp, ...]) -> TypedGraph:
         index=index_by_end(edge_index[1], int(starts[-1])),
         statistics=_statistics(features, node_types),
         stamps=stamps,
-        flat=parts.flat,
-        node_types=node_types,
-        edge_types=edge_types,
-        node_starts=starts,
-        edge_starts=edge_starts,
-        edge_type=edge_type,
-        features=features,
-        node_values=_values_by_name(parts.nodes, parts.counts, {"x"}),
-        edge_values=_values_by_name(
-            parts.edges,
-            {name: store["edge_index"].shape[1] for name, store in parts.edges.items()},
-            {"edge_index"},
-        ),
-        names=_names(parts),
+        given_types=types,
     )
 
 
@@ -189,12 +197,12 @@ def _check_edge_index(edge_index: Any, edge_type: EdgeType, parts: _Parts) -> No
             )
 
 
-def _edge_types(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids, Ids]:
+def _edge_types(parts: _Parts) -> tuple[tuple[EdgeType, ...], Ids | None, Ids]:
     """The edge types, the position of each edge's type, and the first edge of each."""
     if not parts.flat:
         counts = [store["edge_index"].shape[1] for store in parts.edges.values()]
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return tuple(parts.edges), np.repeat(np.arange(len(counts)), counts), starts
+        return tuple(parts.edges), None, starts
     (store,) = parts.edges.values()
     kinds = store["edge_type"]
     if kinds.dim() != 1 or len(kinds) != store["edge_index"].shape[1] or kinds.is_floating_point():
