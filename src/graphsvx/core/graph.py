@@ -111,7 +111,7 @@ class Graph:
     @cached_property
     def types(self) -> Types:
         """Node and edge types; without given ones, one of each."""
-        return self.given_types or Types.of_one(self.x, self.num_edges)
+        return self.given_types or Types.of_one(self.x, self.num_edges, self.y)
 
     def with_features(self, features: Mapping[str, Tensor]) -> Graph:
         """The graph with other features of some node types."""
@@ -129,6 +129,8 @@ class Graph:
         """
         types, ends = self.types, self.edge_index.cpu().numpy()
         relation = np.arange(len(types.edge_types))
+        if len(relation) == 1:
+            return relation
         order = np.argsort(types.edge_type, kind="stable")
         starts = np.searchsorted(types.edge_type[order], np.arange(len(relation) + 1))
         waiting: dict[Any, list[int]] = {}

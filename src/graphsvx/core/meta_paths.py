@@ -10,8 +10,8 @@ import numpy as np
 
 from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.core.field import Field
-from graphsvx.core.graph import Graph
 from graphsvx.core.players import Players
+from graphsvx.core.types import Types
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import Converted, shown
 
@@ -45,20 +45,20 @@ MetaPathsSetting = Annotated[MetaPaths, Converted(freeze_meta_paths)]
 """Meta-paths as a field of settings."""
 
 
-def meta_path_types(graph: Graph, label: str, steps: tuple[Any, ...]) -> list[int]:
+def meta_path_types(types: Types, label: str, steps: tuple[Any, ...]) -> list[int]:
     """The edge types of a meta-path; each must start where the one before it ends."""
-    types = [graph.types.edge_type_id(step) for step in steps]
-    for before, after in pairwise(types):
-        first, second = graph.types.edge_types[before], graph.types.edge_types[after]
+    ids = [types.edge_type_id(step) for step in steps]
+    for before, after in pairwise(ids):
+        first, second = types.edge_types[before], types.edge_types[after]
         if first[2] != second[0]:
             raise InputError(
                 f"meta-path {label!r} has {first} before {second}: the first must end in the node "
                 f"type that the second starts from"
             )
-    return types
+    return ids
 
 
-def find_meta_paths(graph: Graph, field: Field, paths: MetaPaths) -> Players:
+def find_meta_paths(types: Types, field: Field, paths: MetaPaths) -> Players:
     """A player for each meta-path: the edges of all its instances that end in a centre.
 
     An edge on several meta-paths is there as long as one of them is. Edges on none stay.
@@ -66,7 +66,7 @@ def find_meta_paths(graph: Graph, field: Field, paths: MetaPaths) -> Players:
     names: list[str] = []
     members, owners = [no_ids()], [no_ids()]
     for label, steps in paths:
-        edges = _instances(graph, field, meta_path_types(graph, label, steps))
+        edges = _instances(types, field, meta_path_types(types, label, steps))
         if len(edges):
             members.append(edges)
             owners.append(np.full(len(edges), len(names)))
@@ -77,14 +77,14 @@ def find_meta_paths(graph: Graph, field: Field, paths: MetaPaths) -> Players:
     )  # fmt: skip
 
 
-def _instances(graph: Graph, field: Field, types: list[int]) -> Ids:
+def _instances(types: Types, field: Field, steps_of: list[int]) -> Ids:
     """Edges of the field (inner ones) that lie on an instance of a path of edge types."""
     inner = field.inner_edges
-    kinds = graph.types.edge_type[field.edges[inner]]
+    kinds = types.edge_type[field.edges[inner]]
     source, target = field.source[inner], field.target[inner]
     ends = np.arange(field.size) < (field.centres or field.size)
     steps: list[Ids] = []
-    for at in reversed(types):  # from the centre outwards
+    for at in reversed(steps_of):  # from the centre outwards
         step = np.flatnonzero((kinds == at) & ends[target])
         steps.append(step)
         ends = np.zeros(field.size, dtype=bool)

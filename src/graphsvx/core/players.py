@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from graphsvx.core.arrays import Ids, no_ids, run_starts
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.statistics import Statistics
+from graphsvx.core.types import Types, node_number
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.utils.constraints import MOST, Converted, NotNegative, Range, as_int, shown
 
@@ -24,6 +24,7 @@ Hops = Annotated[int | None, Range(0)]
 Samples = Annotated[int, Range(2, MOST, error=BudgetError)]
 Sides = Literal["both", "nodes", "features", "edges"]
 Directions = Literal["together", "apart"]
+NodeTypes = tuple[str, ...] | None
 Groups = tuple[tuple[str, tuple[Any, ...]], ...]
 """((name, members), ...): a hashable form of a mapping from names to members."""
 
@@ -107,11 +108,13 @@ def find_players(
     reference: Tensor | None = None,
     groups: Groups = (),
     feature_groups: Groups = (),
+    node_types: NodeTypes = None,
 ) -> Players:
     """Node players within `hops` of a centre (None: the whole field) and feature players.
 
     `feature_nodes`: the features of how many of the field's first nodes play (None: the centres').
-    `reference`: what a switched-off feature becomes, if not the mean.
+    `reference`: what a switched-off feature becomes, if not the mean. `node_types`: the types whose
+    nodes play (None: all).
     """
     count = field.centres if feature_nodes is None else feature_nodes
     columns, nodes = no_ids(), no_ids()
@@ -119,6 +122,9 @@ def find_players(
         columns = choose_features(graph, field.ids[:count], features, reference)
     if sides in ("both", "nodes"):
         nodes = np.flatnonzero(within_hops(field, hops)[field.centres :]) + field.centres
+        if node_types is not None:
+            plays = [graph.types.type_id(name) for name in node_types]
+            nodes = nodes[np.isin(graph.types.kinds(field.ids[nodes]), plays)]
     if not feature_groups and graph.feature_columns is not None and len(columns):
         # A feature over time is one player, if it stands out at any time.
         feature_groups = tuple(
@@ -132,18 +138,37 @@ def find_players(
     feature_owner, node_owner = np.arange(len(columns)), np.arange(len(nodes))
     if feature_groups and sides in ("both", "features"):
         # Columns named by the user are players whatever their values are.
-        named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in feature_groups])
+        by_column = column_groups(graph.types, feature_groups)
+        named = np.concatenate([np.asarray(ids, dtype=np.int64) for _, ids in by_column])
         columns = np.union1d(columns, named)
-        feature_owner, names["features"] = grouped_owners(
-            columns, feature_groups, [f"feature {column}" for column in columns.tolist()]
-        )
+        labels = [graph.types.feature_label(column) for column in columns.tolist()]
+        feature_owner, names["features"] = grouped_owners(columns, by_column, labels)
         columns, feature_owner = sorted_by_owner(columns, feature_owner)
     if groups and sides in ("both", "nodes"):
-        node_owner, names["nodes"] = grouped_owners(
-            field.ids[nodes], groups, [f"node {node}" for node in field.ids[nodes].tolist()]
-        )
+        ids = field.ids[nodes]
+        labels = [graph.types.label(number) for number in ids.tolist()]
+        node_owner, names["nodes"] = grouped_owners(ids, node_groups(graph.types, groups), labels)
         nodes, node_owner = sorted_by_owner(nodes, node_owner)
     return Players(columns, feature_owner, nodes, node_owner, names=names)
+
+
+def node_groups(types: Types, groups: Groups) -> Groups:
+    """Groups of nodes as numbers; of typed graphs a member is a pair (type, id)."""
+    return tuple(
+        (
+            label,
+            tuple(node_number(types, node, f"each member of group {label!r}") for node in members),
+        )
+        for label, members in groups
+    )
+
+
+def column_groups(types: Types, groups: Groups) -> Groups:
+    """Groups of columns among those of all types; of typed graphs a member is (type, column)."""
+    return tuple(
+        (label, tuple(types.feature_column(member, label) for member in members))
+        for label, members in groups
+    )
 
 
 def find_edge_players(
@@ -152,31 +177,73 @@ def find_edge_players(
     hops: int | None,
     directions: Directions,
     groups: Groups = (),
+    relations: bool = False,
 ) -> Players:
     """Edge players: edges that carry messages to the centres within `hops` rounds (None: all).
 
-    With `directions="together"` an edge and its reverse (and parallel ones) are one player.
+    Parallel edges of one type are one player, and with `directions="together"` so are an edge and
+    its reverse, of the same type or of the reverse type. `relations`: all edges of a type are one
+    player.
     """
     inner = field.inner_edges
-    source, target = field.ids[field.source[inner]], field.ids[field.target[inner]]
-    low, high = np.minimum(source, target), np.maximum(source, target)
-    first, second = (low, high) if directions == "together" else (source, target)
-    code = first * graph.num_nodes + second
+    code = edge_codes(graph, field.edges[inner], directions, relations)
     carries = np.ones(len(inner), dtype=bool)
     if hops is not None and field.centres:
         carries = field.hops[field.target[inner]] < hops
     plays = np.isin(code, code[carries])
-    inner, code, source, target = inner[plays], code[plays], source[plays], target[plays]
+    inner, code = inner[plays], code[plays]
+    positions = field.edges[inner]
     names: dict[str, tuple[str, ...]] = {}
     if groups:
         group_positions = [
             (label, edge_positions(graph, label, members, directions)) for label, members in groups
         ]
-        ends = np.stack([source, target], 1)
-        owner, names["edges"] = _edge_owners(field.edges[inner], code, ends, group_positions)
+        owner, names["edges"] = _edge_owners(graph, positions, code, directions, group_positions)
     else:
-        _, owner = np.unique(code, return_inverse=True)
+        _, example, owner = np.unique(code, return_index=True, return_inverse=True)
+        if relations:
+            names["edges"] = tuple(
+                relation_label(graph, at, directions) for at in positions[example].tolist()
+            )
     return Players(edge_members=inner, edge_owner=owner.reshape(-1), names=names)
+
+
+def edge_codes(graph: Graph, positions: Ids, directions: Directions, relations: bool) -> Ids:
+    """A number for each edge, the same for edges that are one player."""
+    kinds = graph.types.edge_kinds(positions)
+    if directions == "together":
+        kinds = graph.relation_of[kinds]
+    if relations:
+        return kinds
+    ends = graph.edge_index.cpu().numpy()[:, positions]
+    first, second = ends
+    if directions == "together":
+        first, second = np.minimum(*ends), np.maximum(*ends)
+    order: Ids = (kinds * graph.num_nodes + first) * graph.num_nodes + second
+    return order
+
+
+def edge_label(graph: Graph, position: int, apart: bool = False) -> str:
+    """An edge in words: source, relation, target; unless `apart`, as the first of both types."""
+    source, target = graph.edge_index[:, position].tolist()
+    if not graph.has_types:
+        return f"edge {source}–{target}"
+    types = graph.types
+    kind = int(types.edge_type[position])
+    first = kind if apart else int(graph.relation_of[kind])
+    if first != kind:
+        source, target = target, source
+    return f"{types.label(source)} –{types.relation_labels[first]}→ {types.label(target)}"
+
+
+def relation_label(graph: Graph, position: int, directions: Directions) -> str:
+    """The edge type of an edge in words; with its reverse type, that of the first of the two."""
+    types = graph.types
+    at = int(types.edge_type[position])
+    if directions == "together":
+        at = int(graph.relation_of[at])
+    (source, _, target), relation = types.edge_types[at], types.relation_labels[at]
+    return relation if types.flat else f"{source} –{relation}→ {target}"
 
 
 def within_hops(field: Field, hops: int | None) -> np.ndarray:
@@ -193,16 +260,25 @@ def choose_features(
 
     A number is lambda: values outside mu +- lambda sigma. "nonzero": values that are not 0.
     "all": every column. With a `reference`, values are compared with it in place of mu (and of
-    0: a value that only the reference has counts too).
+    0: a value that only the reference has counts too). Columns are those of the nodes' types.
     """
-    at = torch.from_numpy(nodes).to(graph.x.device)
-    return standing_out(graph.x.index_select(0, at), graph.statistics, choice, reference)
+    types, statistics = graph.types, graph.statistics
+    kinds, columns = types.kinds(nodes), [no_ids()]
+    for at in np.unique(kinds).tolist():
+        name = types.node_types[at]
+        block = types.blocks[name]
+        if block.stop > block.start:
+            rows = types.rows(name, nodes[kinds == at])
+            about = Statistics(statistics.mean[block], statistics.std[block])
+            other = None if reference is None else reference[block]
+            columns.append(block.start + _standing_out(rows, about, choice, other))
+    return np.concatenate(columns)
 
 
-def standing_out(
+def _standing_out(
     x: Tensor, statistics: Statistics, choice: FeatureChoice, reference: Tensor | None = None
 ) -> Ids:
-    """Columns of `x` in which a row differs from the reference, as in `choose_features`."""
+    """Columns of `x` [nodes, columns] in which a row differs from the reference."""
     rows = x.double().cpu().numpy()
     other = None if reference is None else reference.cpu().numpy()
     if choice == "all":
@@ -311,9 +387,9 @@ def sorted_by_owner(members: Ids, owner: Ids) -> tuple[Ids, Ids]:
 
 
 def _edge_owners(
-    positions: Ids, code: Ids, ends: Ids, groups: list[tuple[str, Ids]]
+    graph: Graph, positions: Ids, code: Ids, directions: Directions, groups: list[tuple[str, Ids]]
 ) -> tuple[Ids, tuple[str, ...]]:
-    """The player of each edge: its group's, or that of its own ends (`code`)."""
+    """The player of each edge: its group's, or that of the edges with its `code`."""
     owner = np.full(len(positions), -1)
     names: list[str] = []
     for label, members in groups:
@@ -323,10 +399,13 @@ def _edge_owners(
         if mine.any():
             owner[mine] = len(names)
             names.append(label)
-    alone = owner < 0
+    alone = np.flatnonzero(owner < 0)
     _, example, inverse = np.unique(code[alone], return_index=True, return_inverse=True)
     owner[alone] = len(names) + inverse.reshape(-1)
-    names += [f"edge {u}–{v}" for u, v in ends[alone][example].tolist()]
+    names += [
+        edge_label(graph, position, directions == "apart")
+        for position in positions[alone[example]].tolist()
+    ]
     return owner, tuple(names)
 
 
@@ -336,29 +415,63 @@ def edge_positions(
     """Where the members of a group are in edge_index; each of them must be there.
 
     An integer is a position; a pair (u, v) is every edge from u to v and, with the directions
-    together, from v to u.
+    together, from v to u. Of typed graphs an edge type, an edge type with a position, or two nodes
+    (all edges between them, either way) is every edge that is one player with these.
     """
-    positions = []
-    sources = graph.edge_index[0].cpu().numpy()
-    for member in members:
-        if not isinstance(member, tuple):
-            if not 0 <= member < graph.num_edges:
-                raise InputError(
-                    f"group {label!r} names edge {member}; edges go from 0 to {graph.num_edges - 1}"
-                )
-            positions.append(np.asarray([member]))
-            continue
-        if len(member) != 2 or not all(isinstance(end, int) for end in member):
-            raise InputError(
-                f"group {label!r} must name edges as positions or pairs of nodes, got {member}"
-            )
-        ends = [member] if directions == "apart" else [member, member[::-1]]
-        matching = no_ids()
-        for u, v in ends:
-            if 0 <= u < graph.num_nodes and 0 <= v < graph.num_nodes:
-                into = graph.index.edges_into(np.asarray([v]))
-                matching = np.union1d(matching, into[sources[into] == u])
-        if not len(matching):
-            raise InputError(f"group {label!r} names the edge {member}, which does not exist")
-        positions.append(matching)
-    return np.concatenate(positions)
+    find = _edges_by_type if graph.has_types else _edges_by_ends
+    positions = np.concatenate([find(graph, member, label, directions) for member in members])
+    if not graph.has_types:
+        return positions
+    code = edge_codes(graph, np.arange(graph.num_edges), directions, relations=False)
+    return np.flatnonzero(np.isin(code, code[positions]))
+
+
+def _edges_by_ends(graph: Graph, member: Any, label: str, directions: Directions) -> Ids:
+    if not isinstance(member, tuple):
+        return _in_range(member, graph.num_edges, label)
+    if len(member) != 2 or not all(isinstance(end, int) for end in member):
+        raise InputError(
+            f"group {label!r} must name edges as positions or pairs of nodes, got {member}"
+        )
+    sources, matching = graph.edge_index[0].cpu().numpy(), no_ids()
+    for u, v in [member] if directions == "apart" else [member, member[::-1]]:
+        if 0 <= u < graph.num_nodes and 0 <= v < graph.num_nodes:
+            into = graph.index.edges_into(np.asarray([v]))
+            matching = np.union1d(matching, into[sources[into] == u])
+    return _existing(matching, member, label)
+
+
+def _edges_by_type(graph: Graph, member: Any, label: str, directions: Directions) -> Ids:  # noqa: ARG001  (either way)
+    types = graph.types
+    if types.flat and isinstance(member, int):
+        return _in_range(member, graph.num_edges, label)
+    if isinstance(member, str) or (
+        isinstance(member, tuple)
+        and len(member) == 3
+        and all(isinstance(part, str) for part in member)
+    ):
+        return np.flatnonzero(types.edge_type == types.edge_type_id(member))
+    if not (isinstance(member, tuple) and len(member) == 2):
+        raise InputError(
+            f"group {label!r} must name edges as an edge type, an (edge type, position) or a pair "
+            f"of nodes, got {shown(member)}"
+        )
+    if isinstance(member[0], tuple) and len(member[0]) == 3:
+        mine = np.flatnonzero(types.edge_type == types.edge_type_id(member[0]))
+        return mine[_in_range(as_int(member[1], f"each of group {label!r}"), len(mine), label)]
+    u, v = (node_number(types, end, f"each end in group {label!r}") for end in member)
+    source, target = graph.edge_index.cpu().numpy()
+    either_way = ((source == u) & (target == v)) | ((source == v) & (target == u))
+    return _existing(np.flatnonzero(either_way), member, label)
+
+
+def _existing(positions: Ids, member: Any, label: str) -> Ids:
+    if not len(positions):
+        raise InputError(f"group {label!r} names the edge {member}, which does not exist")
+    return positions
+
+
+def _in_range(position: int, count: int, label: str) -> Ids:
+    if not 0 <= position < count:
+        raise InputError(f"group {label!r} names edge {position}; edges go from 0 to {count - 1}")
+    return np.asarray([position])

@@ -8,12 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphsvx.core.arrays import Ids, no_ids
 from graphsvx.core.graph import Graph
+from graphsvx.core.types import Types
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import Converted, as_int, shown
 
 Reference = int | str | tuple[float, ...] | None
 
+_NO_CENTRES = no_ids()
 _EXPECTED = 'reference must be a node id, "class:c" or a vector of numbers'
 
 
@@ -53,28 +56,44 @@ ReferenceSetting = Annotated[Reference, Converted(freeze_reference)]
 """A reference as a field of settings."""
 
 
-def resolve_reference(graph: Graph, reference: Reference) -> Tensor:
-    """Reference vector xi, [features], float64 (the paper's contrastive extension).
+def resolve_reference(graph: Graph, reference: Reference, centres: Ids = _NO_CENTRES) -> Tensor:
+    """Reference vector xi, [features of all types], float64 (the paper's contrastive extension).
 
-    A class is represented by the mean of its nodes (`data.y`).
+    The mean of a node's type; a node id, "class:c" (the mean of the nodes of a class, `data.y`) or
+    a vector are features of the type of the explained nodes.
     """
     if reference is None:
         return graph.statistics.mean
-    x = graph.x
+    types = graph.types
+    if not len(centres) and len(types.node_types) > 1:
+        raise InputError(
+            "reference= refers to the type of the explained node, but a graph is explained"
+        )
+    name = types.node_types[types.kinds(centres[:1])[0] if len(centres) else 0]
+    width, owner = types.width(name), "" if types.flat else f" of {name!r}"
+    if not width and (not types.flat or name not in types.features):
+        raise InputError(f"reference= is about features, but {name!r} has none")
+    vector = graph.statistics.mean.clone()
+    vector[types.blocks[name]] = _referred(types, name, width, owner, reference).to(vector)
+    return vector
+
+
+def _referred(types: Types, name: str, width: int, owner: str, reference: Any) -> Tensor:
+    """The features of one type that a reference means."""
+    x, count = types.features[name], types.count(name)
     if isinstance(reference, int):
-        if not 0 <= reference < graph.num_nodes:
-            raise InputError(
-                f"reference must be a node from 0 to {graph.num_nodes - 1}, got {reference}"
-            )
+        if not 0 <= reference < count:
+            raise InputError(f"reference must be a {name} from 0 to {count - 1}, got {reference}")
         return x[reference].double()
     if isinstance(reference, str):
-        return class_mean(x, graph.y, int(reference.partition(":")[2]))
-    if len(reference) != graph.num_features:
+        y = types.node_values.get("y", {}).get(name)
+        return class_mean(x, y, int(reference.partition(":")[2]))
+    if len(reference) != width:
         raise InputError(
-            f"reference must have one value for each of the {graph.num_features} features, "
+            f"reference must have one value for each of the {width} features{owner}, "
             f"got {len(reference)}"
         )
-    return torch.tensor(reference, dtype=torch.float64, device=x.device)
+    return torch.tensor(reference, dtype=torch.float64)
 
 
 def class_mean(x: Tensor, y: Tensor | None, label: int) -> Tensor:

@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from graphsvx.core.arrays import Ids
+from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.names import Names
 from graphsvx.errors import InputError
 from graphsvx.utils.constraints import as_int, shown
@@ -55,10 +56,13 @@ class Types:
     """Whether features that are integers can play."""
 
     @staticmethod
-    def of_one(x: Tensor, edges: int) -> Types:
-        """One type of nodes, with features `x`, and one of edges."""
+    def of_one(x: Tensor, edges: int, y: Tensor | None) -> Types:
+        """One type of nodes, with features `x` and labels `y`, and one of edges."""
         starts = np.asarray([0, len(x)]), np.asarray([0, edges])
-        return Types((FLAT,), ((FLAT, "", FLAT),), *starts, {FLAT: x}, categories_play=True)
+        return Types(
+            (FLAT,), ((FLAT, "", FLAT),), *starts, {FLAT: x}, categories_play=True,
+            node_values={} if y is None else {"y": {FLAT: y}},
+        )  # fmt: skip
 
     @cached_property
     def edge_type(self) -> Ids:
@@ -130,6 +134,59 @@ class Types:
         if node_type in self.names:
             return self.names[node_type][at]
         return f"{node_type} {at}"
+
+    def edge_kinds(self, positions: Ids) -> Ids:
+        """Positions of the types of edges."""
+        if len(self.edge_types) == 1:
+            return np.zeros(len(positions), dtype=np.int64)
+        return self.edge_type[positions]
+
+    def rows(self, node_type: str, numbers: Ids) -> Tensor:
+        """Features of nodes of one type, by their numbers among those of all types."""
+        x = self.features[node_type]
+        local = numbers - self.node_starts[self.type_id(node_type)]
+        return x.index_select(0, as_tensor(local, x.device))
+
+    def table(self, numbers: Ids) -> Tensor:
+        """Features of nodes, those of all types side by side, [nodes, columns]."""
+        if len(self.node_types) == 1 and (self.columns or self.categories_play):
+            return self.rows(self.node_types[0], numbers)
+        playing = {name: x for name, x in self.features.items() if self.width(name)}
+        wide = any(x.dtype == torch.float64 for x in playing.values())
+        device = next((x.device for x in self.features.values()), torch.device("cpu"))
+        dtype, kinds = torch.float64 if wide else torch.float32, self.kinds(numbers)
+        table = torch.zeros(len(numbers), self.columns, dtype=dtype, device=device)
+        for name in playing:
+            mine = np.flatnonzero(kinds == self.type_id(name))
+            rows = self.rows(name, numbers[mine])
+            table[as_tensor(mine, device), self.blocks[name]] = rows.to(table)
+        return table
+
+    def feature_column(self, member: Any, label: str) -> int:
+        """The column of a feature (type, column), of flat graphs a column, among all columns."""
+        if self.flat and not isinstance(member, tuple):
+            member = (FLAT, member)
+        if not (isinstance(member, tuple) and len(member) == 2 and member[0] in self.node_types):
+            raise InputError(
+                f"group {label!r} must have members (node type, column) with a type of "
+                f"{list(self.node_types)}, got {shown(member)}"
+            )
+        node_type, width = member[0], self.width(member[0])
+        column = as_int(member[1], f"each member of group {label!r}")
+        if not 0 <= column < width:
+            raise InputError(
+                f"group {label!r} names feature {column} of {node_type!r}, which has {width} "
+                f"features"
+            )
+        return self.blocks[node_type].start + column
+
+    def feature_label(self, column: int) -> str:
+        """A feature in words: its node type and column."""
+        for name, block in self.blocks.items():
+            if block.start <= column < block.stop:
+                local = column - block.start
+                return f"feature {local}" if self.flat else f"{name} feature {local}"
+        raise IndexError(column)
 
     @cached_property
     def relation_labels(self) -> tuple[str, ...]:

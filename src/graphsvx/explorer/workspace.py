@@ -23,7 +23,6 @@ from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Query
-from graphsvx.core.typed_players import feature_label
 from graphsvx.errors import InputError
 from graphsvx.explorer.node_types import NodeTypes
 from graphsvx.explorer.predictions import Table, predict_all, table_of_run
@@ -160,7 +159,7 @@ class Workspace:
         if self.feature_names is not None:
             return one_line(self.feature_names[column])
         if self.live and self.typed:
-            return one_line(feature_label(self.checked(self.graphs[0]), column))
+            return one_line(self.checked(self.graphs[0]).types.feature_label(column))
         return f"feature {column}"
 
     def node_name(self, node: int) -> str:

@@ -28,6 +28,8 @@ class GameSetup:
     """Value of each switched-off feature: the mean mu, or another vector (contrastive)."""
     feature_nodes: int | None = None
     """Number of the field's first nodes whose features are players; None: the centres."""
+    keeps_features: bool = False
+    """Whether no features are replaced."""
 
     @property
     def num_feature_nodes(self) -> int:
@@ -36,9 +38,15 @@ class GameSetup:
 
     @cached_property
     def feature_table(self) -> Tensor:
-        """Feature rows of the field's nodes, in local order."""
+        """Feature rows of the field's nodes, in local order.
+
+        Of a graph with types, whose models get these from the tables of each type, only where some
+        are replaced.
+        """
         ids = self.field.ids[: self.field.size]
-        return self.graph.x.index_select(0, as_tensor(ids, self.graph.x.device))
+        if self.keeps_features and self.graph.has_types:
+            return self.graph.x.index_select(0, as_tensor(ids, self.graph.x.device))
+        return self.graph.types.table(ids)
 
 
 FeatureRows = Literal["own", "by_mask", "any"]

@@ -32,6 +32,7 @@ from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record, no_influence
 from graphsvx.methods.cells import EvaluatedGames
 from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
+from graphsvx.methods.names_by_type import with_types
 from graphsvx.methods.pipeline import (
     PlayableGame,
     PlayedGame,
@@ -72,8 +73,6 @@ from graphsvx.methods.settings import (
     read_players,
 )
 from graphsvx.methods.setup_games import setup_games
-from graphsvx.methods.typed_record import with_types
-from graphsvx.methods.typed_setup import check_typed_players
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
@@ -229,10 +228,7 @@ class GraphSVX(Checked):
     def __call__(self, query: Query, seed: int) -> Explanation:
         """Evaluate the games and distribute the prediction among the players."""
         kind, query = self._kind(query), self.prepared(query)
-        if query.graph.has_types:
-            check_typed_players(kind, self.generator, query.graph)
-        else:
-            kind.check_names(query.graph)
+        kind.check_names(query.graph)
         if isinstance(kind, EdgeFeatures):
             return self._explain_edge_features(query, kind, seed)
 
@@ -343,6 +339,12 @@ class GraphSVX(Checked):
             raise UnsupportedError(
                 "the indirect effect needs an explained node to find the way to; "
                 "use indirect=False for whole graphs"
+            )
+        hetero = query.graph.has_types and not query.graph.types.flat
+        if hetero and isinstance(self.generator, Indirect) and self.generator.inner == "target":
+            raise UnsupportedError(
+                'indirect="target" gives nodes the features of the explained one, but node types '
+                'have features of their own; use indirect="mean"'
             )
         kind = self.players.for_query(query)
         self._check_parts(kind)

@@ -21,9 +21,9 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.methods.base import Block, Blocks, Properties
 from graphsvx.methods.local_graph import build_explanation, game_report, refuse_unless
+from graphsvx.methods.names_by_type import with_types
 from graphsvx.methods.replay import coalitions_agree
 from graphsvx.methods.typed_baselines import baseline_setup
-from graphsvx.methods.typed_record import with_types
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range
 

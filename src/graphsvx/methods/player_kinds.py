@@ -18,14 +18,13 @@ from torch import Tensor
 from graphsvx.core import players as choosing
 from graphsvx.core import reference as references
 from graphsvx.core.graph import Graph
-from graphsvx.core.meta_paths import MetaPathsSetting
-from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops
+from graphsvx.core.meta_paths import MetaPathsSetting, find_meta_paths, meta_path_types
+from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting
-from graphsvx.core.typed_players import NodeTypes
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.errors import BudgetError, InputError
+from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
 from graphsvx.methods import build_explanation
 from graphsvx.methods.cells import CellChoice, EvaluatedGames, with_cells
@@ -80,16 +79,18 @@ class Nodes(PlayerKind):
     """Typed graphs: the types whose nodes play; None: all."""
 
     def check_names(self, graph: Graph) -> None:
-        """Groups name nodes of the graph."""
-        _check_no_types(self.node_types)
-        choosing.check_groups(self.groups, graph.num_nodes, "node")
+        """Groups name nodes, and types are those of the graph."""
+        _check_nodes(graph, self.groups, self.node_types)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops` of the explained node."""
         graph, field = query.graph, evaluator.field
-        players = choosing.find_players(graph, field, self.hops, "all", "nodes", groups=self.groups)
+        players = choosing.find_players(
+            graph, field, self.hops, "all", "nodes", groups=self.groups, node_types=self.node_types
+        )
+        reference = references.resolve_reference(graph, self.reference, query.centres)
         return GameSetup(
-            graph, field, players, references.resolve_reference(graph, self.reference),
+            graph, field, players, reference,
             field.size if query.kind == "graph" else None,
         )  # fmt: skip
 
@@ -112,10 +113,7 @@ class Edges(PlayerKind):
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Edges within `hops` and within the depth of the model."""
-        graph, field = query.graph, evaluator.field
-        reach = min((h for h in (self.hops, evaluator.depth) if h is not None), default=None)
-        players = choosing.find_edge_players(graph, field, reach, self.directions, self.groups)
-        return GameSetup(graph, field, players, references.resolve_reference(graph, None))
+        return _edge_setup(query, evaluator, self.hops, self.directions, self.groups)
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,10 @@ class _WithFeatures(PlayerKind):
 
     def check_names(self, graph: Graph) -> None:
         """Groups name features of the graph."""
-        choosing.check_groups(self.feature_groups, graph.num_features, "feature")
+        if graph.has_types:
+            choosing.column_groups(graph.types, self.feature_groups)
+        else:
+            choosing.check_groups(self.feature_groups, graph.num_features, "feature")
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,8 @@ class Features(_WithFeatures):
 class SubgraphFeatures(_WithFeatures):
     """Features that switch off at the explained node and at its whole neighbourhood.
 
-    They become a mean drawn from the data, or the reference. Nodes do not play: the effects of
-    nodes and of their features overlap.
+    They become a mean drawn from the data (of typed graphs, that of their type), or the reference.
+    Nodes do not play: the effects of nodes and of their features overlap.
     """
 
     monte_carlo: Annotated[int, Range(1, MOST, error=BudgetError)] = 1000
@@ -162,7 +163,7 @@ class SubgraphFeatures(_WithFeatures):
         count = field.size
         if query.kind != "graph":
             count = int(choosing.within_hops(field, self.hops).sum())
-        if self.reference is None:
+        if self.reference is None and not query.graph.has_types:
             mean = references.monte_carlo_mean(
                 query.graph, self.monte_carlo, derive_rng(seed, "monte")
             )
@@ -198,14 +199,15 @@ class NodesAndFeatures(_WithFeatures):
         return self
 
     def check_names(self, graph: Graph) -> None:
-        """Groups name nodes and features of the graph."""
+        """Groups name nodes and features, and types are those of the graph."""
         super().check_names(graph)
-        _check_no_types(self.node_types)
-        choosing.check_groups(self.groups, graph.num_nodes, "node")
+        _check_nodes(graph, self.groups, self.node_types)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops`, and features of the explained nodes that stand out."""
-        return _feature_setup(self, query, evaluator, None, "both", groups=self.groups)
+        return _feature_setup(
+            self, query, evaluator, None, "both", groups=self.groups, node_types=self.node_types
+        )
 
     def finish(self, explanation: Explanation) -> Explanation:
         """Node and feature credit rescaled to `balance`."""
@@ -243,39 +245,25 @@ class DefaultPlayers(_WithFeatures):
 
 
 @dataclass(frozen=True)
-class _OfTypedGraphs(PlayerKind):
-    """Kinds that exist on typed graphs only; `methods.typed_setup` finds their players."""
-
-    generator: ClassVar[Generator] = CutEdges()
-
-    def check_names(self, graph: Graph) -> None:  # noqa: ARG002  (wrong for every graph)
-        """Refuse every graph without types.
-
-        Raises:
-            InputError: always.
-
-        """
-        raise InputError(
-            f"{type(self).__name__}() needs a graph with edge types: HeteroData, or Data with "
-            f"edge_type and a model that takes it"
-        )
-
-    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (as above)
-        """Raise InputError: the graph has no types."""
-        self.check_names(query.graph)
-        raise AssertionError
-
-
-@dataclass(frozen=True)
-class Relations(_OfTypedGraphs):
+class Relations(PlayerKind):
     """All edges of a type within `hops` rounds are one player."""
 
     directions: Directions = "together"
     """An edge type and its reverse type (`rev_writes` of `writes`) as one player, or "apart"."""
 
+    generator: ClassVar[Generator] = CutEdges()
+
+    def check_names(self, graph: Graph) -> None:
+        """The graph has edge types."""
+        _must_have_edge_types(self, graph)
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Edge types within `hops` and within the depth of the model."""
+        return _edge_setup(query, evaluator, self.hops, self.directions, relations=True)
+
 
 @dataclass(frozen=True)
-class MetaPaths(_OfTypedGraphs):
+class MetaPaths(PlayerKind):
     """A player for each meta-path, with the edges of its instances.
 
         MetaPaths(paths={"co-authors": [("paper", "to", "author"), ("author", "to", "paper")]})
@@ -286,6 +274,20 @@ class MetaPaths(_OfTypedGraphs):
 
     paths: MetaPathsSetting = ()
     """{name: edge types}."""
+
+    generator: ClassVar[Generator] = CutEdges()
+
+    def check_names(self, graph: Graph) -> None:
+        """Paths are of edge types of the graph, each from where the one before it ends."""
+        _must_have_edge_types(self, graph)
+        for label, steps in self.paths:
+            meta_path_types(graph.types, label, steps)
+
+    def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
+        """Meta-paths that have instances in the receptive field."""
+        graph, field = query.graph, evaluator.field
+        players = find_meta_paths(graph.types, field, self.paths)
+        return GameSetup(graph, field, players, references.resolve_reference(graph, None))
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,10 @@ class Cells(_WithFeatures):
             raise InputError("cells are features of nodes one by one; leave feature_groups= out")
         return self
 
+    def check_names(self, graph: Graph) -> None:
+        """The graph has no types."""
+        _must_have_no_types(self, graph)
+
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Nodes within `hops`, and features of the explained nodes that stand out."""
         if query.kind == "graph":
@@ -339,7 +345,8 @@ class EdgeFeatures(PlayerKind):
     """A vector with a value for each column of edge_attr."""
 
     def check_names(self, graph: Graph) -> None:
-        """There are no groups."""
+        """The graph has no types; there are no groups."""
+        _must_have_no_types(self, graph)
 
     def for_query(self, query: Query) -> PlayerKind:  # noqa: ARG002  (fits all)
         """Itself, without `hops`.
@@ -371,22 +378,56 @@ KINDS: dict[str, type[PlayerKind]] = {
 """Kinds by name, for `players=` and command lines."""
 
 
-def _check_no_types(node_types: NodeTypes) -> None:
+def _check_nodes(graph: Graph, groups: choosing.Groups, node_types: NodeTypes) -> None:
+    if graph.has_types:
+        choosing.node_groups(graph.types, groups)
+        for name in node_types or ():
+            graph.types.type_id(name)
+        return
     if node_types is not None:
         raise InputError(
             f"node_types= needs a graph with node types (HeteroData), got {node_types}"
         )
+    choosing.check_groups(groups, graph.num_nodes, "node")
+
+
+def _must_have_edge_types(kind: PlayerKind, graph: Graph) -> None:
+    if not graph.has_types:
+        raise InputError(
+            f"{type(kind).__name__}() needs a graph with edge types: HeteroData, or Data with "
+            f"edge_type and a model that takes it"
+        )
+
+
+def _must_have_no_types(kind: PlayerKind, graph: Graph) -> None:
+    if graph.has_types:
+        raise UnsupportedError(
+            f"{type(kind).__name__} are players of graphs without types only; typed graphs have "
+            "nodes, features, subgraph_features, edges, relations and MetaPaths, such as "
+            'GraphSVX(players="relations")'
+        )
+
+
+def _edge_setup(
+    query: Query, evaluator: Evaluator, hops: int | None, directions: Directions,
+    groups: choosing.Groups = (), relations: bool = False,
+) -> GameSetup:  # fmt: skip
+    graph, field = query.graph, evaluator.field
+    reach = min((h for h in (hops, evaluator.depth) if h is not None), default=None)
+    players = choosing.find_edge_players(graph, field, reach, directions, groups, relations)
+    return GameSetup(graph, field, players, references.resolve_reference(graph, None))
 
 
 def _feature_setup(
     kind: _WithFeatures, query: Query, evaluator: Evaluator, feature_nodes: int | None,
     sides: choosing.Sides, other: Tensor | None = None, groups: choosing.Groups = (),
+    node_types: NodeTypes = None,
 ) -> GameSetup:  # fmt: skip
     graph, field = query.graph, evaluator.field
-    vector = references.resolve_reference(graph, kind.reference)
+    vector = references.resolve_reference(graph, kind.reference, query.centres)
     players = choosing.find_players(
         graph, field, kind.hops, kind.features, sides,
         feature_nodes=feature_nodes, reference=None if kind.reference is None else vector,
-        groups=groups, feature_groups=kind.feature_groups,
+        groups=groups, feature_groups=kind.feature_groups, node_types=node_types,
     )  # fmt: skip
     return GameSetup(graph, field, players, vector if other is None else other, feature_nodes)

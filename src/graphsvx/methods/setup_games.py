@@ -19,7 +19,6 @@ from graphsvx.generators.base import GeneratorSetting
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.methods.pipeline import PlayableGame
 from graphsvx.methods.player_kinds import PlayerKind
-from graphsvx.methods.typed_setup import typed_setup
 
 
 def setup_games(
@@ -32,11 +31,9 @@ def setup_games(
     are evaluated by the definition where they are few and shortcuts are not proved.
     """
     block = kind.generator if generator is None else generator
-    setup = (
-        typed_setup(kind, block, query, evaluator)
-        if query.graph.has_types
-        else kind.setup(query, evaluator, seed)
-    )
+    setup = kind.setup(query, evaluator, seed)
+    rows = getattr(block, "feature_rows", "any")
+    setup = replace(setup, keeps_features=rows == "own" and not setup.players.features)
     prepared = block.prepare(setup, derive_rng(seed, "paths"))
     games: list[PlayableGame] = []
     for game in _games(query, evaluator, setup, prepared, mask):

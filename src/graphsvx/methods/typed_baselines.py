@@ -18,12 +18,11 @@ from graphsvx.engine.by_type import unperturbed
 from graphsvx.engine.by_type_batches import evaluate_plainly
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.generators import GameSetup, Isolate
+from graphsvx.generators import GameSetup
 from graphsvx.methods.build_explanation import credits
 from graphsvx.methods.local_graph import build_explanation, model_restored
+from graphsvx.methods.names_by_type import with_types
 from graphsvx.methods.player_kinds import Edges, Features, Nodes, NodesAndFeatures, PlayerKind
-from graphsvx.methods.typed_record import with_types
-from graphsvx.methods.typed_setup import typed_setup
 from graphsvx.results.certificate import GameReport
 from graphsvx.results.explanation import Explanation
 
@@ -49,7 +48,8 @@ def baseline_setup(
         "features": Features(hops=hops, features=features),
         "edges": Edges(hops=hops),
     }
-    return typed_setup(kinds[sides].for_query(query), Isolate(), query, evaluator)
+    setup = kinds[sides].for_query(query).setup(query, evaluator, 0)
+    return replace(setup, keeps_features=not setup.players.features)
 
 
 def explain_players(

@@ -9,10 +9,8 @@ import torch
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.field import Field
-from graphsvx.core.players import Players
+from graphsvx.core.players import Players, edge_label
 from graphsvx.core.query import Query
-from graphsvx.core.typed_edges import edge_label
-from graphsvx.core.typed_players import feature_label
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.typed import GraphTypes
@@ -37,7 +35,7 @@ def with_types(
         ),
         feature_credit=_named(
             explanation.feature_credit,
-            [feature_label(graph, column) for column in explanation.feature_ids.tolist()],
+            [graph.types.feature_label(column) for column in explanation.feature_ids.tolist()],
         ),
         edge_credit=_named(
             explanation.edge_credit,
