@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch_geometric.data import HeteroData
 
+from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.calling import embedding_method, must_take_a_graph
 from graphsvx.core.graph import Graph
 from graphsvx.core.in_place import call_without_writing
@@ -25,10 +27,10 @@ class Inputs:
     x: Mapping[str, Tensor]
     edge_index: Mapping[EdgeType, Tensor]
     """Rows of the two ends within their node types, for each edge type ("" if flat)."""
-    node_rows: Mapping[str, Tensor]
-    """Id within its type of each node."""
     edge_rows: Mapping[EdgeType, Tensor]
     """Position of each edge in the user's edge_index of its type."""
+    node_rows: Mapping[str, Tensor]
+    """Id within its type of each node."""
     batch: Mapping[str, Tensor] | None = None
     """Graphs: the graph of each node."""
     graphs: int = 1
@@ -36,6 +38,59 @@ class Inputs:
     """Links: rows of the two ends, [2, pairs]."""
     relation: int | None = None
     """Links of a relational model: the relation that is scored."""
+
+
+def part_of(graph: Graph, ids: Ids, edges: Ids) -> Inputs:
+    """The part of a graph with the nodes `ids`, in this order, and edges between these."""
+    types, device = graph.types, graph.x.device
+    order = np.argsort(ids)
+    ends = order[np.searchsorted(ids, graph.edge_index.cpu().numpy()[:, edges], sorter=order)]
+    kinds = types.kinds(ids)
+    by_kind, starts, within = sorted_by_kind(kinds, len(types.node_types))
+    node_rows, x = {}, {}
+    for at, name in enumerate(types.node_types):
+        mine = ids[by_kind[starts[at] : starts[at + 1]]]
+        node_rows[name] = as_tensor(mine - types.node_starts[at], device)
+        if name in types.features:
+            unchanged = len(mine) == types.count(name) and bool((mine[1:] > mine[:-1]).all())
+            x[name] = types.features[name] if unchanged else types.rows(name, mine)
+    return Inputs(x, *edges_by_type(graph, within[ends], edges), node_rows)
+
+
+def whole(graph: Graph) -> Inputs:
+    """The whole graph."""
+    return part_of(graph, np.arange(graph.num_nodes), np.arange(graph.num_edges))
+
+
+def sorted_by_kind(kinds: Ids, count: int, then_by: Any = None) -> tuple[Ids, Ids, Ids]:
+    """Rows sorted by kind, where each kind starts, and the position of each row in its kind."""
+    order = np.argsort(kinds, kind="stable") if then_by is None else np.lexsort((then_by, kinds))
+    starts = np.searchsorted(kinds[order], np.arange(count + 1))
+    within = np.empty(len(order), dtype=np.int64)
+    within[order] = np.arange(len(order)) - starts[kinds[order]]
+    return order, starts, within
+
+
+def edges_by_type(
+    graph: Graph, ends: Ids, edges: Ids, by_target: bool = False
+) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
+    """Edge indices by type, and the position of each edge among the user's of its type.
+
+    `ends` are rows within the node types. `by_target`: edges of a type are sorted by target.
+    """
+    types, device = graph.types, graph.x.device
+    if types.flat:
+        key = (FLAT, "", FLAT)
+        return {key: as_tensor(ends, device)}, {key: as_tensor(edges, device)}
+    order, starts, _ = sorted_by_kind(
+        types.edge_kinds(edges), len(types.edge_types), ends[1] if by_target else None
+    )
+    index, positions = {}, {}
+    for at, name in enumerate(types.edge_types):
+        mine = order[starts[at] : starts[at + 1]]
+        index[name] = as_tensor(ends[:, mine], device)
+        positions[name] = as_tensor(edges[mine] - types.edge_starts[at], device)
+    return index, positions
 
 
 @dataclass(frozen=True)
@@ -56,14 +111,17 @@ class CallByType:
     as_data: bool = False
     """The model takes one `HeteroData`."""
 
-    def __call__(
-        self, model: Callable[..., Any], graph: Graph, inputs: Inputs, rows_of_tables: bool
-    ) -> Any:
-        """The model's output: a tensor, or one for each node type.
+    def cut(self, model: Callable[..., Any], inputs: Inputs) -> dict[str, Tensor]:
+        """Parameters with a row for each node of a type, cut to the nodes that are there."""
+        if not isinstance(model, nn.Module):
+            return {}
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return {name: tensors[name][inputs.node_rows[at]] for name, at in self.tables.items()}
 
-        `rows_of_tables`: parameters with a row for each node of a type are cut to the rows of the
-        nodes that are there.
-        """
+    def __call__(
+        self, model: Callable[..., Any], graph: Graph, inputs: Inputs, cut: Mapping[str, Tensor]
+    ) -> Any:
+        """The model's output, a tensor or one for each node type; `cut` replaces parameters."""
         gather = _flat_values if self.flat else _dictionaries
         values = gather(graph, inputs, self.named)
 
@@ -72,14 +130,10 @@ class CallByType:
                 values = {"data": _hetero_data(values, inputs.graphs)}
             positional = tuple(values[name] for name in self.arguments)
             named = {} if self.as_data else {name: values[name] for name in self.named}
-            if not rows_of_tables or not isinstance(model, nn.Module):
+            if not cut or not isinstance(model, nn.Module):
                 return _called(model, self.method)(*positional, **named)
-            tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-            cut = {
-                f"model.{name}": tensors[name][inputs.node_rows[at]]
-                for name, at in self.tables.items()
-            }
-            return functional_call(_Method(model, self.method), cut, positional, named)
+            replaced = {f"model.{name}": table for name, table in cut.items()}
+            return functional_call(_Method(model, self.method), replaced, positional, named)
 
         with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may change
             return call_without_writing(model, run, values)

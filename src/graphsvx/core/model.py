@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.callers import CallByType, Inputs
 from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
@@ -21,7 +20,6 @@ from graphsvx.core.modules import modules
 from graphsvx.core.readable import unreadable
 from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked
-from graphsvx.utils.exclusive import taking_back
 from graphsvx.utils.interruption import stop_if_unwanted
 
 Output = Literal["raw", "class", "probs", "log_probs", "multilabel", "regression"]
@@ -129,7 +127,8 @@ class Model:
         if self.by_type is None:
             raise RuntimeError("the model is called as its plan says")
         try:
-            out = self.by_type(self.call, graph, inputs, rows_of_tables)
+            cut = self.by_type.cut(self.call, inputs) if rows_of_tables else {}
+            out = self.by_type(self.call, graph, inputs, cut)
             return out if self.pick is None else self.pick(out)
         except (KeyboardInterrupt, MemoryError):
             raise
@@ -473,43 +472,3 @@ def call_on(model: Model, graph: Graph) -> Tensor:
         torch.zeros(2, 1, dtype=torch.long, device=device) if model.scores_pairs else None,
         graph.attributes_at(None, None),
     )  # fmt: skip
-
-
-def message_passing_depth(model: Model, graph: Graph) -> int | None:
-    """Number of message-passing rounds in one call: the radius of the receptive field.
-
-    Counted by running the model once on a graph of one node, which also sees layers that pass
-    messages several times (APPNP, SGC). None if no round was counted (not a PyG model). A
-    ModelError where that graph is too small for the model.
-    """
-    layers = [layer for layer in model.submodules if isinstance(layer, MessagePassing)]
-    if not layers:
-        return None
-    rounds = 0
-
-    def count(*_: Any) -> None:
-        nonlocal rounds
-        rounds += 1
-
-    hooks: list[Any] = []
-
-    def remove() -> None:
-        for hook in hooks:
-            hook.remove()
-
-    none = slice(0, 0)
-    with taking_back(remove):
-        hooks += [layer.register_propagate_forward_pre_hook(count) for layer in layers]
-        model(
-            graph.x[:1],
-            graph.edge_index[:, none],
-            None if graph.edge_weight is None else graph.edge_weight[none],
-            None if graph.edge_attr is None else graph.edge_attr[none],
-            torch.zeros(1, dtype=torch.long, device=graph.x.device),
-            torch.zeros(2, 1, dtype=torch.long, device=graph.x.device),
-            graph.attributes_at(
-                torch.zeros(1, dtype=torch.long, device=graph.x.device),
-                torch.zeros(0, dtype=torch.long, device=graph.x.device),
-            ),
-        )
-    return rounds or None

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Ids, as_tensor, no_ids
-from graphsvx.core.callers import Inputs
+from graphsvx.core.callers import Inputs, edges_by_type, sorted_by_kind
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import rows_of
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.query import Query
-from graphsvx.core.types import FLAT, EdgeType
 from graphsvx.engine.batches import batch_items
 from graphsvx.engine.by_type_rounds import Levels, trimmed_rounds
 from graphsvx.engine.lazy.base import plain
@@ -82,27 +81,6 @@ def _evaluate_whole(query: Query, field: Field, perturbation: Perturbations) -> 
 def evaluate_with_edges(query: Query, edges: Ids) -> Tensor:
     """Raw outputs at the centres [1, centres, outputs] on the whole graph with these edges only."""
     return _call(query, _whole_rows(query.graph, edges), query.centres[None], _NO_SHORTCUT)
-
-
-def whole_input(graph: Graph, left_out: int | None = None) -> Inputs:
-    """The whole graph as its model gets it, or without one node."""
-    ids, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
-    ends = graph.edge_index.cpu().numpy()
-    if left_out is not None:
-        ids = np.delete(ids, left_out)
-        edges = np.flatnonzero((ends != left_out).all(0))
-        ends = ends - (ends > left_out)
-    rows = replace(_whole_rows(graph, edges), ids=ids, ends=ends[:, edges])
-    kinds = graph.types.node_type[ids]
-    within = np.arange(len(ids)) - np.searchsorted(kinds, kinds)
-    edge_index, edge_rows = edges_by_type(rows, within)
-    local = graph.types.local(ids)
-    node_rows = {
-        name: as_tensor(local[kinds == at], graph.x.device)
-        for at, name in enumerate(graph.types.node_types)
-    }
-    x = {name: values[node_rows[name]] for name, values in graph.types.features.items()}
-    return Inputs(x, edge_index, node_rows, edge_rows)
 
 
 def _whole_rows(graph: Graph, edges: Ids) -> RowsByType:
@@ -213,12 +191,7 @@ def _call(query: Query, rows: RowsByType, centres: Ids, batching: Batching) -> T
     """Outputs at the centres, [copies, centres, outputs], of one call of the model."""
     graph, model, device = rows.graph, query.model, rows.graph.x.device
     kinds = graph.types.node_type[rows.ids]
-    order = (
-        np.argsort(kinds, kind="stable") if rows.hops is None else np.lexsort((rows.hops, kinds))
-    )
-    starts = np.searchsorted(kinds[order], np.arange(len(graph.types.node_types) + 1))
-    within = np.empty(len(order), dtype=np.int64)
-    within[order] = np.arange(len(order)) - starts[kinds[order]]
+    order, starts, within = sorted_by_kind(kinds, len(graph.types.node_types), rows.hops)
     node_rows, x = {}, {}
     for at, name in enumerate(graph.types.node_types):
         mine = order[starts[at] : starts[at + 1]]
@@ -226,7 +199,8 @@ def _call(query: Query, rows: RowsByType, centres: Ids, batching: Batching) -> T
         node_rows[name] = as_tensor(local, device)
         if name in graph.types.features:
             x[name] = _features(rows, name, at, mine, within, kinds, batching.shared_rows)
-    edge_index, edge_rows = edges_by_type(rows, within)
+    # Nodes of a trimmed batch are in the order of their hops.
+    edges = edges_by_type(graph, within[rows.ends], rows.edges, by_target=rows.hops is not None)
     batch = None
     if query.kind == "graph":
         copy = np.zeros(len(rows.ids), dtype=np.int64) if rows.copy is None else rows.copy
@@ -235,7 +209,7 @@ def _call(query: Query, rows: RowsByType, centres: Ids, batching: Batching) -> T
             for at, name in enumerate(graph.types.node_types)
         }
     pairs = as_tensor(within[centres].T, device) if model.scores_pairs else None
-    inputs = Inputs(x, edge_index, node_rows, edge_rows, batch, rows.copies, pairs, query.relation)
+    inputs = Inputs(x, *edges, node_rows, batch, rows.copies, pairs, query.relation)
     counts = {name: len(ids) for name, ids in node_rows.items()}
     if batching.depth is None or rows.hops is None:
         out = model.run(graph, inputs, batching.rows_of_tables)
@@ -302,30 +276,6 @@ def _distinct(ids: Ids, position: Ids) -> tuple[Ids, Ids]:
     index = np.empty(len(first), dtype=np.int64)
     index[present] = np.arange(len(present))
     return ids[first[present]], index[position]
-
-
-def edges_by_type(
-    rows: RowsByType, within: Ids
-) -> tuple[dict[EdgeType, Tensor], dict[EdgeType, Tensor]]:
-    """Edge indices by type, and the position of each edge among the user's of its type."""
-    graph, device = rows.graph, rows.graph.x.device
-    ends = within[rows.ends]
-    if graph.types.flat:
-        key = (FLAT, "", FLAT)
-        return {key: as_tensor(ends, device)}, {key: as_tensor(rows.edges, device)}
-    kinds = graph.types.edge_type[rows.edges]
-    order = (
-        np.argsort(kinds, kind="stable")
-        if rows.hops is None
-        else np.lexsort((ends[1], kinds))  # nodes are in the order of their hops
-    )
-    starts = np.searchsorted(kinds[order], np.arange(len(graph.types.edge_types) + 1))
-    index, positions = {}, {}
-    for at, name in enumerate(graph.types.edge_types):
-        mine = order[starts[at] : starts[at + 1]]
-        index[name] = as_tensor(ends[:, mine], device)
-        positions[name] = as_tensor(rows.edges[mine] - graph.types.edge_starts[at], device)
-    return index, positions
 
 
 def _levels(rows: RowsByType, kinds: Ids, rounds: int) -> Levels:

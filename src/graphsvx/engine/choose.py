@@ -22,8 +22,9 @@ from torch import Tensor
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
+from graphsvx.core.depth import message_passing_depth
 from graphsvx.core.edge_index import is_undirected
-from graphsvx.core.model import call_on, message_passing_depth
+from graphsvx.core.model import call_on
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.engine import by_type

@@ -22,8 +22,9 @@ from torch_geometric.nn import MessagePassing
 
 from graphsvx.core.arrays import Ids
 from graphsvx.core.calling import USUAL, CallPlan
+from graphsvx.core.depth import message_passing_depth
 from graphsvx.core.graph import Graph, out_edges
-from graphsvx.core.model import Model, message_passing_depth
+from graphsvx.core.model import Model
 from graphsvx.engine.structure import Structure
 from graphsvx.errors import ModelError
 

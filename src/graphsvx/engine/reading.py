@@ -20,13 +20,13 @@ from torch.overrides import TorchFunctionMode
 
 from graphsvx.core import graph as graphs
 from graphsvx.core.arrays import as_tensor
+from graphsvx.core.callers import part_of, whole
 from graphsvx.core.decoders import inner_product
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on
 from graphsvx.core.query import LINK_CLASSES, Query
 from graphsvx.core.readable import unreadable
 from graphsvx.engine.by_type import profile_of
-from graphsvx.engine.by_type_batches import whole_input
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import InputError, ModelError
 
@@ -292,7 +292,7 @@ def _ends(query: Query) -> tuple[Tensor, Tensor] | None:
     ends = as_tensor(graph.types.local(query.centres), graph.x.device)
     kinds = [graph.types.node_types[kind] for kind in graph.types.node_type[query.centres]]
     try:
-        out = query.model.run(graph, whole_input(graph))
+        out = query.model.run(graph, whole(graph))
     except ModelError:  # the model fails: later calls raise its error
         return None
     first, second = (out.get(kind) if isinstance(out, Mapping) else out for kind in kinds)
@@ -346,7 +346,7 @@ def _read_by_type(query: Query) -> Assumption:
 
 def _output_by_type(query: Query, graph: Graph) -> Any:
     """The model's output for the whole graph: of the asked node type, the graph, or the link."""
-    model, inputs = query.model, whole_input(graph)
+    model, inputs = query.model, whole(graph)
     if query.kind == "graph":
         batch = {name: torch.zeros_like(rows) for name, rows in inputs.node_rows.items()}
         return model.run(graph, replace(inputs, batch=batch))
@@ -391,8 +391,10 @@ def _keeps_rows(query: Query, rows: int, node_type: str) -> bool:
     """Whether as many rows are returned without the last node of a type."""
     graph, model = query.graph, query.model
     last = int(graph.types.node_starts[graph.types.type_id(node_type) + 1]) - 1
+    left = np.delete(np.arange(graph.num_nodes), last)
+    edges = np.flatnonzero((graph.edge_index.cpu().numpy() != last).all(0))
     try:
-        out = model.run(graph, whole_input(graph, left_out=last), bool(model.tables))
+        out = model.run(graph, part_of(graph, left, edges), bool(model.tables))
     except ModelError:  # it takes whole graphs only
         return False
     return isinstance(out, Tensor) and out.dim() > 0 and len(out) == rows

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Batch
 
+from graphsvx.core.callers import whole
 from graphsvx.core.graph import Graph, check_graph
 from graphsvx.core.model import call_on, check_model, rows_of
 from graphsvx.core.query import Query
-from graphsvx.engine.by_type_batches import whole_input
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.explorer.questions import Changes, Question
 from graphsvx.explorer.what_if import query_of, scores_after
@@ -90,7 +90,7 @@ def _scores(query: Query) -> list[tuple[int, Tensor]]:
         return [(0, query.model.scores(call_on(query.model, query.graph)))]
     graph = query.graph
     counts = np.diff(graph.types.node_starts).tolist()
-    out = query.model.run(graph, whole_input(graph))
+    out = query.model.run(graph, whole(graph))
     predicted_types = [
         at for at, (name, count) in enumerate(zip(graph.types.node_types, counts, strict=True))
         if count and _has_rows(out, name, count)
