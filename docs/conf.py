@@ -17,6 +17,7 @@ version = release = graphsvx.__version__
 
 extensions = [
     "myst_parser",
+    "plain_types",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
@@ -42,6 +43,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}
 python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
