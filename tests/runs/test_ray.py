@@ -180,6 +180,12 @@ def _inputs(kind: str) -> Job:
 
 
 @pytest.mark.parametrize("kind", INPUTS)
+def test_processes_give_the_same_bits(kind: str) -> None:
+    job = _inputs(kind)
+    assert same_rows(_rows(job, ThisProcess()), _rows(job, runs.Local(2)))
+
+
+@pytest.mark.parametrize("kind", INPUTS)
 def test_what_a_worker_unpacks_is_the_same_question(kind: str) -> None:
     job = _inputs(kind)
     packed = pickle.loads(pickle.dumps(cluster_engine._packed(job)))
@@ -193,33 +199,15 @@ def test_another_model_in_the_worker_is_refused(monkeypatch) -> None:
         cluster_engine._unpacked(packed)
 
 
-def test_gpus_are_asked_of_ray_and_a_worker_without_one_says_so(tmp_path, ray) -> None:
-    ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        assert runs.Ray(num_gpus=0.5)._slots(ray) == 2
-        with pytest.raises(DataError, match=r"num_gpus=2 .* the Ray cluster has 1"):
-            start(tmp_path / "two", backend=runs.Ray(num_gpus=2), method=INNER)
-        run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=INNER)
-    finally:
-        ray.shutdown()
-    assert run.status().failed == 0
-    lines = {explanation.certificate.given_up for explanation in run}
-    expected = (
-        ()
-        if torch.cuda.is_available()
-        else ("torch finds no GPU in the worker: computed on the CPU",)
-    )
-    assert lines == {expected}
-
-
 # --- on a cluster, last: its processes are busy as long as it is there -------------------------
 
 
 @pytest.fixture(scope="module")
 def cluster(ray) -> Iterator:
-    """Two nodes with one CPU each; the driver is on the first."""
+    """One node with one CPU and what it takes for a GPU; the driver is there."""
+    resources = {"num_cpus": 1, "num_gpus": 1, "include_dashboard": False}
     cluster = require_extra("ray.cluster_utils", "ray").Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        initialize_head=True, head_node_args=resources
     )
     try:
         yield cluster
@@ -271,17 +259,37 @@ def test_a_run_started_with_processes_can_be_finished_on_ray(
 
 
 @pytest.mark.parametrize("kind", INPUTS)
-def test_all_backends_give_the_same_bits(connected, kind: str) -> None:
+def test_ray_gives_the_same_bits(connected, kind: str) -> None:
     job = _inputs(kind)
-    rows = []
-    for backend in (ThisProcess(), runs.Local(2), runs.Ray(address=connected.address)):
-        chunks = iter([(0,), (1,)])
-        answers = backend.answers(job, lambda chunks=chunks: next(chunks, None))
-        tables = [answer.rows for answer in answers]
-        rows.append(arrow_schema.merged(tables))
-    assert not arrow_schema.failed(rows[0]).any()
-    assert same_rows(rows[0], rows[1])
-    assert same_rows(rows[0], rows[2])
+    backends = [ThisProcess(), runs.Ray(address=connected.address)]
+    if kind == "attributes":  # a process that starts anew, as it does beside Ray
+        backends.append(runs.Local(1))
+    expected, *others = (_rows(job, backend) for backend in backends)
+    assert not arrow_schema.failed(expected).any()
+    assert all(same_rows(expected, rows) for rows in others)
+
+
+def _rows(job: Job, backend: Any) -> Any:
+    """The answers to two chunks, as one table."""
+    chunks = iter([(0,), (1,)])
+    return arrow_schema.merged(
+        [answer.rows for answer in backend.answers(job, lambda: next(chunks, None))]
+    )
+
+
+def test_gpus_are_asked_of_ray_and_a_worker_without_one_says_so(tmp_path, ray, connected) -> None:
+    assert runs.Ray(num_gpus=0.5)._slots(ray) == 2
+    with pytest.raises(DataError, match=r"num_gpus=2 .* the Ray cluster has 1"):
+        start(tmp_path / "two", backend=runs.Ray(num_gpus=2), method=INNER)
+    run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=INNER)
+    assert run.status().failed == 0
+    lines = {explanation.certificate.given_up for explanation in run}
+    expected = (
+        ()
+        if torch.cuda.is_available()
+        else ("torch finds no GPU in the worker: computed on the CPU",)
+    )
+    assert lines == {expected}
 
 
 @dataclass(frozen=True)

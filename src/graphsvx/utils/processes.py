@@ -22,7 +22,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 import cloudpickle
-import torch
 
 from graphsvx.errors import InputError, first_line
 
@@ -51,8 +50,8 @@ def can_fork() -> bool:
     if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
         return False
     # Ray leaves some ten threads behind when it is shut down.
-    cuda: Any = torch.cuda
-    return not cuda.is_initialized() and "ray" not in sys.modules
+    torch = sys.modules.get("torch")
+    return not (torch and torch.cuda.is_initialized()) and "ray" not in sys.modules
 
 
 def imap_unordered(
@@ -225,8 +224,11 @@ def _serve(
     # Ctrl-C and SIGTERM are handled by the parent process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Parallelism is over tasks: one thread per worker process.
-    torch.set_num_threads(1)
+    # Parallelism is over tasks: one thread per worker process. A spawned one imports torch with its
+    # first task, if that needs it.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
     threading.Thread(target=_watch, args=(stop, parent), daemon=True).start()
     with suppress(EOFError, OSError):
         work = pickle.loads(sent) if isinstance(sent, bytes) else sent  # noqa: S301  (our own)
