@@ -177,9 +177,7 @@ for words in (["datasets"], ["explain", "graph.pt", "--node", "1", "--describe",
 """
 
 
-@pytest.mark.parametrize(
-    "encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.thorough)])
 def test_standard_output_of_any_encoding(tmp_path, encoding) -> None:
     plain = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     path = os.pathsep.join(sys.path)

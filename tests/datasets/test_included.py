@@ -211,7 +211,6 @@ def asked(dataset: datasets.DataSet) -> dict[str, object]:
     return {"node": getattr(dataset.graph, "node_names", [0])[0]}
 
 
-@pytest.mark.learned
 @pytest.mark.parametrize("name", INCLUDED)
 def test_each_is_trained_explained_and_served_from_nothing(name: str, offline: None) -> None:
     load(name)
@@ -239,7 +238,9 @@ def test_each_is_trained_explained_and_served_from_nothing(name: str, offline: N
 
 
 @pytest.mark.learned
-@pytest.mark.parametrize("name", [*SOCIAL, "digits", "molecules-carbonyl"])
+@pytest.mark.parametrize(
+    "name", [*SOCIAL, "digits", pytest.param("molecules-carbonyl", marks=pytest.mark.thorough)]
+)
 def test_models_are_far_better_than_chance(name: str) -> None:
     load(name)
     accuracy = [zoo.train(datasets.load(name, seed), seed=seed).card.accuracy["test"]

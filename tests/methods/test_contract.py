@@ -21,8 +21,6 @@ from graphsvx.methods.saliency import Saliency
 from graphsvx.methods.shap import SHAP
 from graphsvx.utils import extras
 
-pytestmark = pytest.mark.learned
-
 ALL = [
     GNNExplainer(epochs=5),
     Saliency(),

@@ -13,8 +13,6 @@ from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods.graphlime import GraphLIME, HSICLasso, centred, gaussian_kernel, products
 from tests.methods.conftest import Known, both_ways
 
-pytestmark = pytest.mark.learned
-
 
 def design(features, scores):
     """The n^2 x F design, one kernel at a time, as it is written down."""

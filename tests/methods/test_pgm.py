@@ -12,8 +12,6 @@ from graphsvx.estimators.bayes import BayesNetwork, chi_square
 from graphsvx.methods.pgm_explainer import PGMExplainer, coin_flips
 from tests.methods.conftest import CENTRE, CLIQUE, NODES
 
-pytestmark = pytest.mark.learned
-
 
 @pytest.fixture(scope="module")
 def table():

@@ -23,8 +23,6 @@ from graphsvx.methods.shap import SHAP, numpy_seeded
 from graphsvx.utils.extras import require_extra
 from tests.methods.conftest import both_ways
 
-pytestmark = pytest.mark.learned
-
 
 class GCN(nn.Module):
     def __init__(self, features=5, classes=3):

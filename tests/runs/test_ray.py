@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,9 +62,9 @@ class Slow:
 def ray():
     quiet = (DeprecationWarning, FutureWarning)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault(
-        "RAY_AUTH_MODE", "disabled"
-    )  # its token would be a file in the home folder
+    os.environ.setdefault("RAY_worker_niceness", "0")  # 15 waits for all other tests
+    # Its token would be a file in the home folder.
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     return require_extra("ray", "ray", quiet=quiet)
 
 
@@ -81,29 +82,6 @@ def test_a_packed_graph_is_not_indexed_again(monkeypatch) -> None:
     monkeypatch.setattr(graph, "index_by_end", only_of_parts)
     monkeypatch.setattr(statistics, "_make_statistics", None)
     assert serialize.same(cluster_engine._unpacked(packed).explain(7), job.explain(7))
-
-
-def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:
-    with pytest.raises(InputError, match="workers"):
-        runs.Ray(workers=0)
-
-    def nobody(**options: object) -> None:
-        raise ConnectionError("nobody there")
-
-    monkeypatch.setattr(ray, "init", nobody)
-    with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
-        start(tmp_path / "run", backend=runs.Ray(address="auto"), method=Moody())
-
-
-def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        begun = time.monotonic()
-        for given in (address, f"ray://{address}"):
-            with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
-                start(tmp_path / "run", backend=runs.Ray(address=given), method=Moody())
-    assert time.monotonic() - begun < 20
 
 
 class ReadsAll(nn.Module):
@@ -179,6 +157,15 @@ def _inputs(kind: str) -> Job:
         return Job(model, data, options={"method": method, "seed": 3}, **fields)
 
 
+def _rows(job: Job, backend: Any) -> Any:
+    """The answers to two chunks, as one table."""
+    chunks = iter([(0,), (1,)])
+    return arrow_schema.merged(
+        [answer.rows for answer in backend.answers(job, lambda: next(chunks, None))]
+    )
+
+
+# Before Ray is imported: workers are forked.
 @pytest.mark.parametrize("kind", INPUTS)
 def test_processes_give_the_same_bits(kind: str) -> None:
     job = _inputs(kind)
@@ -197,6 +184,29 @@ def test_another_model_in_the_worker_is_refused(monkeypatch) -> None:
     monkeypatch.setitem(globals(), "whole", lambda x, edge_index: x)
     with pytest.raises(DataError, match="the workers have another model or graph"):
         cluster_engine._unpacked(packed)
+
+
+def test_its_settings_and_addresses_are_checked(tmp_path, ray, monkeypatch) -> None:
+    with pytest.raises(InputError, match="workers"):
+        runs.Ray(workers=0)
+
+    def nobody(**options: object) -> None:
+        raise ConnectionError("nobody there")
+
+    monkeypatch.setattr(ray, "init", nobody)
+    with pytest.raises(DataError, match=r"no Ray cluster at 'auto'.*ray start --head"):
+        start(tmp_path / "run", backend=runs.Ray(address="auto"), method=Moody())
+
+
+def test_an_unreachable_ray_address_is_reported_at_once(tmp_path, ray) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        begun = time.monotonic()
+        for given in (address, f"ray://{address}"):
+            with pytest.raises(DataError, match=r"no Ray cluster at .*check host and port"):
+                start(tmp_path / "run", backend=runs.Ray(address=given), method=Moody())
+    assert time.monotonic() - begun < 20
 
 
 # --- on a cluster, last: its processes are busy as long as it is there -------------------------
@@ -269,20 +279,27 @@ def test_ray_gives_the_same_bits(connected, kind: str) -> None:
     assert all(same_rows(expected, rows) for rows in others)
 
 
-def _rows(job: Job, backend: Any) -> Any:
-    """The answers to two chunks, as one table."""
-    chunks = iter([(0,), (1,)])
-    return arrow_schema.merged(
-        [answer.rows for answer in backend.answers(job, lambda: next(chunks, None))]
-    )
+@dataclass(frozen=True)
+class Noting:
+    """Leaves the number of its process in a folder."""
+
+    folder: str
+    inner: GraphSVX = INNER
+
+    def __call__(self, query: Query, seed: int) -> Explanation:
+        (Path(self.folder) / f"{os.getpid()}").touch()
+        return self.inner(query, seed)
 
 
 def test_gpus_are_asked_of_ray_and_a_worker_without_one_says_so(tmp_path, ray, connected) -> None:
     assert runs.Ray(num_gpus=0.5)._slots(ray) == 2
     with pytest.raises(DataError, match=r"num_gpus=2 .* the Ray cluster has 1"):
         start(tmp_path / "two", backend=runs.Ray(num_gpus=2), method=INNER)
-    run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=INNER)
-    assert run.status().failed == 0
+    workers = tmp_path / "workers"
+    workers.mkdir()
+    run = start(tmp_path / "run", backend=runs.Ray(num_gpus=0.5), method=Noting(str(workers)))
+    assert run.failures() == {}
+    assert len(list(workers.iterdir())) == 1, "a process is started once, not for each chunk"
     lines = {explanation.certificate.given_up for explanation in run}
     expected = (
         ()

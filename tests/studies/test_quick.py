@@ -30,6 +30,7 @@ def _less_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LOADED_ONCE = {name: cache(load) for name, load in loaders.LOADERS.items()}
 LONG = ("false-positives", "faithfulness")  # measures of the first are tested in test_beyond.py
+SIMILAR = ("masks", "settings", "shortcut")  # to budget, ablation and cut-edges
 FOLDERS = {
     "noisy-features": "Cora", "noisy-nodes": "Cora", "real-graphs": "Cora", "molecules": "Molecules"
 }  # fmt: skip
@@ -38,7 +39,14 @@ FOLDERS = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.data(FOLDERS[name]) if name in FOLDERS else ())
+        pytest.param(
+            name,
+            marks=pytest.mark.data(FOLDERS[name])
+            if name in FOLDERS
+            else pytest.mark.thorough
+            if name in SIMILAR
+            else (),
+        )
         for name in studies.names()
         if name not in LONG
     ],

@@ -69,8 +69,9 @@ def of_graphs(graphs: Sequence[Any]) -> dict[str, Any]:
     """SHA-256 of all attributes of the graphs; of a single graph each attribute by name too."""
     digest = hashlib.sha256()
     unseen: list[str] = []
+    classes = set[type]()
     for graph in graphs:
-        contents = Contents.of(graph)
+        contents = Contents.of(graph, classes)
         digest.update(repr((contents.attributes, contents.code)).encode())
         digest.update(contents.weights.digest())
         unseen += contents.unseen
@@ -201,9 +202,9 @@ class Contents:
     _classes: set[type] = field(default_factory=set)
 
     @staticmethod
-    def of(value: Any) -> Contents:
-        """The contents of a module, any other callable, or a graph."""
-        contents = Contents()
+    def of(value: Any, classes: set[type] | None = None) -> Contents:
+        """The contents of a module, any other callable, or a graph, but for known `classes`."""
+        contents = Contents(_classes=set() if classes is None else classes)
         # torch.compile wraps a module or function; the wrapper has attributes of the compiler.
         for name in ("_orig_mod", "_torchdynamo_orig_callable"):
             value = getattr(value, name, value)

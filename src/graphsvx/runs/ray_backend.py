@@ -51,7 +51,9 @@ class Ray(Checked):
         ray = require_extra("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
         started_here = self._connect(ray)
         # One retry: results that were stored on a lost machine are computed again by Ray.
-        answer = ray.remote(num_cpus=1, num_gpus=self.num_gpus, max_retries=1)(_answer)
+        # No limit of calls: with GPUs, Ray would start a process for each chunk otherwise.
+        options = {"num_cpus": 1, "num_gpus": self.num_gpus, "max_retries": 1, "max_calls": 0}
+        answer = ray.remote(**options)(_answer)
         running: dict[Any, Chunk] = {}
         try:
             self._check_gpus(ray)
