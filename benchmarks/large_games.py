@@ -24,7 +24,7 @@ from benchmarks.coverage import fresh, values_of
 from benchmarks.truths import stored
 from benchmarks.worlds import node_game
 from graphsvx import GraphSVX, explain
-from graphsvx.engine.batches import BatchEvaluator
+from graphsvx.engine.rows import Rows
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto, Mask, Masks, SmarterSeparate
@@ -358,13 +358,13 @@ def _forward_passes(large: LargeGame, method: GraphSVX) -> float:
     """Seconds of the engine on the batches of an explanation, and nothing else."""
     model, graph = large.question
     batches = []
-    evaluate = BatchEvaluator.__call__
+    evaluate = Rows.evaluate
 
-    def seen(batch: BatchEvaluator, perturbations: Any, hops: Any) -> Any:
-        batches.append((batch, perturbations, hops))
-        return evaluate(batch, perturbations, hops)
+    def seen(rows: Rows, field: Any, perturbations: Any, hops: Any) -> Any:
+        batches.append((rows, field, perturbations, hops))
+        return evaluate(rows, field, perturbations, hops)
 
-    with mock.patch.object(BatchEvaluator, "__call__", seen):
+    with mock.patch.object(Rows, "evaluate", seen):
         explain(model, graph, node=large.node, method=method)
     start = time.process_time()
     for batch in batches:

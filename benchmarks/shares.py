@@ -20,7 +20,7 @@ from graphsvx import GraphSVX
 from graphsvx.core import field as fields
 from graphsvx.core.model import Model
 from graphsvx.engine import choose as evaluating
-from graphsvx.engine.batches import BatchEvaluator
+from graphsvx.engine.rows import Rows
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.methods import graphsvx as methods
@@ -65,7 +65,7 @@ def watched() -> Iterator[Stopwatch]:
             (methods, "replays_agree", "checks"),
             (Auto, "__call__", "masks"),
             (GraphGame, "states", "states"),
-            (BatchEvaluator, "__call__", "batches"),
+            (Rows, "evaluate", "batches"),
             (Model, "__call__", "model"),
             (methods, "fit_all", "fit"),
             (pipeline, "fit_all", "fit"),
@@ -102,17 +102,17 @@ def shares(name: str, model: str | None, nodes: int, repeats: int, samples: int)
     method = GraphSVX(samples=samples)
     totals, parts, bare = [], [], []
     for node in world.eligible[:nodes].tolist():
-        batches: list[tuple[BatchEvaluator, Any, Any]] = []
-        own = BatchEvaluator.__call__
+        batches: list[tuple[Rows, Any, Any, Any]] = []
+        own = Rows.evaluate
 
         def seen(
-            self: BatchEvaluator, states: Any, hops: Any, batches: Any = batches, own: Any = own
+            self: Rows, field: Any, states: Any, hops: Any, batches: Any = batches, own: Any = own
         ) -> Any:  # fmt: skip
-            batches.append((self, states, hops))
-            return own(self, states, hops)
+            batches.append((self, field, states, hops))
+            return own(self, field, states, hops)
 
         graphsvx.explain(world.model, world.graph, node=node, method=method)
-        with mock.patch.object(BatchEvaluator, "__call__", seen):
+        with mock.patch.object(Rows, "evaluate", seen):
             graphsvx.explain(world.model, world.graph, node=node, method=method)
         # Stopwatches take time themselves: the whole is timed without them.
         run = partial(graphsvx.explain, world.model, world.graph, node=node, method=method)
@@ -147,10 +147,10 @@ def _taken_apart(world: worlds.World, node: int, method: GraphSVX) -> dict[str, 
 
 
 @torch.no_grad()
-def _plainly(batches: list[tuple[BatchEvaluator, Any, Any]]) -> float:
+def _plainly(batches: list[tuple[Rows, Any, Any, Any]]) -> float:
     """Seconds of the model on the same states, features copied and nothing else left out."""
     with watched() as watch:
-        for batch, states, hops in batches:
+        for batch, field, states, hops in batches:
             shortcuts = replace(batch.shortcuts, rounds=None, shared_rows=False, degrees_only=False)
-            replace(batch, shortcuts=shortcuts)(states, hops)
+            replace(batch, shortcuts=shortcuts).evaluate(field, states, hops)
     return watch.seconds["model"]

@@ -25,7 +25,7 @@ from benchmarks.shares import Shares, shares
 from benchmarks.timing import take_turns
 from graphsvx import GraphSVX
 from graphsvx.core.players import Sides
-from graphsvx.engine import candidates
+from graphsvx.engine import choose
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 
 
@@ -315,7 +315,7 @@ def unknown_layers(plan: Plan) -> Line:
     for node in world.eligible[: plan.slow_nodes].tolist():
 
         def run(batched: bool, node: int = node) -> Any:
-            change = mock.patch.object(candidates, "copies_equal_single_calls", return_value=False)
+            change = mock.patch.object(choose._Neighbourhood, "copies", return_value=None)
             with nullcontext() if batched else change:
                 return graphsvx.explain(model, world.graph, node=node, method=method)
 

@@ -12,8 +12,8 @@ from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 
 import graphsvx
 from graphsvx import GraphSVX
-from graphsvx.engine.batches import BatchEvaluator
-from graphsvx.engine.kernels.first_round import FirstRound
+from graphsvx.engine.kernels import FirstRound
+from graphsvx.engine.rows import Rows
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.errors import ModelError
 from tests import typed_worlds
@@ -45,7 +45,7 @@ def tree() -> tuple[nn.Module, Any]:
     [
         (wide_gcn, FirstRound, "sums", 300, "the first round was not computed by products"),
         (tree, StateGraphs, "evaluate", 4000, "evaluated in batches, not looked up"),
-        (far_sage, BatchEvaluator, "_differentiated", 1000, "derivatives of the model were not"),
+        (far_sage, Rows, "_differentiated", 1000, "derivatives of the model were not"),
     ],
 )
 def test_a_shortcut_that_fails_is_named(
@@ -68,7 +68,7 @@ def test_a_shortcut_that_fails_is_named(
     assert "made to fail" in line
     assert line in str(slower.certificate)
     assert line in slower.certificate.line()
-    if owner is not BatchEvaluator:  # derivatives change the estimate
+    if owner is not Rows:  # derivatives change the estimate
         torch.testing.assert_close(slower.node_values, usual.node_values)
 
 

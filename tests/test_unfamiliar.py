@@ -20,8 +20,8 @@ from torch_geometric.nn import (
 from torch_geometric.utils import degree, to_undirected
 
 from graphsvx import GraphSVX, explain
-from graphsvx.engine import candidates
-from graphsvx.engine.candidates import SAME_ALONE
+from graphsvx.engine import choose
+from graphsvx.engine.checks import SAME_ALONE
 from tests.worlds import node_truth, prediction, random_graph
 
 
@@ -150,7 +150,7 @@ def test_copies_with_edges_and_features_as_players(wide: int) -> None:
     ):
         quick = explain(model, data, node=1, method=method)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(candidates, "copies_equal_single_calls", lambda *_: False)
+            patch.setattr(choose._Neighbourhood, "copies", lambda *_: None)
             slow = explain(model, data, node=1, method=method)
         assert "copies of" in str(quick.certificate.fallback)
         assert "one call" in str(slow.certificate.fallback)

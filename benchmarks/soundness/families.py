@@ -25,7 +25,7 @@ from benchmarks.soundness.judge import (
 )
 from benchmarks.soundness.models import Built
 from benchmarks.soundness.oracle import Question
-from graphsvx.engine import batches, profile
+from graphsvx.engine import profile, rows
 from graphsvx.engine.kernels import registry as kernels
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.games import graph_game
@@ -149,12 +149,12 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     ]
     if draw is not None:
         changed += [
-            (batches, "_CACHE_ITEMS", draw.choice([1, 50, 400, batches._CACHE_ITEMS])),
+            (rows, "_CACHE_ITEMS", draw.choice([1, 50, 400, rows._CACHE_ITEMS])),
             (graph_game, "_BLOCK_BYTES", draw.choice([1000, 20_000, graph_game._BLOCK_BYTES])),
             (profile, "_MOST_ITEMS", draw.choice([0, profile._MOST_ITEMS])),
         ]
     before = [(where, name, getattr(where, name)) for where, name, _ in changed]
-    original = batches.BatchEvaluator.__init__
+    original = rows.Rows.__init__
 
     def eager(self: Any, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **{"lazy_from": 0, **named})
@@ -162,10 +162,10 @@ def thresholds(draw: random.Random | None = None) -> Iterator[None]:
     try:
         for where, name, value in changed:
             setattr(where, name, value)
-        batches.BatchEvaluator.__init__ = eager
+        rows.Rows.__init__ = eager
         yield
     finally:
-        batches.BatchEvaluator.__init__ = original
+        rows.Rows.__init__ = original
         for where, name, value in before:
             setattr(where, name, value)
 

@@ -16,8 +16,7 @@ import torch
 
 from benchmarks.soundness.families import FAMILIES
 from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
-from graphsvx.engine import candidates
-from graphsvx.engine import candidates as centre_lookup
+from graphsvx.engine import states
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.utils.files import atomic_write
 from graphsvx.utils.markdown import markdown_table
@@ -81,10 +80,10 @@ def line(each: Verdict) -> str:
 
 def look_everything_up() -> None:
     """However few the coalitions and however many the states, and whatever batches say."""
-    candidates.FEWEST_GRAPHS = 1
+    states.FEWEST_GRAPHS = 1
     StateGraphs.may_have_few = lambda *_: True
-    StateGraphs.number_few = lambda states, perturbations, _: states.number(perturbations)
-    centre_lookup.allclose = lambda *_: True
+    StateGraphs.number_few = lambda graphs, perturbations, _: graphs.number(perturbations)
+    states.allclose = lambda *_: True
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from graphsvx.core import row_ids
 from graphsvx.core.row_ids import RowIds, packed_words, row_keys
-from graphsvx.engine.lazy.patched import PatchedRows
+from graphsvx.engine.lazy import PatchedRows
 
 
 @pytest.mark.parametrize("width", [1, 9, 64, 65, 200])

@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, GINConv, GraphConv, SAGEConv
 
 from graphsvx import GraphSVX, explain
-from graphsvx.engine import candidates
-from graphsvx.engine.candidates import CentreLookup
+from graphsvx.engine import states
 from graphsvx.engine.state_graph import StateGraphs
+from graphsvx.engine.states import States
 from graphsvx.errors import ModelError
 from graphsvx.masks import All, Paired
 from tests.worlds import random_graph
@@ -87,18 +87,18 @@ def tree(nodes: int, branches: int = 2, seed: int = 0) -> Data:
 def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """All games are looked up; the number of perturbed graphs of each batch."""
     used: list[int] = []
-    look_up = CentreLookup.__call__
+    look_up = States._looked_up
 
-    def recorded(self: CentreLookup, perturbations, in_batches):
-        out = look_up(self, perturbations, in_batches)
+    def recorded(self: States, field, perturbations, hops):
+        out = look_up(self, field, perturbations, hops)
         assert out is not None
         used.append(len(perturbations))
         return out
 
-    monkeypatch.setattr(candidates, "FEWEST_GRAPHS", 1)
+    monkeypatch.setattr(states, "FEWEST_GRAPHS", 1)
     monkeypatch.setattr(StateGraphs, "may_have_few", lambda *_: True)
     monkeypatch.setattr(StateGraphs, "number_few", lambda self, graphs, _: self.number(graphs))
-    monkeypatch.setattr(CentreLookup, "__call__", recorded)
+    monkeypatch.setattr(States, "_looked_up", recorded)
     yield used
     assert used
 
@@ -263,10 +263,10 @@ def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = explain(model, data, node=0, method=GraphSVX(players="nodes"))
     evaluate = StateGraphs.evaluate
 
-    def wrong(self: StateGraphs, states, call):
-        return evaluate(self, states, call) + 0.01
+    def wrong(self: StateGraphs, numbered, call):
+        return evaluate(self, numbered, call) + 0.01
 
-    monkeypatch.setattr(candidates, "FEWEST_GRAPHS", 1)
+    monkeypatch.setattr(states, "FEWEST_GRAPHS", 1)
     monkeypatch.setattr(StateGraphs, "may_have_few", lambda *_: True)
     monkeypatch.setattr(StateGraphs, "evaluate", wrong)
     noticed = explain(model, data, node=0, method=GraphSVX(players="nodes"))
@@ -280,7 +280,7 @@ def test_look_ups_that_fail_leave_the_batches(monkeypatch: pytest.MonkeyPatch) -
     def failing(*_: object) -> Tensor:
         raise ModelError("no look-ups")
 
-    monkeypatch.setattr(candidates, "FEWEST_GRAPHS", 1)
+    monkeypatch.setattr(states, "FEWEST_GRAPHS", 1)
     monkeypatch.setattr(StateGraphs, "may_have_few", lambda *_: True)
     monkeypatch.setattr(StateGraphs, "evaluate", failing)
     again = explain(model, data, node=0, method=GraphSVX(players="nodes"))
@@ -292,15 +292,15 @@ def test_blocks_of_look_ups_give_the_same_outputs(monkeypatch: pytest.MonkeyPatc
     model, data = seeded(lambda: Rounds("gcn", depth=2)), tree(16, branches=3)
     method = GraphSVX(players="nodes", mask=All(separate=True))
     together = explain(model, data, node=0, method=method)
-    used, look_up = [], CentreLookup.__call__
+    used, look_up = [], States._looked_up
 
-    def recorded(self: CentreLookup, perturbations, in_batches):
-        used.append(look_up(self, perturbations, in_batches))
+    def recorded(self: States, field, perturbations, hops):
+        used.append(look_up(self, field, perturbations, hops))
         return used[-1]
 
-    monkeypatch.setattr(candidates, "FEWEST_GRAPHS", 1)
+    monkeypatch.setattr(states, "FEWEST_GRAPHS", 1)
     monkeypatch.setattr(StateGraphs, "block", lambda *_: 100)
-    monkeypatch.setattr(CentreLookup, "__call__", recorded)
+    monkeypatch.setattr(States, "_looked_up", recorded)
     in_blocks = explain(model, data, node=0, method=method)
     assert any(out is not None for out in used)
     assert torch.allclose(

@@ -23,12 +23,11 @@ from torch_geometric.nn import (
 
 from graphsvx import GraphSVX, explain
 from graphsvx.core.query import build_query
-from graphsvx.engine import candidates
 from graphsvx.engine.checks import node_perturbations
 from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.copies import Copies
 from graphsvx.engine.cost import counted_seconds
-from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.plain import evaluate_one_by_one, full_reference
+from graphsvx.engine.lazy import plain
 from graphsvx.methods import graphsvx as graphsvx_method
 from graphsvx.methods import rounds
 from graphsvx.methods.rounds import FIRST_CALLS
@@ -117,18 +116,10 @@ def test_batches_are_plain_calls_at_a_fraction_of_the_cost(name: str) -> None:
         on = rng.random((40, field.size)) < rng.random((40, 1))
         on[:, : field.centres] = True
         perturbations = node_perturbations(query, field, on)
-        hops = evaluator.hop_counts(field, perturbations)
-        reference = full_reference(query.graph, field)
         outputs: list[Tensor] = []
-        batched = counted_seconds(
-            lambda: outputs.append(evaluator.evaluate(field, perturbations, hops))
-        )
+        batched = counted_seconds(lambda: outputs.append(evaluator.evaluate(field, perturbations)))
         alone = counted_seconds(
-            lambda: outputs.append(
-                evaluate_one_by_one(
-                    query.model, query.graph, field, reference, perturbations, False
-                )
-            )
+            lambda: outputs.append(evaluator.plain(field).evaluate(field, perturbations))
         )
     torch.testing.assert_close(plain(outputs[0]), outputs[1], atol=1e-10, rtol=1e-10)
     assert 5 * batched < alone
@@ -243,7 +234,7 @@ def test_an_evaluator_that_fails_is_left_before_a_game_is_played(
 ) -> None:
     data = sparse_world(60, 16)
     model = Net(lambda ins, outs: ChebConv(ins, outs, K=2), features=16).double().eval()
-    evaluate, wrong = candidates.evaluate_copies, []
+    evaluate, wrong = Copies.evaluate, []
 
     def wrong_copies(*args: object) -> Tensor:
         out: Tensor = evaluate(*args)  # type: ignore[arg-type]  # passed on
@@ -252,7 +243,7 @@ def test_an_evaluator_that_fails_is_left_before_a_game_is_played(
 
     method = GraphSVX(players="nodes", samples=600)
     right = explain(model, data, node=5, method=method)
-    monkeypatch.setattr(candidates, "evaluate_copies", wrong_copies)
+    monkeypatch.setattr(Copies, "evaluate", wrong_copies)
     other = explain(model, data, node=5, method=method)
     assert other.certificate.fallback != right.certificate.fallback
     assert 0 < len(wrong) <= 8

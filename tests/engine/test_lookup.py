@@ -24,7 +24,7 @@ from torch_geometric.nn import (
 )
 
 from graphsvx import GraphSVX, explain
-from graphsvx.engine import lookup
+from graphsvx.engine import states
 from graphsvx.engine.state_graph import StateGraphs
 from tests.worlds import random_graph
 
@@ -259,15 +259,15 @@ def test_look_ups_in_blocks_keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) 
 def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_graph(7, nodes=8)
     model = seeded(lambda: Pooled("graphconv", ("sum",)), 3)
-    right = lookup.Lookup.__call__
+    right = states.Lookup.__call__
 
-    def wrong(self: lookup.Lookup, perturbations, limit, known):
+    def wrong(self: states.Lookup, perturbations, limit, known):
         result = right(self, perturbations, limit, known)
         there = perturbations.active[known:].sum(1) == 4
         result.outputs[torch.from_numpy(there)] += 0.01
         return result
 
-    monkeypatch.setattr(lookup.Lookup, "__call__", wrong)
+    monkeypatch.setattr(states.Lookup, "__call__", wrong)
     explanation = explain(model, data, graph=True, targets="all")
     assert "differ" in str(explanation.certificate.fallback)
     expected = brute_force(model, data, [[u] for u in range(8)], False)

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphsvx.core import field as fields
 from graphsvx.core import graph as graphs
-from graphsvx.engine.plain import wider_reference
+from graphsvx.engine.evaluator import wider_reference
 from tests.worlds import random_graph
 
 

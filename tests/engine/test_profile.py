@@ -14,7 +14,7 @@ from torch_geometric.nn import GCNConv, GraphConv
 from graphsvx import GraphSVX, explain
 from graphsvx.core.model import Model
 from graphsvx.core.modules import modules
-from graphsvx.engine.candidates import CHECKS
+from graphsvx.engine.choose import CHECKS
 from graphsvx.engine.profile import Fingerprint
 from graphsvx.results import serialize
 from tests.worlds import node_truth, random_graph

@@ -58,9 +58,9 @@ def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(networ
     query = build_query(model, data, node=("paper", 0), target=0)
     with torch.no_grad():
         evaluator = next(evaluators(query, None, 0))
-    assert isinstance(evaluator.evaluate, CopiesByType)
-    assert evaluator.evaluate.batching.trim == trim
-    assert evaluator.evaluate.batching.depth == 2
+    assert isinstance(evaluator, CopiesByType)
+    assert evaluator.batching.trim == trim
+    assert evaluator.batching.depth == 2
     explanation = graphsvx.explain(
         model, data, node=("paper", 0), target=0, method=GraphSVX(players="nodes")
     )

@@ -71,7 +71,7 @@ def check_slopes(model: nn.Module, data: Data, players: Ids, rows: Bools) -> Non
     with torch.no_grad():
         field, perturbations = game.perturbed(rows)
         hops = game.evaluator.hop_counts(field, perturbations)
-        assert game.evaluator.slopes is not None
+        assert game.evaluator.has_slopes
         slopes = game.evaluator.slopes(field, perturbations, hops, lambda out: out[:, 0, logits])
         assert slopes is not None
         for player in players:

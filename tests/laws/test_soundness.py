@@ -15,7 +15,7 @@ from benchmarks.soundness.run import line, main, play
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphConv, conv
 
-from graphsvx.engine import batches
+from graphsvx.engine import rows
 from graphsvx.games.graph_game import GraphGame
 
 GAMES = [(family, seed) for family in FAMILIES for seed in range(3)]
@@ -80,10 +80,10 @@ def test_a_wrong_value_is_noticed(monkeypatch: pytest.MonkeyPatch, size: float) 
 
 
 def test_thresholds_are_restored() -> None:
-    before = batches._CACHE_ITEMS, batches.BatchEvaluator.__init__
+    before = rows._CACHE_ITEMS, rows.Rows.__init__
     with thresholds(random.Random(3)):
-        assert batches.BatchEvaluator.__init__ is not before[1]
-    assert (batches._CACHE_ITEMS, batches.BatchEvaluator.__init__) == before
+        assert rows.Rows.__init__ is not before[1]
+    assert (rows._CACHE_ITEMS, rows.Rows.__init__) == before
 
 
 def test_changes_of_code_are_undone() -> None:

@@ -20,19 +20,19 @@ from graphsvx.core import field as fields
 from graphsvx.core.depth import message_passing_depth
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
-from graphsvx.core.perturbation import HopCounts, Perturbations
+from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.engine.by_type_batches import (
     Batching,
     CopiesByType,
+    PlainByType,
     evaluate_plainly,
 )
 from graphsvx.engine.by_type_rounds import ROUNDS
-from graphsvx.engine.candidates import ONE_BY_ONE, SAME_AGAIN, SAME_ALONE
-from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.checks import ONE_BY_ONE, SAME_AGAIN, SAME_ALONE, equals_plain_calls
+from graphsvx.engine.evaluator import Checks, Evaluator, Plain
 from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
-from graphsvx.engine.rounding import allclose, nudged, tolerances
+from graphsvx.engine.rounding import allclose
 from graphsvx.engine.trust import (
     affordable_replays,
     is_known_to_read_degrees,
@@ -74,45 +74,47 @@ def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]
         field = fields.in_neighbourhood(graph, query.centres, depth)
         reach = None if depth is None else depth + 1 if reads_degrees(query.model) else depth
     local = query.kind != "graph"
-    checked = Evaluator(
-        field,
-        depth if local else None,
-        reach,
-        CopiesByType(query, Batching(False, False)),
-        ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
+    checked = CopiesByType(
+        query=query,
+        field=field,
+        depth=depth if local else None,
+        reach=reach,
         local=local,
-        replays=_replays(graph),
-        plainly=lambda field, perturbed, _: evaluate_plainly(query, field, perturbed),
-        plain_up_to=plain_up_to(_numbers(graph), graph, profile),
-        replays_vary=_replays(graph) < _REPLAYS[1],
-        agrees=lambda *outputs: _agrees(query, *outputs),
+        checks=Checks(
+            ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
+            replays=_replays(graph),
+            replays_vary=_replays(graph) < _REPLAYS[1],
+            plain_up_to=plain_up_to(_numbers(graph), graph, profile),
+        ),
+        batching=Batching(False, False),
     )
+    plainly = checked.plain(field)
     passed: dict[str, Batching] = profile.shortcuts or {}
     profile.shortcuts = passed
     if query.kind in passed:
         note(profile.given_up)
-        full = unperturbed(field)
+        expected = plainly.evaluate(field, unperturbed(field))[0]
+        replays = _replays(graph, profile.explained)
         yield replace(
             checked,
-            evaluate=CopiesByType(query, passed[query.kind]),
-            replays=_replays(graph, profile.explained),
-            expected_output=evaluate_plainly(query, field, full)[0],
+            batching=passed[query.kind],
+            checks=replace(checked.checks, replays=replays, expected_output=expected),
         )
         passed.clear()
     probes = _probes(field, np.random.default_rng(seed))
-    alone = evaluate_plainly(query, field, probes)
+    alone = plainly.evaluate(field, probes)
     for at, batching in enumerate(_batchings(query, depth if local else None)):
-        batches = CopiesByType(query, batching)
+        evaluator = replace(checked, batching=batching)
         try:
-            batch = batches(field, probes, checked.hop_counts(field, probes))
+            batch = evaluator.evaluate(field, probes)
         except ModelError as error:
             # Single calls succeed, so the model does not support such a batch.
             sentence = "a way of evaluating coalitions in batches was not taken"
             profile.given_up.append(give_up(sentence, error))
             continue
-        if _same(query, field, probes, alone, batch, None):
+        if equals_plain_calls(plainly, field, probes, alone, batch):
             passed[query.kind] = batching
-            yield replace(checked, evaluate=batches)
+            yield evaluator
             passed.clear()
         elif not at:
             _require_deterministic(query, field, probes, alone)
@@ -150,7 +152,7 @@ def _batchings(query: Query, depth: int | None) -> list[Batching]:
     return [*trimmed, *(replace(batching, depth=depth) for batching in batchings), *batchings]
 
 
-def _plain_evaluator(query: Query) -> Evaluator:
+def _plain_evaluator(query: Query) -> Plain:
     local = query.kind != "graph"
     field = (
         fields.undirected_neighbourhood(query.graph, query.centres, None)
@@ -158,15 +160,11 @@ def _plain_evaluator(query: Query) -> Evaluator:
         else fields.whole_graph(query.graph)
     )
 
-    def evaluate(field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:  # noqa: ARG001  (all matter)
-        return evaluate_plainly(query, field, perturbations)
-
     _require_deterministic(
         query, field, unperturbed(field), evaluate_plainly(query, field, unperturbed(field))
     )
-    return Evaluator(
-        field, None, None, evaluate, (SAME_AGAIN,), ONE_BY_ONE, local=False, proved=True
-    )
+    checks = Checks((SAME_AGAIN,), ONE_BY_ONE, proved=True)
+    return PlainByType(query, field, checks=checks)
 
 
 def _replays(graph: Graph, explained: int = 1) -> int:
@@ -196,39 +194,3 @@ def _probes(field: Field, rng: np.random.Generator) -> Perturbations:
     others = rng.permutation(np.arange(field.centres, field.size))
     on[1, others[: -(-len(others) * 4 // 10)]] = False
     return replace(unperturbed(field), active=on)
-
-
-def _agrees(
-    query: Query, field: Field, perturbations: Perturbations, raw: Tensor, like: Tensor
-) -> bool:
-    alone = evaluate_plainly(query, field, perturbations)
-    return _same(query, field, perturbations, alone, raw.to(alone.device), like)
-
-
-def _same(
-    query: Query, field: Field, perturbations: Perturbations, alone: Tensor, other: Tensor,
-    like: Tensor | None,
-) -> bool:  # fmt: skip
-    """Whether outputs are those of plain calls, but for rounding.
-
-    Where large terms cancel, features are changed by their last bit to see what rounding does.
-    """
-    if other.shape != alone.shape:
-        return False
-    if allclose(other, alone, like):
-        return True
-    most = float(tolerances(alone.double().flatten()[:, None].to(alone.dtype)).max())
-    if not float((other.double() - alone.double()).abs().max()) <= most:
-        return False
-    draws = np.random.default_rng(0)
-
-    graph = query.graph
-    features = {name: nudged(x, draws) for name, x in graph.types.features.items()}
-    table = nudged(plain(perturbations.feature_table), draws)
-    changed = evaluate_plainly(
-        replace(query, graph=graph.with_features(features)),
-        field,
-        replace(perturbations, feature_table=table),
-    )
-    noise = 16 * (changed.double() - alone.double()).abs().flatten(0, -2).amax(0)
-    return allclose(other, alone, like, noise.nan_to_num().clamp(max=most))

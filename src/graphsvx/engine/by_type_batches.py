@@ -16,10 +16,11 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import rows_of
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.query import Query
-from graphsvx.engine.batches import batch_items
 from graphsvx.engine.by_type_rounds import Levels, trimmed_rounds
-from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.evaluator import Evaluator, Plain
+from graphsvx.engine.lazy import SharedRows, plain
+from graphsvx.engine.rounding import nudged
+from graphsvx.engine.rows import batch_items
 from graphsvx.errors import ModelError
 
 # Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
@@ -90,14 +91,45 @@ def _whole_rows(graph: Graph, edges: Ids) -> RowsByType:
 
 
 @dataclass(frozen=True, eq=False)
-class CopiesByType:
+class PlainByType(Plain):
+    """One call a perturbed graph on the whole graph, of a model that takes nodes by type."""
+
+    def evaluate(
+        self,
+        field: Field,
+        perturbations: Perturbations,
+        hops: HopCounts | None = None,  # noqa: ARG002  (all matter)
+    ) -> Tensor:
+        """Raw outputs [graphs, centres, outputs], by one call after the other."""
+        return evaluate_plainly(self.query, field, perturbations)
+
+    def nudged(self, field: Field, rng: np.random.Generator) -> Plain:  # noqa: ARG002  (all of it)
+        """The same with every feature of the graph changed by its last bit."""
+        graph = self.query.graph
+        features = {name: nudged(x, rng) for name, x in graph.types.features.items()}
+        return replace(self, query=replace(self.query, graph=graph.with_features(features)))
+
+    def plain(self, field: Field, rng: np.random.Generator | None = None) -> Plain:  # noqa: ARG002  (the whole graph)
+        """Plain calls over a field on the whole graph."""
+        return PlainByType(self.query, field, self.depth)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CopiesByType(Evaluator):
     """Evaluates perturbed receptive fields in batches of disjoint copies."""
 
-    query: Query
     batching: Batching
 
-    def __call__(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+    def describe(self) -> str:
+        """How the model is called, in a few words."""
+        return "batches of copies of the receptive field, by type"
+
+    def evaluate(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts | None = None
+    ) -> Tensor:
         """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph)."""
+        if hops is None:
+            hops = self.hop_counts(field, perturbations)
         width = 16 + max((self._width(name) for name in self.query.graph.types.features), default=0)
         items = _TRIMMED_BATCH_ITEMS if self.batching.trim == "outputs" else _BATCH_ITEMS
         limit = batch_items(self.query.graph.x.device, self.query.memory, width, items)
@@ -108,6 +140,10 @@ class CopiesByType:
             for part in (slice(first, first + step),)
         ]
         return torch.cat(parts)
+
+    def plain(self, field: Field, rng: np.random.Generator | None = None) -> Plain:  # noqa: ARG002  (the whole graph)
+        """Plain calls over a field on the whole graph."""
+        return PlainByType(self.query, field, self.depth)
 
     def _edges_at_most(self, field: Field) -> int:
         """Edges of a copy, those that are left out not counted."""

@@ -11,38 +11,21 @@ from graphsvx.core import arrays
 from graphsvx.core.arrays import Bools
 from graphsvx.core.edge_index import is_undirected
 from graphsvx.core.field import Field
-from graphsvx.core.perturbation import Perturbations, distances
+from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
-from graphsvx.engine.batches import BatchEvaluator, Shortcuts
-from graphsvx.engine.kernels import ModelLayers
-from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.plain import (
-    ReferenceGraph,
-    evaluate_copies,
-    evaluate_one_by_one,
-)
+from graphsvx.engine.evaluator import Evaluator, Plain
+from graphsvx.engine.lazy import plain
 from graphsvx.engine.rounding import allclose, nudged, tolerances
 from graphsvx.errors import ModelError, see
 from graphsvx.utils.given_up import give_up
 
-
-def copies_equal_single_calls(
-    query: Query,
-    field: Field,
-    reference_graph: ReferenceGraph,
-    perturbations: Perturbations,
-    alone: Tensor,
-    rounds: int | None,
-) -> bool:
-    """Whether copies in one batch (trimmed if `rounds` are given) give those of single calls."""
-    try:
-        batch = evaluate_copies(
-            query.model, query.graph, field, reference_graph, perturbations, query.memory, rounds
-        )
-    except ModelError as error:
-        give_up("copies of the neighbourhood were not evaluated together", error)
-        return False
-    return equals_plain_calls(query, field, reference_graph, perturbations, alone, batch)
+# What was compared, and a fallback, in the words of the certificate.
+SAME_WIDER = "same output on a wider part of the graph"
+SAME_ALONE = "same output in a batch as alone"
+SAME_AGAIN = "same output when called again"
+ONE_BY_ONE = (
+    "one call a coalition on the whole graph: graphs in one batch change each other's output"
+)
 
 
 def probe_perturbations(query: Query, field: Field, rng: np.random.Generator) -> Perturbations:
@@ -53,6 +36,11 @@ def probe_perturbations(query: Query, field: Field, rng: np.random.Generator) ->
         others = rng.permutation(np.arange(field.centres, field.size))
         row[others[: -(-len(others) * tenths // 10)]] = False
     return node_perturbations(query, field, on)
+
+
+def unperturbed(query: Query, field: Field) -> Perturbations:
+    """The full graph."""
+    return node_perturbations(query, field, np.ones((1, field.size), dtype=bool))
 
 
 def node_perturbations(query: Query, field: Field, on: Bools) -> Perturbations:
@@ -68,83 +56,54 @@ def field_is_undirected(field: Field) -> bool:
     return is_undirected(field.source[inner], field.target[inner], field.size)
 
 
-def batch_equals_single_calls(
-    query: Query,
-    field: Field,
-    shortcuts: Shortcuts,
-    reference_graph: ReferenceGraph,
-    rng: np.random.Generator,
+def gives_plain_outputs(
+    evaluator: Evaluator, alone: Plain, probes: Perturbations, outputs: Tensor, given_up: str
 ) -> bool:
-    """Whether a batch with these shortcuts gives the outputs of single calls."""
-    perturbations = probe_perturbations(query, field, rng)
-    slow = evaluate_one_by_one(
-        query.model, query.graph, field, reference_graph, perturbations, query.kind == "graph"
-    )
+    """Whether an evaluator gives the `outputs` of plain calls for some perturbed graphs.
+
+    `given_up`: the sentence of the certificate, if it fails with an error.
+    """
     try:
-        hops = (
-            np.zeros(perturbations.active.shape, np.uint8)
-            if shortcuts.keep_all_nodes
-            else distances(perturbations, field, shortcuts.reach)
-        )
-        # With the shortcuts of a large batch, however small this one is.
-        quick = BatchEvaluator(
-            query.model,
-            query.graph,
-            field,
-            query.memory,
-            shortcuts,
-            ModelLayers.of(query.model.submodules),
-            lazy_from=0,
-        )(perturbations, hops)
+        quick = evaluator.evaluate(evaluator.field, probes)
     except ModelError as error:
-        # Single calls succeed, so the model does not support batches.
-        give_up("a way of evaluating coalitions in batches was not taken", error)
+        # Plain calls succeed, so the model does not support this way.
+        give_up(given_up, error)
         return False
-    return equals_plain_calls(query, field, reference_graph, perturbations, slow, quick)
+    return equals_plain_calls(alone, evaluator.field, probes, outputs, quick)
 
 
 def equals_plain_calls(
-    query: Query,
+    alone: Plain,
     field: Field,
-    reference_graph: ReferenceGraph,
     perturbations: Perturbations,
-    alone: Tensor,
+    outputs: Tensor,
     other: Tensor,
     like: Tensor | None = None,
 ) -> bool:
-    """Whether outputs are those of plain calls on a reference graph, but for rounding.
+    """Whether `other` equals the `outputs` of plain calls, but for rounding.
 
     Where an output is small because large terms cancel, its size does not tell what rounding can
-    change: then features are changed by their last bit to see it.
+    change: then features are changed by their last bit to see it. `like`: outputs that show how
+    large each output is.
     """
-    if other.shape != alone.shape:
+    if other.shape != outputs.shape:
         return False
-    if allclose(other, alone, like):
+    if allclose(other, outputs, like):
         return True
     draws = np.random.default_rng(0)
-    changed = evaluate_one_by_one(
-        query.model,
-        query.graph,
+    changed = alone.nudged(field, draws).evaluate(
         field,
-        replace(reference_graph, x=nudged(reference_graph.x, draws)),
         replace(perturbations, feature_table=nudged(plain(perturbations.feature_table), draws)),
-        query.kind == "graph",
     )
-    noise = 16 * (changed.double() - alone.double()).abs().flatten(0, -2).amax(0)
-    most = tolerances(alone.double().flatten()[:, None].to(alone.dtype)).max()
-    return allclose(other, alone, like, noise.nan_to_num().clamp(max=float(most)))
+    noise = 16 * (changed.double() - outputs.double()).abs().flatten(0, -2).amax(0)
+    most = tolerances(outputs.double().flatten()[:, None].to(outputs.dtype)).max()
+    return allclose(other, outputs, like, noise.nan_to_num().clamp(max=float(most)))
 
 
-def require_deterministic(query: Query, field: Field, reference_graph: ReferenceGraph) -> None:
+def require_deterministic(alone: Plain) -> None:
     """Raise a ModelError if two calls on the full graph give different outputs."""
-    perturbations = probe_perturbations(query, field, np.random.default_rng(0)).take(slice(0, 1))
-    first, second = (
-        evaluate_one_by_one(
-            query.model, query.graph, field, reference_graph, perturbations, query.kind == "graph"
-        )
-        for _ in range(2)
-    )
-    if not allclose(first, second):
+    full = unperturbed(alone.query, alone.field)
+    if not allclose(*(alone.evaluate(alone.field, full) for _ in range(2))):
         raise ModelError(
             "the model gives another output each time it is called, also in eval mode; "
             "switch its random layers off (dropout with training=True, sampling) to explain it"

@@ -17,10 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphsvx.engine.kernels import BatchEdges, ModelLayers
-from graphsvx.engine.kernels.base import LayerKernel
-from graphsvx.engine.kernels.registry import is_plain_call
-from graphsvx.engine.lazy.prefix import PrefixRows
+from graphsvx.engine.kernels import BatchEdges, LayerKernel, ModelLayers, is_plain_call
+from graphsvx.engine.lazy import PrefixRows
 from graphsvx.utils.exclusive import taking_back
 
 

@@ -11,13 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core import graph as graphs
-from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, call_on
 from graphsvx.core.query import Query
 from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.kernels import is_known, kernel_of
-from graphsvx.engine.plain import ReferenceGraph, full_reference, wider_reference
 from graphsvx.engine.profile import (
     ModelProfile,
     fits_one_call,
@@ -94,17 +92,6 @@ def plain_up_to(features: int, graph: Graph, profile: ModelProfile) -> int:
     """Coalitions up to which all are plain calls, where the structure of the model is unknown."""
     by_cost = int(_SECONDS_OF_PLAIN / max(profile.seconds_of_call or 0.0, 1e-9))
     return min(_MOST_PLAIN, affordable_replays(features, graph), by_cost)
-
-
-def reference_graph_for(query: Query, field: Field, rng: np.random.Generator) -> ReferenceGraph:
-    """The graph on which plain calls are made: nodes around the field, and some others.
-
-    The whole graph if the model's structure is unknown: it may read any node.
-    """
-    structure = profile_for(query.model, query.graph).structure
-    if structure is not None and structure.known:
-        return wider_reference(query.graph, field, rng)
-    return full_reference(query.graph, field)
 
 
 def needs_small_batches(query: Query, profile: ModelProfile) -> bool:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphsvx.core.arrays import Bools, Floats, Ids, row_sizes
-from graphsvx.engine.node_states import LocalStates
+from graphsvx.engine.state_graph import LocalStates
 from graphsvx.masks.base import Masks
 
 Number = TypeVar("Number", np.float32, np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal, cast
@@ -18,10 +19,10 @@ from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy import plain
+from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.games.base import PlayerPrior, empty_and_full
 from graphsvx.games.derivatives import ExpectedCredit, expected_by_derivatives
-from graphsvx.games.look_ups import most_look_ups
 from graphsvx.generators.base import GameSetup, Generator
 from graphsvx.generators.isolate import Isolate
 
@@ -38,6 +39,14 @@ _CALLS_PER_SLOPE = 16
 _CALLS_A_PLAYER = 48
 # Perturbed graphs that show the cost of one, and how many share what a batch has in common.
 _PROBES, _BATCH = 8, 32
+FEWEST_LOOK_UPS, MOST_LOOK_UPS = 1 << 15, 1 << 18
+"""Coalitions that are looked up by default, where few leave large errors."""
+_LOOK_UP_WORK = (
+    1 << 25
+)  # edges whose senders are numbered, and players of a fit: about half a second
+_LOOK_UP_SECONDS = 0.5  # the same, by a count, of layers without kernels
+_COUNTED_STATES = 1 << 12  # coalitions that show how many states there are,
+_COUNTED_SECONDS = 1 << 9  # and what a state costs
 _BYTES_OF_SLOPES = 1024  # a node or edge, of the coalitions that are differentiated together
 
 
@@ -101,10 +110,10 @@ class GraphGame:
         """How many coalitions take about half a second as look-ups of states; 0: none are."""
         # Other generators add edges, of which states are many.
         removes_only = self.side == "edges" or getattr(self.generator, "blocks_paths", False)
-        if self.evaluator.states is None or self.side not in ("nodes", "edges") or not removes_only:
-            return 0
         states = self.evaluator.states(self.setup.field)
-        return most_look_ups(states, self.players, lambda rows: self.perturbed(rows)[1])
+        if states is None or self.side not in ("nodes", "edges") or not removes_only:
+            return 0
+        return _most_look_ups(states, self.players, lambda rows: self.perturbed(rows)[1])
 
     @cached_property
     def seconds_of_call(self) -> float | None:
@@ -370,9 +379,14 @@ class GraphGame:
         of the score by how active they are tells their marginal contributions to a coalition, all
         of them at once. None: not known, or not worth it.
         """
-        slopes, depth, field = self.evaluator.slopes, self.evaluator.depth, self.setup.field
+        depth, field = self.evaluator.depth, self.setup.field
         members = self.setup.players.node_members
-        if slopes is None or depth is None or self.side != "nodes" or len(members) != self.players:
+        if (
+            not self.evaluator.has_slopes
+            or depth is None
+            or self.side != "nodes"
+            or len(members) != self.players
+        ):
             return None
         if self.generator != Isolate():  # another one may do more with a player than cut it off
             return None
@@ -400,8 +414,6 @@ class GraphGame:
         field = self.setup.field
         perturbations = self.generator(self.setup, *self._split(rows))
         hops = self.evaluator.hop_counts(field, perturbations)
-        if self.evaluator.slopes is None:
-            return None
         rates = self.evaluator.slopes(
             field, perturbations, hops, lambda out: self.query.scores(out)[:, columns]
         )
@@ -422,6 +434,30 @@ class GraphGame:
         if len(players.node_members) + field.centres < field.size:
             return None
         return self.evaluator.reach
+
+
+def _most_look_ups(
+    states: StateGraphs, players: int, perturb: Callable[[Bools], Perturbations]
+) -> int:
+    """How many coalitions take about half a second as look-ups.
+
+    0: fewer than are worth it, or random coalitions have too many states.
+    """
+    most = min(MOST_LOOK_UPS, _LOOK_UP_WORK // (states.work + players))
+    if most < FEWEST_LOOK_UPS or not states.may_have_few(FEWEST_LOOK_UPS):
+        return 0
+    rng = np.random.default_rng(0)
+    rows = rng.random((_COUNTED_STATES, players)) < rng.random((_COUNTED_STATES, 1))
+    numbered = states.number_few(perturb(rows), 2 * _COUNTED_STATES)
+    if numbered is None:
+        return 0
+    if not states.has_kernels:
+        counted = states.number(perturb(rows[:_COUNTED_SECONDS]))
+        seconds = counted_seconds(lambda: states.evaluate(counted, states.model))
+        # The last round is computed for each coalition, the others for each state.
+        affordable = counted.count(counted.levels) * _LOOK_UP_SECONDS / max(seconds, 1e-9)
+        most = min(most, int(affordable) - numbered.count(numbered.levels[:-1]))
+    return most if most >= FEWEST_LOOK_UPS else 0
 
 
 def _names_of_rows(table: Tensor) -> Ids:

@@ -1,4 +1,4 @@
-"""The game on a whole graph, played by look-ups of node embeddings (`engine.lookup`)."""
+"""The game on a whole graph, played by look-ups of node embeddings (`engine.states`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.lookup import Lookup, TooManyStatesError
-from graphsvx.engine.node_states import LocalStates, NodeStates, Subcubes, subcubes_of_states
-from graphsvx.engine.pooled_states import NodeEmbeddings
+from graphsvx.engine.pooled import NodeEmbeddings
+from graphsvx.engine.state_graph import LocalStates, NodeStates, Subcubes, subcubes_of_states
+from graphsvx.engine.states import Lookup, States
 from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
 from graphsvx.generators import Isolate
 from graphsvx.generators.base import GameSetup, Generator
@@ -235,11 +235,7 @@ class LookupGame:
         outputs = []
         for first in range(0, len(rows), block):
             perturbations = self._perturbations(rows[first : first + block])
-            try:
-                result = self.lookup(perturbations, limit, looked_up)
-            except TooManyStatesError as error:
-                self.evaluator.decline(str(error))
-                raise
+            result = self.lookup(perturbations, limit, looked_up)
             self._states_evaluated += result.states
             limit -= result.states
             outputs.append(result.outputs.cpu())
@@ -281,6 +277,7 @@ def lookup_game(
     query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, side: str
 ) -> LookupGame | None:
     """The game of these players by look-ups; None for models without a pooled head."""
-    if evaluator.lookup is None or side not in ("nodes", "edges"):
+    lookup = evaluator.lookup if isinstance(evaluator, States) else None
+    if lookup is None or side not in ("nodes", "edges"):
         return None
-    return LookupGame(query, evaluator, evaluator.lookup, setup, generator, side)
+    return LookupGame(query, evaluator, lookup, setup, generator, side)

@@ -11,7 +11,7 @@ import torch
 from graphsvx.core.arrays import Bools, as_tensor
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.row_ids import RowIds
-from graphsvx.engine.lazy.patched import PatchedRows
+from graphsvx.engine.lazy import PatchedRows
 from graphsvx.generators.base import FeatureRows, GameSetup
 from graphsvx.utils.constraints import Checked
 

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.engine.node_states import LocalStates
+from graphsvx.engine.state_graph import LocalStates
 from graphsvx.games.base import Game, PlayerPrior
 from graphsvx.utils.constraints import Block
 

@@ -1,7 +1,7 @@
 """Exact values of whole graphs whose score is a sum over nodes.
 
 Where embeddings are added up (or averaged) and what follows is affine, the score of a coalition is
-a constant plus a function of the state of each node (`engine.lookup`). A state is a set of
+a constant plus a function of the state of each node (`engine.states`). A state is a set of
 coalitions: those that contain the switched-on nodes within reach, R, and avoid the switched-off
 ones next to these, B. Shapley values and interactions of such sets have a closed form, so that
 those of the game are exact wherever the states of all nodes can be listed, however many coalitions
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.engine.lookup import TooManyStatesError
-from graphsvx.engine.node_states import Subcubes
-from graphsvx.engine.pooled_states import NodeEmbeddings
+from graphsvx.engine.pooled import NodeEmbeddings
 from graphsvx.engine.rounding import allclose
+from graphsvx.engine.state_graph import Subcubes
+from graphsvx.engine.states import TooManyStatesError
 from graphsvx.games.base import empty_and_full, fitting_coalitions
 from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
 from graphsvx.generators import Isolate

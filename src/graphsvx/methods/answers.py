@@ -24,8 +24,7 @@ from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.plain import evaluate_one_by_one, full_reference
-from graphsvx.errors import InputError, ModelError
+from graphsvx.errors import InputError
 from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.pipeline import PlayableGame
@@ -175,17 +174,7 @@ def _class_margin(target: int, sign: int) -> Callable[[Floats], Floats]:
 def _plain_scores(query: Query, game: PlayableGame, coalition: Bools) -> Tensor:
     """Scores of one coalition from a plain call on the whole graph, [1, outputs]."""
     field, perturbation = game.perturbed(coalition[None])
-    agrees = game.evaluator.agrees
-    if agrees is not None:  # typed graphs have plain calls of their own
-        raw = game.raw(game.states(coalition[None]))
-        if not agrees(field, perturbation, raw, game.played()):
-            raise ModelError("the model gives another output than the evaluator")
-        return query.scores(raw).cpu()
-    out = evaluate_one_by_one(
-        query.model, query.graph, field, full_reference(query.graph, field), perturbation,
-        query.kind == "graph",
-    )  # fmt: skip
-    return query.scores(out).cpu()
+    return query.scores(game.evaluator.plain(field).evaluate(field, perturbation)).cpu()
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,7 +190,7 @@ class _CellGame:
         changed = replace(
             perturbations, feature_row=feature_row, feature_table=torch.cat([table, rows])
         )
-        scores = self.query.scores(evaluate(self.query, self.evaluator, changed)).cpu()
+        scores = self.query.scores(evaluate(self.evaluator, changed)).cpu()
         values: Floats = scores[:, self.outputs].double().numpy()[inverse]
         return values
 

@@ -148,7 +148,7 @@ def _play(
     ends = game.states(empty_and_full(len(players)))
     values = game.values(np.concatenate([ends, masks.states]))
     shortcut = local.evaluator.local and agree
-    return game.calls, masks, values, local.evaluator.proved or not shortcut
+    return game.calls, masks, values, local.evaluator.checks.proved or not shortcut
 
 
 def _outputs(model: Model, local: LocalGraph, attr: Tensor) -> Tensor:

@@ -261,12 +261,12 @@ class GraphSVX(Checked):
             return _Run(evaluator, setup, without_local(played), fits, outputs, target, goal)
 
         def holds(evaluator: Evaluator, result: _Run) -> bool:
-            replays = evaluator.replays
+            replays = evaluator.checks.replays
             if limit is not None and replays:
                 affordable = int(_SHARE_OF_REPLAYS * limit / max(profile.seconds_of_replay, 1e-9))
                 replays = min(replays, max(_FEWEST_REPLAYS, affordable))
             began = time.monotonic()
-            agree = replays_agree(replace(evaluator, replays=replays), result.played, seed)
+            agree = replays_agree(evaluator.checks, replays, result.played, seed)
             profile.seconds_of_replay = (time.monotonic() - began) / max(replays, 1)
             return agree
 
@@ -415,8 +415,8 @@ class GraphSVX(Checked):
             residual=residual,
             seed=seed,
             depth=run.evaluator.depth,
-            checks=run.evaluator.checks,
-            fallback=run.evaluator.fallback,
+            checks=run.evaluator.checks.passed,
+            fallback=run.evaluator.checks.fallback,
             no_influence=no_influence(query, self.generator, run.played, run.outputs),
             precision=_low_precision(query, run.played[-1].game.played().dtype),
             **self._accuracy(run, values, errors),

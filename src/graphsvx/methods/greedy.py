@@ -73,9 +73,9 @@ class Greedy(Checked):
 
         def holds(evaluator: Evaluator, result: tuple[Explanation, GraphGame, Bools]) -> bool:
             _, game, coalitions = result
-            if not evaluator.matches_expected(game.full_output):
+            if not evaluator.checks.matches(game.full_output):
                 return False
-            rng, count = np.random.default_rng(seed), evaluator.replays
+            rng, count = np.random.default_rng(seed), evaluator.checks.replays
             sample = rng.permutation(len(coalitions))[:count]
             return not count or coalitions_agree(game, coalitions[sample], rng)
 

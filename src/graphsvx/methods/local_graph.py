@@ -127,7 +127,7 @@ def local_graph_of(query: Query, seed: int) -> LocalGraph:
 
 def perturbed_scores(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
     """Scores of perturbed graphs, [graphs, outputs], by the query's evaluator."""
-    return query.scores(evaluate(query, evaluator, perturbations)).cpu()
+    return query.scores(evaluate(evaluator, perturbations)).cpu()
 
 
 # --- checks and context managers of the baselines ---------------------------------------
@@ -270,8 +270,8 @@ def build_explanation(
             residual=float((explained - bases - total)[outputs.index(target)]),
             seed=seed,
             depth=evaluator.depth,
-            checks=evaluator.checks,
-            fallback=evaluator.fallback,
+            checks=evaluator.checks.passed,
+            fallback=evaluator.checks.fallback,
         ),
         field=field_record(query, evaluator),
         method=repr(method),

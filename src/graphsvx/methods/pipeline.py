@@ -9,15 +9,14 @@ import numpy as np
 from torch import Tensor
 
 from graphsvx.core.random import derive_rng
-from graphsvx.engine.lookup import TooManyStatesError
+from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.controls import ControlledWLS
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.lasso import Lasso, PlayedRows
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
 from graphsvx.games.base import require_memory
-from graphsvx.games.graph_game import GraphGame
-from graphsvx.games.look_ups import MOST_LOOK_UPS
+from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Masks
 from graphsvx.masks.base import Outcomes
@@ -64,7 +63,7 @@ class PlayedGame:
         players, replayed = self.game.players, self.game.replayed
         # Exact rows alone do not make Shapley values: a Lasso leaves players out.
         no_estimate = self.masks.exact and not bool(fit.errors.any())
-        proved = self.game.evaluator.proved
+        proved = self.game.evaluator.checks.proved
         return GameReport(
             name=self.game.side,
             players=players,

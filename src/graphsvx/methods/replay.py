@@ -18,9 +18,7 @@ from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.checks import equals_plain_calls
-from graphsvx.engine.evaluator import Evaluator
-from graphsvx.engine.plain import evaluate_one_by_one
-from graphsvx.engine.trust import reference_graph_for
+from graphsvx.engine.evaluator import Checks
 from graphsvx.errors import ModelError
 from graphsvx.games.base import empty_and_full
 from graphsvx.games.graph_game import GraphGame
@@ -36,22 +34,22 @@ LATER = 2
 """Coalitions that are replayed at least, where the first explanation replays more."""
 
 
-def replays_agree(evaluator: Evaluator, games: Sequence[PlayedGame], seed: int) -> bool:
-    """Whether the full coalition has the expected output and replays give the same outputs."""
+def replays_agree(checks: Checks, replays: int, games: Sequence[PlayedGame], seed: int) -> bool:
+    """Whether the full coalition has the expected output, and replays those of plain calls."""
     last = games[-1].game
     played_outputs = None if last.full_output is None else last.played()
-    if not evaluator.matches_expected(last.full_output, played_outputs):
+    if not checks.matches(last.full_output, played_outputs):
         return False
-    if not evaluator.replays:
+    if not replays:
         return True
     rng = np.random.default_rng(seed)
     for played in games:
-        if not played.game.evaluator.replays:  # it was evaluated by the definition
+        if not played.game.evaluator.checks.replays:  # it was evaluated by the definition
             continue
-        coalitions = _coalitions_to_replay(played, evaluator.replays, rng)
+        coalitions = _coalitions_to_replay(played, replays, rng)
         if not coalitions_agree(played.game, coalitions, rng):
             return False
-        replayed = min(LATER, len(coalitions)) if evaluator.replays_vary else len(coalitions)
+        replayed = min(LATER, len(coalitions)) if checks.replays_vary else len(coalitions)
         played.game.replayed += replayed
     return True
 
@@ -71,12 +69,12 @@ def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool
     An evaluator that fails on most coalitions is left before it has cost a whole game.
     """
     evaluator = game.evaluator
-    if evaluator.proved or not evaluator.replays or evaluator.agrees is not None:
+    if evaluator.checks.proved or not evaluator.checks.replays:
         return True
-    if not game.players or not isinstance(game, GraphGame):
+    if not game.players or not isinstance(game, GraphGame) or game.query.graph.has_types:
         return True
     field, perturbations = game.perturbed(_random_coalitions(game, FIRST, rng))
-    out = evaluator.evaluate(field, perturbations, evaluator.hop_counts(field, perturbations))
+    out = evaluator.evaluate(field, perturbations)
     game.replayed = FIRST
     return _agree(game, field, perturbations, out, out, rng)
 
@@ -84,8 +82,6 @@ def first_coalitions_agree(game: PlayableGame, rng: np.random.Generator) -> bool
 def _equals_plain_calls(game: PlayableGame, coalitions: Bools, rng: np.random.Generator) -> bool:
     field, perturbations = game.perturbed(coalitions)
     raw = game.raw(game.states(coalitions))
-    if game.evaluator.agrees is not None:
-        return game.evaluator.agrees(field, perturbations, raw, game.played())
     return _agree(game, field, perturbations, raw, game.played(), rng)
 
 
@@ -94,14 +90,9 @@ def _agree(
     rng: np.random.Generator,
 ) -> bool:  # fmt: skip
     """Whether raw outputs are those of plain calls; `like`: all of the game, for their scale."""
-    reference_graph = reference_graph_for(game.query, field, rng)
-    graph_level = game.query.kind == "graph"
-    alone = evaluate_one_by_one(
-        game.query.model, game.query.graph, field, reference_graph, perturbations, graph_level
-    )
-    return equals_plain_calls(
-        game.query, field, reference_graph, perturbations, alone, raw.to(alone.device), like
-    )
+    plain = game.evaluator.plain(field, rng)
+    outputs = plain.evaluate(field, perturbations)
+    return equals_plain_calls(plain, field, perturbations, outputs, raw.to(outputs.device), like)
 
 
 def _coalitions_to_replay(played: PlayedGame, count: int, rng: np.random.Generator) -> Bools:

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.engine.lookup import TooManyStatesError
+from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.corrected import (
     Slopes,
@@ -22,8 +22,7 @@ from graphsvx.estimators.corrected import (
 from graphsvx.estimators.differences import Differences, measure
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, Fit
-from graphsvx.games.graph_game import GraphGame
-from graphsvx.games.look_ups import FEWEST_LOOK_UPS
+from graphsvx.games.graph_game import FEWEST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
 from graphsvx.masks import Auto, Mask, Paired
 from graphsvx.masks.exact import exact_within
@@ -77,7 +76,7 @@ def _calls_in_batches(game: GraphGame, games: int) -> int:
 
 
 def _calls_by_size(game: GraphGame) -> int:
-    if game.evaluator.fallback is not None:
+    if game.evaluator.checks.fallback is not None:
         return FIRST_CALLS  # one slow call after the other
     return int(min(MOST_CALLS, max(FIRST_CALLS, _WORK / _work(game))))
 
@@ -101,7 +100,7 @@ def limited_by_cost(games: Sequence[PlayableGame]) -> bool:
 
 def default_difference_calls(game: GraphGame, games: int) -> int:
     """Most calls of one of so many games by default where differences are measured."""
-    if game.evaluator.slopes is None or game.seconds_of_call is not None:
+    if not game.evaluator.has_slopes or game.seconds_of_call is not None:
         # Layers whose first round is not a product of matrices.
         return _calls_in_batches(game, games)
     work = _work(game) * max(1, (game.evaluator.depth or 2) - 1)
@@ -329,7 +328,7 @@ class Rounds:
         if (
             not isinstance(game, GraphGame) or not measures_differences(self.mask, self.estimator)
             or not components().differences
-            or game.evaluator.fallback is not None or game.players < 3
+            or game.evaluator.checks.fallback is not None or game.players < 3
             or self._has_look_ups(games, i)
             or masks.pair is None or masks.exact or not _relative_square(fit) > _HARD
             or (isinstance(self.mask, Auto) and exact_within(game, self._allowed(games, i)))

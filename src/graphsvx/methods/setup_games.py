@@ -38,8 +38,8 @@ def setup_games(
     games: list[PlayableGame] = []
     for game in _games(query, evaluator, setup, prepared, mask):
         coalitions = 1 << min(game.players, 62)
-        few = coalitions <= min(calls, evaluator.plain_up_to)
-        if few and not evaluator.proved and isinstance(game, GraphGame):
+        few = coalitions <= min(calls, evaluator.checks.plain_up_to)
+        if few and not evaluator.checks.proved and isinstance(game, GraphGame):
             calls -= coalitions
             games.append(_by_definition(game))
         else:

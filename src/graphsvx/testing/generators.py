@@ -17,7 +17,7 @@ from graphsvx.core.players import find_edge_players, find_players
 from graphsvx.core.query import Query, build_query
 from graphsvx.core.random import derive_rng
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.lazy.base import plain
+from graphsvx.engine.lazy import plain
 from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.graphsvx import GraphSVX

@@ -21,8 +21,8 @@ from torch_geometric.utils import degree
 
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import kernels
-from graphsvx.engine.batches import BatchEvaluator, Shortcuts
-from graphsvx.engine.kernels.first_round import FirstRound
+from graphsvx.engine.kernels import FirstRound
+from graphsvx.engine.rows import Rows, Shortcuts
 from tests.engine.lazy.test_rows import make_graph, outputs
 from tests.worlds import node_truth, random_graph
 
@@ -201,13 +201,13 @@ class OwnDegrees(nn.Module):
 def test_degrees_that_the_model_reads_itself_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     model = OwnDegrees().double()
     ways: list[Shortcuts] = []
-    plain = BatchEvaluator._evaluate
+    plain = Rows._evaluate
 
-    def watched(self: BatchEvaluator, *args) -> Tensor:
+    def watched(self: Rows, *args) -> Tensor:
         ways.append(self.shortcuts)
         return plain(self, *args)
 
-    monkeypatch.setattr(BatchEvaluator, "_evaluate", watched)
+    monkeypatch.setattr(Rows, "_evaluate", watched)
     for seed in range(4):
         data: Data = random_graph(seed, nodes=9, chance=0.25)
         e = explain(model, data, node=1, method=GraphSVX(samples=4000))

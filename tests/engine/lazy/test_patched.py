@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from graphsvx.engine.lazy.patched import PatchedRows
+from graphsvx.engine.lazy import PatchedRows
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -23,15 +23,12 @@ from torch_geometric.nn import (
 )
 
 from graphsvx import GraphSVX, explain
-from graphsvx.core.perturbation import Perturbations, distances
+from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import build_query
-from graphsvx.engine.batches import BatchEvaluator, Shortcuts
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.kernels import ModelLayers
-from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.lazy.mixed import MixedRows
-from graphsvx.engine.lazy.prefix import PrefixRows
-from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.lazy import MixedRows, PrefixRows, SharedRows, plain
+from graphsvx.engine.rows import Rows, Shortcuts
 
 WIDE = 300
 
@@ -86,12 +83,12 @@ def outputs(
     on[:, 0] = True
     table = data.x[torch.from_numpy(evaluator.field.ids)]
     perturbations = Perturbations(on, None, table)
-    hops = distances(perturbations, evaluator.field, shortcuts.reach)
     layers = ModelLayers.of(query.model.submodules)
-    batch = BatchEvaluator(
-        query.model, query.graph, evaluator.field, query.memory, shortcuts, layers, eager
-    )
-    return batch(perturbations, hops)
+    rows = Rows(
+        query, evaluator.field, None, shortcuts.reach, True,
+        shortcuts=shortcuts, layers=layers, lazy_from=eager,
+    )  # fmt: skip
+    return rows.evaluate(evaluator.field, perturbations)
 
 
 @pytest.mark.parametrize("joined", [False, True])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
@@ -37,62 +38,143 @@ from torch_geometric.nn import (
 )
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.dense.linear import Linear
 
-from graphsvx.engine.kernels.base import (
-    Heads,
-    LayerKernel,
-    add_projection,
-    attend,
-    has_hooks,
-    is_mean,
-    merge_heads,
-    project,
-    with_residual,
-)
-from graphsvx.engine.kernels.first_round import FirstRound
-from graphsvx.engine.kernels.segments import BatchEdges, Edges, EdgeSegments, as_tensor
-from graphsvx.engine.lazy.base import Lazy, plain
-from graphsvx.engine.lazy.prefix import PrefixRows, first
-from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.kernels.edges import BatchEdges, EdgeSegments, FirstRound, as_tensor
+from graphsvx.engine.lazy import Lazy, PrefixRows, SharedRows, first, plain
 from graphsvx.engine.structure import aggregates_locally
+
+Forward = Callable[[Any, Any, BatchEdges, int], Any]
+"""(layer, x, edges, rows) -> the first `rows` rows of the layer's output; None: not computed."""
+FirstRoundForward = Callable[[Any, Any, FirstRound, int], Any]
+"""The same in the first round of a batch, where x stands for rows of the field's nodes."""
+
+
+@dataclass(frozen=True)
+class LayerKernel:
+    """Traits of one layer class whose messages follow the edges, and its fast forward.
+
+    Registering a kernel states that a layer reads nothing but its node's in-edges and, with
+    `reads_degrees`, the number of edges into the two ends. Only layers of exactly this class with
+    PyG's own code are recognised, and what the fast forward gives is checked at run time.
+    """
+
+    layer: type[MessagePassing]
+    forward: Forward | None = None
+    first_round: FirstRoundForward | None = None
+    aggregations: tuple[type, ...] = (SumAggregation,)
+    """Aggregations for which `forward` is right."""
+    reads_degrees: bool = field(kw_only=True)
+    """Whether messages depend on in-degrees (GCN): then one more hop of edges is counted."""
+
+
+def _is_mean(layer: Any) -> bool:
+    """Whether messages are averaged."""
+    return type(layer.aggr_module) is MeanAggregation
+
+
+def _has_hooks(*modules: nn.Module) -> bool:
+    """Whether a forward hook is registered on any of the modules."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+
+
+def _project(
+    lin: Any, x: Any, segments: EdgeSegments | FirstRound, weight: Tensor | None, mean: bool
+) -> Tensor | None:
+    """lin(aggregated rows), with the projection first where that is less work."""
+    if type(lin) is not Linear or _has_hooks(lin):
+        return None
+    mode = "mean" if mean else "sum"
+    # The bias is added last: a fused addmm takes twice as long.
+    if not isinstance(x, SharedRows) and lin.out_channels >= lin.in_channels:
+        out = functional.linear(segments.add(x, weight, mode), lin.weight)
+    else:
+        out = segments.add(functional.linear(x, lin.weight), weight, mode)
+    return out if lin.bias is None else out.add_(lin.bias)
+
+
+def _add_projection(out: Tensor, lin: Any, x: Any, rows: int) -> Tensor:
+    """out + lin(first rows of x), in place."""
+    x = first(x, rows)
+    if isinstance(x, Lazy) or type(lin) is not Linear or _has_hooks(lin):
+        return out.add_(plain(lin(x)))
+    out.add_(functional.linear(x, lin.weight))
+    return out if lin.bias is None else out.add_(lin.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """Projected rows of attention heads, each distinct row once."""
+
+    table: Tensor
+    """[distinct rows, heads, width]."""
+    index: Tensor | None
+    """The distinct row of each row of the batch; None: they are the same."""
+
+    @staticmethod
+    def of(rows: Any, heads: int) -> _Heads:
+        """From the output of a projection, which may be lazy."""
+        index = rows.index if isinstance(rows, SharedRows) else None
+        base = rows.base if isinstance(rows, (SharedRows, PrefixRows)) else rows
+        table = plain(base)
+        return _Heads(table.view(table.shape[0], heads, -1), index)
+
+    def at(self, rows: Tensor) -> Tensor:
+        """Distinct rows of rows of the batch."""
+        return rows if self.index is None else self.index.index_select(0, rows)
+
+
+def _attend(
+    scores: Tensor, values: _Heads, segments: EdgeSegments, targets: Tensor, rows: int
+) -> Tensor:  # fmt: skip
+    """Softmax of scores [edges, heads] over each segment, times values: [rows, heads, width].
+
+    A segment without edges gives zeros.
+    """
+    shift = scores.new_full((rows, scores.shape[1]), -torch.inf)
+    shift.index_reduce_(0, targets, scores.detach(), "amax")
+    weights = (scores - shift.index_select(0, targets)).exp_()
+    return segments.means(weights, values.table, values.at(segments.sources))
+
+
+def _merge_heads(layer: Any, out: Tensor) -> Tensor:
+    """_Heads side by side, or their mean."""
+    return out.reshape(out.shape[0], -1) if layer.concat else out.mean(1)
+
+
+def _with_residual(layer: Any, out: Tensor, x: Any, rows: int) -> Tensor:
+    """Output of a GAT layer from that of its heads."""
+    out = _merge_heads(layer, out)
+    if layer.res is not None:
+        out = _add_projection(out, layer.res, x, rows)
+    return out if layer.bias is None else out + layer.bias
+
 
 # GraphConv.
 
 
-def graph_conv_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
+def _graph_conv_forward(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) -> Any:
     """W_1 X + W_2 (sum or mean over in-neighbours)."""
     weight = edges.weights_into(rows)
-    if weight is not None and is_mean(layer):
+    if weight is not None and _is_mean(layer):
         return None
-    out = project(layer.lin_rel, x, edges.segments(rows), weight, is_mean(layer))
-    return None if out is None else add_projection(out, layer.lin_root, x, rows)
-
-
-GRAPH_CONV_KERNEL = LayerKernel(
-    GraphConv, reads_degrees=False, forward=graph_conv_forward, first_round=graph_conv_forward,
-    aggregations=(SumAggregation, MeanAggregation),
-)  # fmt: skip
+    out = _project(layer.lin_rel, x, edges.segments(rows), weight, _is_mean(layer))
+    return None if out is None else _add_projection(out, layer.lin_root, x, rows)
 
 
 # SAGEConv.
 
 
-def sage_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
+def _sage_forward(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) -> Any:
     """W_1 X + W_2 (mean or sum over in-neighbours)."""
     if layer.project or edges.weight is not None:
         return None
-    out = project(layer.lin_l, x, edges.segments(rows), None, is_mean(layer))
+    out = _project(layer.lin_l, x, edges.segments(rows), None, _is_mean(layer))
     if out is None:
         return None
     if layer.root_weight:
-        out = add_projection(out, layer.lin_r, x, rows)
+        out = _add_projection(out, layer.lin_r, x, rows)
     return functional.normalize(out, p=2.0, dim=-1) if layer.normalize else out
-
-
-SAGE_KERNEL = LayerKernel(
-    SAGEConv, reads_degrees=False, forward=sage_forward, first_round=sage_forward,
-    aggregations=(SumAggregation, MeanAggregation),
-)  # fmt: skip
 
 
 # GINConv.
@@ -102,7 +184,7 @@ SAGE_KERNEL = LayerKernel(
 _GIN_WIDE = 64
 
 
-def gin_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
+def _gin_forward(layer: Any, x: Any, edges: BatchEdges | FirstRound, rows: int) -> Any:
     """nn((1 + eps) X + sum over in-neighbours)."""
     if edges.weight is not None:
         return None
@@ -110,20 +192,17 @@ def gin_forward(layer: Any, x: Any, edges: Edges, rows: int) -> Any:
         root = (1 + layer.eps) * plain(first(x, rows))
         return layer.nn(edges.segments(rows).add(x) + root)
     net = layer.nn
-    if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or has_hooks(net, net[0]):
+    if type(net) is not nn.Sequential or type(net[0]) is not nn.Linear or _has_hooks(net, net[0]):
         return None
     hidden = functional.linear(x, net[0].weight)
     out = edges.segments(rows).add(hidden) + (1 + layer.eps) * plain(first(hidden, rows))
     return net[1:](out if net[0].bias is None else out + net[0].bias)
 
 
-GIN_KERNEL = LayerKernel(GINConv, reads_degrees=False, forward=gin_forward, first_round=gin_forward)
-
-
 # GCNConv.
 
 
-def gcn_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+def _gcn_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """D^-1/2 (A + I) D^-1/2 X W + b."""
     if not layer.normalize:
         return None
@@ -146,7 +225,7 @@ def gcn_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     return out if layer.bias is None else out.add_(layer.bias)
 
 
-def gcn_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:  # noqa: ARG001  (all rows)
+def _gcn_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:  # noqa: ARG001  (all rows)
     """The same; 1 / sqrt(degree) of a sender is its part of the weight of its edges."""
     if not layer.normalize or edges.degree is None:
         return None
@@ -193,11 +272,6 @@ def _gcn_normalised_weights(
     return weight
 
 
-GCN_KERNEL = LayerKernel(
-    GCNConv, reads_degrees=True, forward=gcn_forward, first_round=gcn_first_round
-)
-
-
 # GATConv.
 
 
@@ -205,7 +279,7 @@ GCN_KERNEL = LayerKernel(
 _GAT_STEEP = 50.0
 
 
-def gat_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+def _gat_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """Attention whose scores are a sum of a sender's and a receiver's part.
 
     The softmax needs no maximum over each neighbourhood: no score is above that of the strongest
@@ -213,7 +287,7 @@ def gat_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """
     if layer.lin is None or layer.edge_dim is not None or not 0 <= layer.negative_slope <= 1:
         return None
-    values = Heads.of(layer.lin(x), layer.heads)
+    values = _Heads.of(layer.lin(x), layer.heads)
     sent, received = (values.table * layer.att_src).sum(-1), (values.table * layer.att_dst).sum(-1)
     most, least = sent.amax(0), sent.amin(0)
     if not bool((most - least < _GAT_STEEP).all()):
@@ -227,32 +301,27 @@ def gat_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
         sent.index_select(0, sources).add_(received.index_select(0, targets)), layer.negative_slope
     )
     weights = (scores - shift.index_select(0, targets)).exp_()
-    return with_residual(layer, segments.means(weights, values.table, sources), x, rows)
+    return _with_residual(layer, segments.means(weights, values.table, sources), x, rows)
 
 
-def gat_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
+def _gat_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     """The same on the field's own edges, whose scores all graphs share."""
     if layer.lin is None or layer.edge_dim is not None:
         return None
-    values = Heads.of(layer.lin(x), layer.heads).table
+    values = _Heads.of(layer.lin(x), layer.heads).table
     sent, received = (values * layer.att_src).sum(-1), (values * layer.att_dst).sum(-1)
     sources, targets = edges.edges.sources, edges.edges.targets
     pair = sent.index_select(0, sources) + received.index_select(0, targets)
     scores = functional.leaky_relu(pair, layer.negative_slope)
     self_scores = functional.leaky_relu(sent + received, layer.negative_slope)[: edges.edges.count]
     out = edges.attend(scores, self_scores if layer.add_self_loops else None, values)
-    return None if out is None else with_residual(layer, out, x, rows)
-
-
-GAT_KERNEL = LayerKernel(
-    GATConv, reads_degrees=False, forward=gat_forward, first_round=gat_first_round
-)
+    return None if out is None else _with_residual(layer, out, x, rows)
 
 
 # GATv2Conv.
 
 
-def gatv2_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+def _gatv2_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """Attention with scores a . leaky_relu(W_l x_j + W_r x_i)."""
     if layer.edge_dim is not None:
         return None
@@ -262,11 +331,11 @@ def gatv2_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     targets = segments.targets()
     pair = sent.table.index_select(0, sent.at(segments.sources))
     pair += received.table.index_select(0, received.at(targets))
-    out = attend(_gatv2_scores(layer, pair), sent, segments, targets, rows)
-    return with_residual(layer, out, x, rows)
+    out = _attend(_gatv2_scores(layer, pair), sent, segments, targets, rows)
+    return _with_residual(layer, out, x, rows)
 
 
-def gatv2_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
+def _gatv2_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     """The same on the field's own edges, whose scores all graphs share."""
     if layer.edge_dim is not None:
         return None
@@ -277,13 +346,13 @@ def gatv2_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     if layer.add_self_loops:
         self_scores = _gatv2_scores(layer, (sent + received)[: edges.edges.count])
     out = edges.attend(_gatv2_scores(layer, pair), self_scores, sent)
-    return None if out is None else with_residual(layer, out, x, rows)
+    return None if out is None else _with_residual(layer, out, x, rows)
 
 
-def _gatv2_projected(layer: Any, x: Any) -> tuple[Heads, Heads]:
+def _gatv2_projected(layer: Any, x: Any) -> tuple[_Heads, _Heads]:
     """W_l x and W_r x."""
-    sent = Heads.of(layer.lin_l(x), layer.heads)
-    return sent, sent if layer.share_weights else Heads.of(layer.lin_r(x), layer.heads)
+    sent = _Heads.of(layer.lin_l(x), layer.heads)
+    return sent, sent if layer.share_weights else _Heads.of(layer.lin_r(x), layer.heads)
 
 
 def _gatv2_scores(layer: Any, pair: Tensor) -> Tensor:
@@ -292,15 +361,10 @@ def _gatv2_scores(layer: Any, pair: Tensor) -> Tensor:
     return scores
 
 
-GATV2_KERNEL = LayerKernel(
-    GATv2Conv, reads_degrees=False, forward=gatv2_forward, first_round=gatv2_first_round
-)
-
-
 # TransformerConv.
 
 
-def transformer_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
+def _transformer_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any:
     """Attention with scores q_i . k_j / sqrt(width), and a (gated) skip connection."""
     if layer.lin_edge is not None:
         return None
@@ -310,10 +374,10 @@ def transformer_forward(layer: Any, x: Any, edges: BatchEdges, rows: int) -> Any
     pair = query.table.index_select(0, query.at(targets))
     pair *= key.table.index_select(0, key.at(segments.sources))
     scores = pair.sum(-1) / sqrt(layer.out_channels)
-    return _transformer_with_skip(layer, attend(scores, value, segments, targets, rows), x, rows)
+    return _transformer_with_skip(layer, _attend(scores, value, segments, targets, rows), x, rows)
 
 
-def transformer_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
+def _transformer_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) -> Any:
     """The same on the field's own edges, whose scores all graphs share."""
     if layer.lin_edge is not None:
         return None
@@ -323,17 +387,17 @@ def transformer_first_round(layer: Any, x: Any, edges: FirstRound, rows: int) ->
     return None if out is None else _transformer_with_skip(layer, out, x, rows)
 
 
-def _transformer_projected(layer: Any, x: Any) -> tuple[Heads, Heads, Heads]:
+def _transformer_projected(layer: Any, x: Any) -> tuple[_Heads, _Heads, _Heads]:
     """Queries, keys and values."""
     query, key, value = (
-        Heads.of(lin(x), layer.heads) for lin in (layer.lin_query, layer.lin_key, layer.lin_value)
+        _Heads.of(lin(x), layer.heads) for lin in (layer.lin_query, layer.lin_key, layer.lin_value)
     )
     return query, key, value
 
 
 def _transformer_with_skip(layer: Any, heads: Tensor, x: Any, rows: int) -> Any:
     """Output of the layer from that of its heads."""
-    out = merge_heads(layer, heads)
+    out = _merge_heads(layer, heads)
     if not layer.root_weight:
         return out
     skip = plain(layer.lin_skip(first(x, rows)))
@@ -341,14 +405,6 @@ def _transformer_with_skip(layer: Any, heads: Tensor, x: Any, rows: int) -> Any:
         return out + skip
     beta = layer.lin_beta(torch.cat([out, skip, out - skip], dim=-1)).sigmoid()
     return beta * skip + (1 - beta) * out
-
-
-TRANSFORMER_KERNEL = LayerKernel(
-    TransformerConv,
-    reads_degrees=False,
-    forward=transformer_forward,
-    first_round=transformer_first_round,
-)
 
 
 # Layers of which only the traits are known: they run their own code.
@@ -359,13 +415,25 @@ _READ_DEGREES = (
     PNAConv, ResGatedGraphConv, SGConv, SSGConv, TAGConv,
 )  # fmt: skip
 
-KERNELS_BY_TRAITS = (
-    LayerKernel(GINEConv, reads_degrees=False),
-    *(LayerKernel(layer, reads_degrees=True) for layer in _READ_DEGREES),
-)
-
-
-_KERNELS: dict[type, LayerKernel] = {}
+_SUM_OR_MEAN = (SumAggregation, MeanAggregation)
+_KERNELS = {
+    kernel.layer: kernel
+    for kernel in (
+        LayerKernel(
+            GraphConv, _graph_conv_forward, _graph_conv_forward, _SUM_OR_MEAN, reads_degrees=False
+        ),
+        LayerKernel(SAGEConv, _sage_forward, _sage_forward, _SUM_OR_MEAN, reads_degrees=False),
+        LayerKernel(GINConv, _gin_forward, _gin_forward, reads_degrees=False),
+        LayerKernel(GCNConv, _gcn_forward, _gcn_first_round, reads_degrees=True),
+        LayerKernel(GATConv, _gat_forward, _gat_first_round, reads_degrees=False),
+        LayerKernel(GATv2Conv, _gatv2_forward, _gatv2_first_round, reads_degrees=False),
+        LayerKernel(
+            TransformerConv, _transformer_forward, _transformer_first_round, reads_degrees=False
+        ),
+        LayerKernel(GINEConv, reads_degrees=False),
+        *(LayerKernel(layer, reads_degrees=True) for layer in _READ_DEGREES),
+    )
+}
 _METHODS = {
     "forward", "propagate", "message", "aggregate", "update", "edge_updater", "edge_update",
     "message_and_aggregate", "explain_message",
@@ -380,19 +448,6 @@ _HOOKS = tuple(
 def register(kernel: LayerKernel) -> None:
     """Make a layer class known to the engine."""
     _KERNELS[kernel.layer] = kernel
-
-
-for _kernel in (
-    GAT_KERNEL,
-    GATV2_KERNEL,
-    GCN_KERNEL,
-    GIN_KERNEL,
-    GRAPH_CONV_KERNEL,
-    SAGE_KERNEL,
-    TRANSFORMER_KERNEL,
-    *KERNELS_BY_TRAITS,
-):
-    register(_kernel)
 
 
 def kernel_of(layer: nn.Module) -> LayerKernel | None:

@@ -1,10 +1,8 @@
-"""Tensors of rows that are stored once, changed in few columns, or not needed."""
+"""Tensors of rows that are stored once, changed in few columns, added up later, or not needed."""
 
-from graphsvx.engine.lazy.base import KINDS
-from graphsvx.engine.lazy.joined import JoinedColumns
-from graphsvx.engine.lazy.mixed import MixedRows, StackedRows
-from graphsvx.engine.lazy.patched import PatchedRows
-from graphsvx.engine.lazy.prefix import PrefixRows
-from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.lazy.rows import KINDS, Lazy, PatchedRows, PrefixRows, SharedRows, first, plain
+from graphsvx.engine.lazy.sums import JoinedColumns, MixedRows, StackedRows
+
+__all__ = ["Lazy", "MixedRows", "PatchedRows", "PrefixRows", "SharedRows", "first", "plain"]
 
 KINDS.extend([PrefixRows, JoinedColumns, MixedRows, SharedRows, StackedRows, PatchedRows])

@@ -4,11 +4,13 @@
 before projecting them gives (GraphSAGE, GIN, GraphConv). Gathering, weighing and adding up
 `SharedRows` make such rows. The base may be lazy itself, as after two rounds without a projection
 (ChebConv): a projection reaches the innermost rows, and all sums are of narrow rows. Other
-operations turn them into plain tensors.
+operations turn them into plain tensors. `JoinedColumns` are columns side by side, not copied: the
+two ends of an edge, or a node and what it received.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,21 +18,31 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_map
 
-from graphsvx.engine.lazy.base import Handler, Lazy, handles, plain
-from graphsvx.engine.lazy.shared import ADD, DIVIDE, MULTIPLY, SharedRows, binary
-from graphsvx.engine.lazy.shared import HANDLERS as OF_SHARED
+from graphsvx.engine.lazy.rows import (
+    ADD,
+    DIVIDE,
+    MULTIPLY,
+    OF_SHARED,
+    Handler,
+    Lazy,
+    SharedRows,
+    binary,
+    handles,
+    no_dropout,
+    plain,
+)
 
-OF_MIXED: dict[Any, Handler] = {}
+_OF_MIXED: dict[Any, Handler] = {}
 _STACKED: dict[Any, Handler] = {}
 _MANY_ENTRIES = 8  # a row, from which on sorted ones are summed by `embedding_bag`
-WIDE = 64
+_WIDE = 64
 """Columns from which on copies of rows cost more than keeping in mind what they are sums of."""
 
 
 class MixedRows(Lazy):
     """`rows = M @ base` with M given by its entries (row, column, weight)."""
 
-    handlers = OF_MIXED
+    handlers = _OF_MIXED
     base: Tensor
     row: Tensor
     column: Tensor
@@ -102,7 +114,7 @@ def _multiply(func: Any) -> Handler:
         done = plainly(x, y, *args, **kwargs)
         rows, factor = (x, y) if isinstance(x, SharedRows) else (y, x)
         # A weight for each row: a copy would be as wide as the rows are.
-        if done is not NotImplemented or rows.dim() != 2 or rows.shape[1] < WIDE or kwargs:
+        if done is not NotImplemented or rows.dim() != 2 or rows.shape[1] < _WIDE or kwargs:
             return done
         return _scaled(_as_mixed(rows), factor)
 
@@ -122,7 +134,7 @@ def _combine(func: Any, sign: int) -> Handler:
         done = plainly(x, y, *args, **kwargs)
         if done is not NotImplemented or args or kwargs or x.shape != y.shape:
             return done
-        if x.dim() != 2 or x.shape[1] < WIDE or not isinstance(x, SharedRows):
+        if x.dim() != 2 or x.shape[1] < _WIDE or not isinstance(x, SharedRows):
             return done
         second = _as_mixed(y)
         return NotImplemented if second is None else _mixed_add(x, _scaled(second, sign))
@@ -137,13 +149,13 @@ for _func in (torch.sub, Tensor.sub, Tensor.__sub__):
 
 
 @handles(OF_SHARED, Tensor.expand_as)
-@handles(OF_MIXED, Tensor.expand_as)
+@handles(_OF_MIXED, Tensor.expand_as)
 def _expand_as(x: Any, other: Tensor) -> Any:
     return x.expand(other.shape) if not isinstance(x, Lazy) else NotImplemented
 
 
 @handles(OF_SHARED, Tensor.new_zeros)
-@handles(OF_MIXED, Tensor.new_zeros)
+@handles(_OF_MIXED, Tensor.new_zeros)
 def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if len(sizes) != 2 or x.dim() != 2 or tuple(sizes[1:]) != tuple(x.shape[1:]) or kwargs:
@@ -153,7 +165,7 @@ def _new_zeros(x: SharedRows | MixedRows, *shape: Any, **kwargs: Any) -> Any:
 
 
 @handles(OF_SHARED, Tensor.new_ones)
-@handles(OF_MIXED, Tensor.new_ones)
+@handles(_OF_MIXED, Tensor.new_ones)
 def _new_ones(x: Any, *shape: Any, **kwargs: Any) -> Tensor:
     return x.base.new_ones(*shape, **kwargs)
 
@@ -180,7 +192,7 @@ def _column(value: Any, rows: int) -> Tensor | None:
     return value[:, 0]
 
 
-@handles(OF_MIXED, Tensor.__getitem__)
+@handles(_OF_MIXED, Tensor.__getitem__)
 def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     if not isinstance(key, slice) or key.start or key.step not in (None, 1) or key.stop is None:
         return NotImplemented
@@ -194,7 +206,7 @@ def _mixed_getitem(x: MixedRows, key: Any) -> Any:
     return MixedRows(rows, row, column, weight, x.base)
 
 
-@handles(OF_MIXED, Tensor.scatter_add_)
+@handles(_OF_MIXED, Tensor.scatter_add_)
 def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     mixed = _as_mixed(source)
     target = None if mixed is None else _column(index, mixed.shape[0])
@@ -205,7 +217,7 @@ def _scatter_add(into: Any, dim: int, index: Tensor, source: Any) -> Any:
     return MixedRows(into.shape[0], target[mixed.row], mixed.column, mixed.weight, mixed.base)
 
 
-@handles(OF_MIXED, Tensor.scatter_reduce_)
+@handles(_OF_MIXED, Tensor.scatter_reduce_)
 def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     """PyG's other aggregations: into fresh zeros, and what is returned is used."""
     if not isinstance(into, MixedRows) or into.row.numel():
@@ -214,7 +226,7 @@ def _scatter_reduce(into: Any, *args: Any, **kwargs: Any) -> Any:
     return into.plain().scatter_reduce_(*rest[0], **rest[1])
 
 
-@handles(OF_MIXED, *DIVIDE)
+@handles(_OF_MIXED, *DIVIDE)
 def _mixed_divide(x: Any, y: Any) -> Any:
     if not isinstance(x, MixedRows):
         return NotImplemented
@@ -226,7 +238,7 @@ def _mixed_divide(x: Any, y: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight / column[x.row], x.base)
 
 
-@handles(OF_MIXED, *MULTIPLY)
+@handles(_OF_MIXED, *MULTIPLY)
 def _mixed_multiply(x: Any, y: Any) -> Any:
     return _scaled(x, y) if isinstance(x, MixedRows) else _scaled(y, x)
 
@@ -245,7 +257,7 @@ def _scaled(x: Any, factor: Any) -> Any:
     return MixedRows(x.shape[0], x.row, x.column, x.weight * column[x.row], x.base)
 
 
-@handles(OF_MIXED, *ADD)
+@handles(_OF_MIXED, *ADD)
 def _mixed_add(x: Any, y: Any) -> Any:
     first, second = _as_mixed(x), _as_mixed(y)
     if first is None or second is None or first.shape != second.shape:
@@ -263,7 +275,7 @@ def _mixed_add(x: Any, y: Any) -> Any:
     )
 
 
-@handles(OF_MIXED, torch.sub, Tensor.sub, Tensor.__sub__)
+@handles(_OF_MIXED, torch.sub, Tensor.sub, Tensor.__sub__)
 def _mixed_sub(x: Any, y: Any) -> Any:
     second = _as_mixed(y)
     if second is None:
@@ -271,7 +283,7 @@ def _mixed_sub(x: Any, y: Any) -> Any:
     return _mixed_add(x, _scaled(second, -1))
 
 
-@handles(OF_MIXED, Tensor.index_select, torch.index_select)
+@handles(_OF_MIXED, Tensor.index_select, torch.index_select)
 def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     """Entries of the picked rows, each as often as it is picked."""
     if not isinstance(x, MixedRows) or dim % x.dim() != 0 or isinstance(index, Lazy):
@@ -282,7 +294,7 @@ def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     counts = count.index_select(0, index)
     total = int(counts.sum())
     if total > 4 * max(len(index), len(x.row)):  # many entries a row
-        return _as_mixed(SharedRows(x, index)) if x.shape[1] >= WIDE else NotImplemented
+        return _as_mixed(SharedRows(x, index)) if x.shape[1] >= _WIDE else NotImplemented
     rows = torch.repeat_interleave(torch.arange(len(index), device=index.device), counts)
     first = torch.repeat_interleave(
         start.index_select(0, index) - (counts.cumsum(0) - counts), counts
@@ -293,7 +305,7 @@ def _mixed_index_select(x: Any, dim: int, index: Tensor) -> Any:
     )
 
 
-@handles(OF_MIXED, functional.linear)
+@handles(_OF_MIXED, functional.linear)
 def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not isinstance(x, MixedRows) or isinstance(weight, Lazy):
         return NotImplemented
@@ -301,6 +313,64 @@ def _mixed_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
     return done if bias is None else done + bias
 
 
-@handles(OF_MIXED, functional.dropout)
-def _mixed_dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: ARG001  (torch's)
-    return x if not training or p == 0 else NotImplemented
+handles(_OF_MIXED, functional.dropout)(no_dropout)
+
+
+# --- columns side by side ----------------------------------------------------------------
+
+_JOINED: dict[Any, Handler] = {}
+
+
+class JoinedColumns(Lazy):
+    """`rows = cat(parts, -1)`; a linear layer adds up what it makes of each part."""
+
+    handlers = _JOINED
+    parts: tuple[Tensor, ...]
+
+    @staticmethod
+    def __new__(cls, parts: Sequence[Tensor]) -> JoinedColumns:
+        """A wrapper without data of its own."""
+        width = sum(part.shape[-1] for part in parts)
+        wrapper: JoinedColumns = cls.placeholder(parts[0].shape[0], parts[0], width)
+        wrapper.parts = tuple(parts)
+        return wrapper
+
+    def plain(self) -> Tensor:
+        """All columns, copied."""
+        return torch.cat([plain(part) for part in self.parts], -1)
+
+
+@handles(OF_SHARED, torch.cat, torch.concat)
+@handles(_OF_MIXED, torch.cat, torch.concat)
+def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    first = tensors[0]
+    if first.dim() < 2 or dim not in (-1, first.dim() - 1):
+        return NotImplemented
+    if any(part.shape[:-1] != first.shape[:-1] or part.dtype != first.dtype for part in tensors):
+        return NotImplemented
+    if all(isinstance(part, SharedRows) and part.index is first.index for part in tensors):
+        return SharedRows(torch.cat([plain(part.base) for part in tensors], -1), first.index)
+    wide = any(isinstance(part, (SharedRows, MixedRows)) and part.shape[-1] >= _WIDE
+               for part in tensors)  # fmt: skip
+    return JoinedColumns(tensors) if wide else NotImplemented
+
+
+@handles(_JOINED, functional.linear)
+def _joined_linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if not isinstance(x, JoinedColumns) or isinstance(weight, Lazy):
+        return NotImplemented
+    widths = [part.shape[-1] for part in x.parts]
+    out, start = functional.linear(x.parts[0], weight[:, : widths[0]], bias), widths[0]
+    for part, width in zip(x.parts[1:], widths[1:], strict=True):
+        out = out + functional.linear(part, weight[:, start : start + width])
+        start += width
+    return out
+
+
+@handles(_JOINED, Tensor.__getitem__)
+def _joined_getitem(x: Any, key: Any) -> Any:
+    """`x[:, i]`: one of several towers."""
+    towers = isinstance(key, tuple) and len(key) == 2 and key[0] == slice(None)
+    if not towers or not isinstance(key[1], int) or x.dim() != 3:
+        return NotImplemented
+    return JoinedColumns([part[key] for part in x.parts])

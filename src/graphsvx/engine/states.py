@@ -1,28 +1,142 @@
-"""Whole perturbed graphs by look-ups: a node's embedding depends on its neighbourhood only.
+"""Look-ups of states: perturbed graphs by the states of the nodes in them.
 
-The states of all nodes are evaluated as one graph (`engine.state_graph`) in one call of the model;
-the output of any perturbed graph is then a look-up of its nodes' embeddings, pooled and sent
-through the model's head.
+A node's embedding depends on its neighbourhood only, so it has far fewer states than there are
+perturbed graphs, and all of them are evaluated as one graph (`engine.state_graph`). The output of
+an explained node follows from what its neighbours send in the last round; that of a whole graph is
+a look-up of the embeddings of its nodes, pooled and sent through the model's head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import log2
+from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.perturbation import Perturbations
-from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.node_states import NodeStates
-from graphsvx.engine.pooled import PooledModel, Pooling
-from graphsvx.engine.pooled_states import NodeEmbeddings, PooledStates
-from graphsvx.engine.state_graph import BatchStates, StateGraphs
+from graphsvx.core.arrays import as_tensor
+from graphsvx.core.field import Field
+from graphsvx.core.perturbation import HopCounts, Perturbations
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.lazy import plain
+from graphsvx.engine.pooled import NodeEmbeddings, PooledModel, PooledStates, Pooling
+from graphsvx.engine.rounding import allclose
+from graphsvx.engine.rows import Rows
+from graphsvx.engine.state_graph import BatchStates, NodeStates, StateGraphs
 from graphsvx.errors import ModelError
+from graphsvx.utils.given_up import give_up
+
+FEWEST_GRAPHS = 1 << 11
+"""Perturbed graphs from which on states are numbered: of fewer, most states differ."""
+_CHECKED = 16  # graphs of each batch that are evaluated without look-ups too
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class States(Evaluator):
+    """Look-ups for models of known structure; few graphs, and some of many, in batches.
+
+    All rounds but the last one are computed once for each state of a node; the last one, and the
+    head of the model, once for each perturbed graph.
+    """
+
+    rows: Rows
+    rounds: int
+    reads_degrees: bool
+
+    def describe(self) -> str:
+        """How the model is called, in a few words."""
+        return "look-ups of the states of nodes"
+
+    def states(self, field: Field) -> StateGraphs | None:
+        """The states of nodes around the explained ones; None for whole graphs (`lookup`)."""
+        return self._states(field) if self.local else None
+
+    @property
+    def lookup(self) -> Lookup | None:
+        """Look-ups of whole graphs; None where nodes are explained."""
+        return None if self.local else Lookup(self._states(self.field))
+
+    def _states(self, field: Field) -> StateGraphs:
+        model, graph = self.query.model, self.query.graph
+        return StateGraphs(model, graph, field, self.rounds, self.reads_degrees)
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all layers have kernels, so that the field tells what a call costs."""
+        return self.rows.has_kernels
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether derivatives can be computed."""
+        return self.rows.has_slopes
+
+    def slopes(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts,
+        score: Callable[[Tensor], Tensor],
+    ) -> Tensor | None:  # fmt: skip
+        """Derivatives of scores by how active nodes are as senders, [graphs, nodes, scores]."""
+        return self.rows.slopes(field, perturbations, hops, score)
+
+    def evaluate(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts | None = None
+    ) -> Tensor:
+        """Raw outputs at the centres [graphs, centres, outputs]; in batches where look-ups fail."""
+        if hops is None:
+            hops = self.hop_counts(field, perturbations)
+        if self.local and len(perturbations) >= FEWEST_GRAPHS:
+            out = self._looked_up(field, perturbations, hops)
+            if out is not None:
+                return out
+        return self.rows.evaluate(field, perturbations, hops)
+
+    def _looked_up(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts
+    ) -> Tensor | None:
+        """None: there are too many states, or some outputs are not those of batches."""
+        states = self._states(field)
+        if not states.may_have_few(len(perturbations)):
+            return None
+        step = states.block(self.query.memory)
+        parts = []
+        for first in range(0, len(perturbations), step):
+            part = perturbations.take(slice(first, first + step))
+            outputs = _outputs_at_centres(states, part, most_states=len(perturbations))
+            if outputs is None:
+                return None
+            parts.append(outputs)
+        out = torch.cat(parts)
+        checked = np.linspace(0, len(out) - 1, _CHECKED).astype(np.int64)
+        in_batches = self.rows.evaluate(field, perturbations.take(checked), hops[checked])
+        return out if allclose(out[as_tensor(checked, out.device)], in_batches, out) else None
+
+
+def _outputs_at_centres(
+    graphs: StateGraphs, perturbations: Perturbations, most_states: int
+) -> Tensor | None:
+    states = graphs.number_few(perturbations, most_states)
+    if states is None:
+        return None
+    try:
+        out = plain(graphs.evaluate(states, graphs.model))
+    except ModelError as error:  # of the model or of look-ups: batches show which
+        give_up("coalitions were evaluated in batches, not looked up", error)
+        return None
+    at = out.shape[0] - sum(len(node.example) for node in states.last)
+    columns = []
+    for node in states.last:
+        columns.append(out.index_select(0, at + as_tensor(node.number, out.device)))
+        at += len(node.example)
+    return torch.stack(columns, 1)
+
+
+# Whole graphs.
+
 
 _PROBES = 1 << 11  # graphs that show how the number of states grows, as a power of their number
 _MANY_EDGES = 2.5  # a node

@@ -1,11 +1,12 @@
-"""Batched evaluation: many perturbed receptive fields as one disconnected graph."""
+"""Batches of perturbed receptive fields, as one disconnected graph that shares equal rows."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -16,14 +17,10 @@ from torch import Tensor, nn
 from graphsvx.core.arrays import Ids, as_tensor, as_tensors, no_ids
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
-from graphsvx.core.model import Model
 from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations, unreachable_unless
-from graphsvx.engine.batch_rows import BatchRows, sort_by_level
-from graphsvx.engine.kernels import BatchEdges, ModelLayers
-from graphsvx.engine.kernels.first_round import FieldEdges, FirstRound
-from graphsvx.engine.lazy.base import plain
-from graphsvx.engine.lazy.patched import PatchedRows
-from graphsvx.engine.lazy.shared import SharedRows
+from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.kernels import BatchEdges, FieldEdges, FirstRound, ModelLayers
+from graphsvx.engine.lazy import PatchedRows, SharedRows, plain
 from graphsvx.engine.trim import trimmed
 from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up, optional
@@ -54,28 +51,56 @@ _PRODUCT_ITEMS = 1 << 20  # nodes of all graphs whose first round is computed by
 _FEW_GRAPHS = 32  # for fewer, products take as long as for so many
 
 
-@dataclass(frozen=True, eq=False)
-class BatchEvaluator:
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows(Evaluator):
     """Evaluates perturbed graphs in as few model calls as memory allows.
 
     A batch holds only the nodes of each graph that can influence a centre. With
     `keep_all_nodes` (graph-level queries) it holds all of them, because pooling reads them.
     """
 
-    model: Model
-    graph: Graph
-    field: Field
-    memory: int
     shortcuts: Shortcuts
     layers: ModelLayers
+    structure_known: bool = False
+    """Whether the model is known to be message passing, so that, if all layers have kernels, the
+    size of the field tells what a call costs."""
     lazy_from: int = 1 << 12
     """Batches with fewer nodes use dense rows: lazy ones would cost more than they save."""
 
-    def __call__(self, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+    def describe(self) -> str:
+        """How the model is called, in a few words."""
+        return f"batches of {'shared' if self.shortcuts.shared_rows else 'copied'} rows"
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all layers have kernels, so that the field tells what a call costs."""
+        return self.structure_known and self.layers.all_fast
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether derivatives can be computed: where the first round is a product of matrices."""
+        return self.shortcuts.products
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the query."""
+        return self.query.graph
+
+    def evaluate(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts | None = None
+    ) -> Tensor:
         """Raw outputs at the centres, [graphs, centres, outputs] (one row for a graph).
 
         `hops` are hop counts in the perturbed graphs, UNREACHABLE for nodes without influence.
         """
+        if hops is None:
+            hops = self.hop_counts(field, perturbations)
+        return (self if field is self.field else replace(self, field=field))._evaluated(
+            perturbations, hops
+        )
+
+    def _evaluated(self, perturbations: Perturbations, hops: HopCounts) -> Tensor:
         if not self.shortcuts.shared_rows:
             perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
         counts_degrees = self._counts_degrees_only(perturbations)
@@ -117,13 +142,19 @@ class BatchEvaluator:
         return torch.cat(outputs)
 
     def slopes(
-        self, perturbations: Perturbations, hops: HopCounts, score: Callable[[Tensor], Tensor]
-    ) -> Tensor | None:
+        self, field: Field, perturbations: Perturbations, hops: HopCounts,
+        score: Callable[[Tensor], Tensor],
+    ) -> Tensor | None:  # fmt: skip
         """Derivatives of scores by how active nodes are as senders, [graphs, nodes, scores].
 
         For `score` of raw outputs. None: the first round is not computed by products, or the model
         cannot be differentiated.
         """
+        return replace(self, field=field, lazy_from=0)._slopes(perturbations, hops, score)
+
+    def _slopes(
+        self, perturbations: Perturbations, hops: HopCounts, score: Callable[[Tensor], Tensor]
+    ) -> Tensor | None:
         counts_degrees = self._counts_degrees_only(perturbations)
         first_round = self._first_round_edges(perturbations, counts_degrees)
         if first_round is None:
@@ -180,12 +211,12 @@ class BatchEvaluator:
         if perturbations.changes_edges or perturbations.feature_row is not None:
             return None
         edges = FieldEdges.of(self.field, shortcuts.rounds, graph.x.device)
-        fits = len(edges.sources) * self.layers.widest * 16 <= self.memory
+        fits = len(edges.sources) * self.layers.widest * 16 <= self.query.memory
         return edges if fits else None
 
     def _graphs_at_once(self, first_round: FieldEdges) -> int:
         """Graphs whose first round is computed by the same products."""
-        items = batch_items(self.graph.x.device, self.memory, 4, _PRODUCT_ITEMS)
+        items = batch_items(self.graph.x.device, self.query.memory, 4, _PRODUCT_ITEMS)
         received = first_round.count * max(1, self.layers.widest)
         return max(1, min(items // self.field.size, 4 * items // received))
 
@@ -198,11 +229,11 @@ class BatchEvaluator:
             or shortcuts.reach != shortcuts.rounds + 1
         ):
             return False
-        if self.field.has_loops or "edge_weight" in self.model.takes:
+        if self.field.has_loops or "edge_weight" in self.query.model.takes:
             return False
         if perturbations.changes_edges:
             return False
-        return isinstance(self.model.call, nn.Module) and self.layers.degrees_suffice
+        return isinstance(self.query.model.call, nn.Module) and self.layers.degrees_suffice
 
     def _degrees(self, hops: HopCounts) -> NDArray[np.float32]:
         """In-degrees in each perturbed graph, [nodes, graphs], boundary edges included."""
@@ -275,7 +306,7 @@ class BatchEvaluator:
         width = max(
             self.layers.widest, 0 if self.shortcuts.shared_rows else self.graph.num_features, 16
         )
-        return batch_items(self.graph.x.device, self.memory, width, _CACHE_ITEMS)
+        return batch_items(self.graph.x.device, self.query.memory, width, _CACHE_ITEMS)
 
     def _chunk(
         self, perturbations: Perturbations, hops: HopCounts, levels: HopCounts, edges: Ids,
@@ -313,8 +344,8 @@ class BatchEvaluator:
                     begin = begin.as_function_of(active, *as_tensor(inner_ends, device))
                 batch_edges.begin_with(begin)
         within = place.within(shortcuts.rounds if trims else None)
-        with trimmed(self.model.submodules, self.layers, within, batch_edges):
-            out = self.model(
+        with trimmed(self.query.model.submodules, self.layers, within, batch_edges):
+            out = self.query.model(
                 x, edge_index, weights, None if attr is None else attr[positions], batch, pairs,
                 self._attributes(place.node, boundary, positions, count) if further else None,
             )  # fmt: skip
@@ -369,7 +400,7 @@ class BatchEvaluator:
         device, batch, pairs = self.graph.x.device, None, None
         if self.shortcuts.keep_all_nodes:
             batch = torch.arange(count, device=device).repeat_interleave(self.field.size)
-        if self.model.scores_pairs:
+        if self.query.model.scores_pairs:
             pairs = torch.arange(2 * count, device=device).reshape(count, 2).t()
         return batch, pairs
 
@@ -400,3 +431,69 @@ def _within_later_rounds(hops: HopCounts, first_round: FieldEdges, rounds: int) 
     """Hop counts of the nodes that the rounds after the first read."""
     inner = hops[:, : first_round.count]
     return unreachable_unless(inner, inner < rounds)
+
+
+# The order in which the nodes of many perturbed graphs stand in one batch.
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRows:
+    """Order of the perturbed graphs' nodes in a batch."""
+
+    nodes: Ids
+    """Nodes of the batch, as positions in the flattened [graphs, columns]."""
+    columns: int
+    """The first nodes of the field, among which those of the batch are."""
+    row_of: Ids
+    """Inverse of `nodes`; undefined for nodes that are not in the batch."""
+    per_hop: list[int] | None
+    """Number of nodes at 0, 1, ... hops; None if nodes are not sorted by hops."""
+
+    @property
+    def count(self) -> int:
+        """Number of nodes in the batch."""
+        return len(self.nodes)
+
+    @cached_property
+    def graph(self) -> Ids:
+        """The graph of each node of the batch."""
+        return self.nodes // max(1, self.columns)
+
+    @cached_property
+    def node(self) -> Ids:
+        """Each node of the batch, by its local id in the field."""
+        return self.nodes - self.graph * self.columns
+
+    @staticmethod
+    def by_state(hops: HopCounts) -> BatchRows:
+        """All nodes, graph by graph."""
+        rows = np.arange(hops.size)
+        return BatchRows(rows, hops.shape[1], rows, None)
+
+    @staticmethod
+    def by_hops(hops: HopCounts) -> BatchRows:
+        """Nodes with influence: by hop count, then graph by graph."""
+        nodes, at = sort_by_level(hops)
+        of = np.empty(hops.size, dtype=np.int64)
+        of[nodes] = np.arange(len(nodes))
+        return BatchRows(nodes, hops.shape[1], of, at)
+
+    def within(self, rounds: int | None) -> list[int] | None:
+        """Number of nodes within 0, 1, ... `rounds` hops."""
+        if rounds is None or self.per_hop is None:
+            return None
+        return [sum(self.per_hop[: hop + 1]) for hop in range(rounds + 1)]
+
+
+def sort_by_level(levels: HopCounts) -> tuple[Ids, list[int]]:
+    """Stable argsort of small integers below UNREACHABLE, and the count of each value.
+
+    Several times faster than sorting, because there are few distinct values.
+    """
+    flat = levels.reshape(-1)
+    positions: list[Ids] = []
+    left = np.count_nonzero(flat < UNREACHABLE)
+    while left:
+        positions.append(np.flatnonzero(flat == len(positions)))
+        left -= len(positions[-1])
+    return np.concatenate([no_ids(), *positions]), [*map(len, positions)]
