@@ -22,8 +22,8 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
 COMMANDS = re.findall(r"^\$ graphsvx (.*)$", START, re.MULTILINE)
 
 
-def test_the_snippets_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_snippets_run_one_after_the_other_and_print_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -32,6 +32,20 @@ def test_the_snippets_run_one_after_the_other(
         exec(snippet, names)
     plt.close("all")
     assert (tmp_path / "why.html").exists()
+    shown = "".join(re.findall(r"^```text\n(.*?)^```", README, re.DOTALL | re.MULTILINE))
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == shown.splitlines()[0]
+    # On another processor the model has other weights, in the last digits.
+    assert len(_players(shown) & _players(printed)) >= 0.7 * len(_players(shown)) > 5
+    assert _prediction(printed) == pytest.approx(_prediction(shown), abs=0.05)
+
+
+def _players(table: str) -> set[str]:
+    return set(re.findall(r"^ +(\S.*?)  ", table, re.MULTILINE))
+
+
+def _prediction(text: str) -> float:
+    return float(re.findall(r"^prediction ([\d.]+) = base", text, re.MULTILINE)[0])
 
 
 @pytest.fixture

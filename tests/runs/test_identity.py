@@ -250,3 +250,13 @@ def test_the_same_words_in_every_process() -> None:
     torch.manual_seed(0)
     models = (Net(), GAT(3, 8, 2, 3, heads=2), random_model("gin", 1), letters)
     assert json.loads(in_child) == json.loads(json.dumps(list(map(identity.of_model, models))))
+
+
+def test_the_class_of_many_graphs_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, names = [], identity._names
+    monkeypatch.setattr(identity, "_names", lambda code: read.append(code) or names(code))
+    identity.of_graphs([random_graph(1)])
+    of_one = len(read)
+    assert of_one > 0
+    identity.of_graphs([random_graph(seed) for seed in range(4)])
+    assert len(read) == 2 * of_one
