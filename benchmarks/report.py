@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from graphsvx.utils.files import atomic_write
-from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.printable import markdown_table
 
 HEAD = "Made by `./scripts/bench --docs`; the figures are in `{name}.json` beside this file.\n"
 

@@ -35,8 +35,7 @@ from torch_geometric.utils import k_hop_subgraph
 from graphsvx import GraphSVX, explain, runs
 from graphsvx.core import graph
 from graphsvx.runs.backends import Answer, Job
-from graphsvx.runs.running import WriteBuffer, read_progress
-from graphsvx.runs.store import RunFolder
+from graphsvx.runs.store import RunFolder, WriteBuffer, read_progress
 from graphsvx.utils import processes
 from graphsvx.utils.extras import require_extra
 from graphsvx.utils.files import atomic_write

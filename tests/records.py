@@ -8,11 +8,10 @@ import networkx as nx
 import numpy as np
 import torch
 
-from graphsvx.results.cells import CellCredit
 from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.credit import Credit
+from graphsvx.results.credit import CellCredit, Credit
+from graphsvx.results.details import FieldRecord
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.field_record import FieldRecord
 
 MEANING = "The Shapley value: a player's average contribution over all orders of joining."
 

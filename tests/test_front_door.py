@@ -935,7 +935,7 @@ def test_feature_names_of_a_time_series_are_counted_by_its_last_dimension() -> N
 def test_names_are_in_tables_of_runs(named: Explanation) -> None:
     table = arrow_schema.to_table([0], [named])
     assert "paper a" in table.column("node_names")[0].as_py()
-    assert arrow_schema.explanation(table, 0).title == named.title
+    assert arrow_schema.read_row(table, 0).title == named.title
 
 
 def test_names_come_from_the_data() -> None:

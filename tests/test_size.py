@@ -20,14 +20,14 @@ BOUNDS = {
     "graphsvx/masks": 910,
     "graphsvx/methods": 6_480,
     "graphsvx/metrics": 580,
-    "graphsvx/results": 3_840,
+    "graphsvx/results": 3_340,
     "graphsvx/runs": 2_400,
     "graphsvx/testing": 780,
-    "graphsvx/utils": 1_260,
-    "graphsvx/views": 3_140,
+    "graphsvx/utils": 1_470,
+    "graphsvx/views": 2_930,
     "graphsvx_lab/datasets": 2_280,
     "graphsvx_lab/metrics": 900,
-    "graphsvx_lab/studies": 3_440,
+    "graphsvx_lab/studies": 3_590,
     "graphsvx_lab/zoo": 1_540,
 }
 

@@ -19,7 +19,7 @@ from benchmarks.soundness.judge import UnplayableError, Verdict, verdict
 from graphsvx.engine import states
 from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.utils.files import atomic_write
-from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.printable import markdown_table
 
 
 def play(family: str, seed: int) -> Verdict:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphsvx.methods.registry import register
     from graphsvx.results.certificate import Certificate, GameReport
     from graphsvx.results.explanation import Explanation
-    from graphsvx.results.many import Explanations
+    from graphsvx.results.summary import Explanations
 
 __version__ = "0.2.0"
 __all__ = [
@@ -46,7 +46,7 @@ __getattr__ = lazy_attributes(
         "Certificate": "graphsvx.results.certificate",
         "Estimate": "graphsvx.estimators.estimate",
         "Explanation": "graphsvx.results.explanation",
-        "Explanations": "graphsvx.results.many",
+        "Explanations": "graphsvx.results.summary",
         "Failure": "graphsvx.api",
         "GameReport": "graphsvx.results.certificate",
         "GraphSVX": "graphsvx.methods.graphsvx",

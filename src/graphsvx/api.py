@@ -46,8 +46,7 @@ from graphsvx.methods.call_advice import (
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.local_graph import refuse_unless
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.many import ExplanationIterator
-from graphsvx.results.naming import with_names
+from graphsvx.results.summary import ExplanationIterator
 from graphsvx.utils import processes
 from graphsvx.utils.constraints import Seed, Workers, checked, shown
 from graphsvx.utils.exclusive import exclusive
@@ -153,7 +152,7 @@ def explain(
     if given_up:
         certificate = replace(explanation.certificate, given_up=tuple(given_up))
         explanation = replace(explanation, certificate=certificate)
-    explanation = with_names(explanation, query.names)
+    explanation = explanation.with_names(query.names)
     if isinstance(method, GraphSVX):
         return explanation.with_question(Question(method.prepared(query), method, seed))
     return explanation

@@ -113,7 +113,7 @@ def test_erase_changes_nothing_for_a_node() -> None:
 
 
 def test_runs_record_each_field_of_each_part() -> None:
-    settings = identity.settings({"method": GraphSVX(samples=40, players="edges", hops=2)})
+    settings = identity.settings_as_text({"method": GraphSVX(samples=40, players="edges", hops=2)})
     assert settings["method.players"] == "Edges"
     assert settings["method.players.hops"] == "2"
     assert settings["method.budget.samples"] == "40"
@@ -121,7 +121,7 @@ def test_runs_record_each_field_of_each_part() -> None:
 
 def test_a_run_of_an_earlier_version_is_refused_with_its_reason(tmp_path, monkeypatch) -> None:
     model, data = random_model("gcn", 1), random_graph(1)
-    recorded = identity.settings
+    recorded = identity.settings_as_text
     monkeypatch.setattr(
         identity, "settings", lambda options: recorded(options) | {"method.regression": "Smooth()"}
     )

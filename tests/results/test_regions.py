@@ -12,7 +12,7 @@ from torch_geometric.utils import barabasi_albert_graph, to_undirected
 
 import graphsvx
 from graphsvx import GraphSVX
-from graphsvx.results.regions import SEVERAL
+from graphsvx.results.credit import SEVERAL
 
 
 @pytest.fixture(scope="module")

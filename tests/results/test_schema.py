@@ -1,4 +1,4 @@
-"""The saved form of explanations: round trips, the JSON Schema document, and version 1."""
+"""The saved form of explanations: round trips, and the JSON Schema document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -18,19 +17,17 @@ from hypothesis import strategies as st
 from graphsvx import Explanation
 from graphsvx.errors import DataError
 from graphsvx.results import serialize
-from graphsvx.results.cells import CellCredit
 from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.credit import Credit
+from graphsvx.results.credit import CellCredit, Credit, Interactions
 from graphsvx.results.details import (
     Balance,
     BayesianNetwork,
     ChangeProbability,
+    FieldRecord,
     GeneratedGraph,
     Groups,
     Selection,
 )
-from graphsvx.results.field_record import FieldRecord
-from graphsvx.results.interactions import Interactions
 from graphsvx.results.typed import GraphTypes
 from graphsvx.runs import arrow_schema
 from tests.results.examples import explanations
@@ -41,7 +38,6 @@ NAMES = (
     "GraphLIME", "Greedy", "IntegratedGradients", "LIME", "PGExplainer", "PGMExplainer", "Random",
     "Saliency", "SHAP", "graph", "XGNN",
 )  # fmt: skip
-SAVED = Path(__file__).parent / "saved"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "schema.json"
 
 
@@ -71,7 +67,7 @@ def through_json(explanation: Explanation) -> Explanation:
 
 
 def through_arrow(explanation: Explanation) -> Explanation:
-    return arrow_schema.explanation(arrow_schema.to_table([0], [explanation]), 0)
+    return arrow_schema.read_row(arrow_schema.to_table([0], [explanation]), 0)
 
 
 def test_the_examples_are_those_named_above() -> None:
@@ -102,7 +98,7 @@ def test_the_document_is_current() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"target": "1"}, "expected int"),
+        ({"target": "1"}, "target must be an integer, got '1'"),
         ({"kind": "house"}, "house"),
         ({"surprise": 1}, "has no surprise"),
         ({"selection": {"chosen": 1}}, "Selection needs players"),
@@ -132,59 +128,15 @@ def test_an_integer_of_5000_digits_is_refused(tmp_path) -> None:
         Explanation.load(tmp_path / "file.json")
 
 
-# --- version 1 -------------------------------------------------------------------------------
+def test_another_version_is_refused() -> None:
+    record = {**explanations()["exact"].to_dict(), "version": 1}
+    with pytest.raises(DataError, match="version 1, this graphsvx reads version 2; use the"):
+        Explanation.from_dict(record)
 
 
-@pytest.fixture(scope="module")
-def version_1() -> dict[str, dict[str, Any]]:
-    return json.loads((SAVED / "version_1.json").read_text())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_files_of_version_1_are_read(version_1, name, tmp_path) -> None:
-    record = version_1[name]
-    assert record["version"] == 1
-    (tmp_path / "e.json").write_text(json.dumps(record))
-    explanation = Explanation.load(tmp_path / "e.json")
-    assert explanation.extra == {}
-    assert explanation.certificate.games[0].calls == record["certificate"]["games"][0]["made"]
-    assert explanation.certificate.depth == record["certificate"]["hops"]
-    assert explanation.node_credit.values.tolist() == record["nodes"]["values"]
-    assert explanation.field.ids.tolist() == record["neighbourhood"]["ids"]
-    assert equal(through_json(explanation), explanation)
-
-
-def test_the_untyped_values_of_version_1_have_their_fields(version_1) -> None:
-    back = {name: Explanation.from_dict(record) for name, record in version_1.items()}
-    old = {name: record["extra"] for name, record in version_1.items()}
-    assert back["graph"].graph_index == old["graph"]["graph"] == 1
-    assert back["reference node"].reference == 3
-    assert back["reference class"].reference == "class:1"
-    assert back["reference vector"].reference == (0.0, 0.5, 1.0)
-    assert back["groups"].groups.nodes["a"] == tuple(old["groups"]["groups"]["nodes"]["a"])
-    assert back["lasso"].selection.players == old["lasso"]["selective"]["of"]
-    assert back["balance"].balance.alpha == 0.7
-    assert back["Greedy"].removed[0] == tuple(old["Greedy"]["removed"][0])
-    assert back["GraphLIME"].neighbours == tuple(old["GraphLIME"]["neighbours"])
-    assert len(back["GNNExplainer"].masked_scores) == 1
-    assert back["PGExplainer"].questions_trained_on == 2
-    assert back["PGMExplainer"].network.p_values == old["PGMExplainer"]["network"]["p_values"]
-    assert back["XGNN"].generated.kinds == tuple(old["XGNN"]["graph"]["kinds"])
-    assert back["XGNN"].generated.score == old["XGNN"]["score"]
-
-
-def test_values_of_a_users_own_method_stay_in_extra(version_1) -> None:
-    record = {**version_1["Random"], "extra": {"mine": [1, {"two": None}]}}
+def test_values_of_a_users_own_method_stay_in_extra() -> None:
+    record = {**explanations()["Random"].to_dict(), "extra": {"mine": [1, {"two": None}]}}
     assert Explanation.from_dict(record).extra == {"mine": [1, {"two": None}]}
-
-
-def test_tables_of_version_1_are_read(version_1) -> None:
-    rows = arrow_schema.with_interactions(pq.read_table(SAVED / "version_1.parquet"))
-    assert set(rows.column_names) == set(arrow_schema.SCHEMA.names)
-    assert rows.select(arrow_schema.SCHEMA.names).schema.equals(arrow_schema.SCHEMA)
-    for position, name in enumerate(version_1):
-        from_json = Explanation.from_dict(version_1[name])
-        assert equal(arrow_schema.explanation(rows, position), from_json), name
 
 
 # --- any record ------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def test_a_typed_explanation_survives_json_and_arrow(
     assert serialize.same(Explanation.from_dict(record), explanation)
     validator = jsonschema.Draft202012Validator(json.loads(DOCUMENT.read_text(encoding="utf-8")))
     assert [error.message for error in validator.iter_errors(record)] == []
-    row = arrow_schema.explanation(arrow_schema.to_table([0], [explanation]), 0)
+    row = arrow_schema.read_row(arrow_schema.to_table([0], [explanation]), 0)
     assert serialize.same(row, explanation)
 
 

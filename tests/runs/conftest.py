@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsvx.runs import running as progress
+from graphsvx.runs import store as progress
 from tests.runs import helpers
 
 

@@ -97,7 +97,7 @@ def test_a_changed_model_is_refused_and_what_changed_is_named(tmp_path, change) 
 
 
 def differs(before: dict[str, Any], net: Any) -> list[str]:
-    differences = identity.differences(before, identity.of_model(net))
+    differences = identity.differing(before, identity.of_model(net))
     return [line.partition(" (")[0] for line in differences]
 
 

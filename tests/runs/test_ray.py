@@ -29,8 +29,8 @@ from graphsvx.core.query import Query
 from graphsvx.errors import DataError, InputError
 from graphsvx.results import serialize
 from graphsvx.runs import arrow_schema
-from graphsvx.runs import ray_backend as cluster_engine
-from graphsvx.runs import running as progress
+from graphsvx.runs import backends as cluster_engine
+from graphsvx.runs import store as progress
 from graphsvx.runs.backends import Job
 from graphsvx.utils.extras import require_extra
 from tests import typed_worlds as worlds

@@ -8,7 +8,6 @@ from importlib import metadata
 
 import numpy as np
 import pandas
-import pyarrow as pa
 import pytest
 import torch
 from torch import nn
@@ -20,7 +19,7 @@ from graphsvx.estimators import WLS
 from graphsvx.masks import Paired
 from graphsvx.results import serialize, summary
 from graphsvx.runs import arrow_schema, identity
-from graphsvx.runs import running as keeping
+from graphsvx.runs import store as keeping
 from graphsvx.runs.backends import Answer
 from graphsvx.utils import processes
 from tests.runs import helpers
@@ -64,7 +63,7 @@ def test_nan_and_negative_zero_are_stored_exactly() -> None:
             explanation.node_credit, errors=odd, values=-0.0 * explanation.node_credit.values
         ),
     )
-    back = arrow_schema.explanation(arrow_schema.to_table([1], [changed]), 0)
+    back = arrow_schema.read_row(arrow_schema.to_table([1], [changed]), 0)
     assert serialize.same(back, changed)
     assert torch.signbit(back.node_values).equal(torch.signbit(changed.node_values))
 
@@ -152,7 +151,7 @@ def test_another_model_or_graph_is_refused(reference) -> None:
 
 
 def test_another_version_is_refused(reference, monkeypatch) -> None:
-    monkeypatch.setattr(identity, "versions", lambda: {"torch": "1.0"})
+    monkeypatch.setattr(identity, "package_versions", lambda: {"torch": "1.0"})
     with pytest.raises(DataError, match=r"version torch \(there: .*, now: 1.0\)"):
         start(reference.folder)
 
@@ -168,8 +167,8 @@ def test_identities_change_with_weights_closures_and_graphs() -> None:
     assert identity.of_graphs([a]) == identity.of_graphs([b])
     b.edge_weight = torch.ones(b.num_edges)
     assert identity.of_graphs([a]) != identity.of_graphs([b])
-    assert identity.words(object()) == "object()"
-    assert identity.words({"b": {2, 1}, "a": torch.ones(2)}) == identity.words(
+    assert identity.stable_repr(object()) == "object()"
+    assert identity.stable_repr({"b": {2, 1}, "a": torch.ones(2)}) == identity.stable_repr(
         {"a": torch.ones(2), "b": {1, 2}}
     )
 
@@ -274,19 +273,6 @@ def test_no_more_chunks_are_taken_than_there_are_workers() -> None:
         next(results)
         assert taken <= count + 3
     results.close()
-
-
-def test_runs_of_versions_without_columns_of_interactions_are_read(tmp_path, monkeypatch) -> None:
-    settings = {"out": tmp_path / "run", "backend": runs.Local(1), "progress": False}
-    graph, model = random_graph(4, nodes=8, chance=0.3), random_model("gcn", 1)
-    now = arrow_schema.SCHEMA
-    names = [name for name in now.names if not name.startswith("interaction_")]
-    monkeypatch.setattr(arrow_schema, "SCHEMA", pa.schema([now.field(name) for name in names]))
-    monkeypatch.setattr(arrow_schema, "_INTERACTIONS", {})
-    run = runs.start(model, graph, [1, 2], **settings)
-    monkeypatch.undo()
-    assert run[2].centres == (2,)
-    assert run.table(["interaction_values"])["interaction_values"].null_count == 2
 
 
 def test_runs_keep_interactions_and_sets_of_players(tmp_path) -> None:

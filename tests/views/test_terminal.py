@@ -12,7 +12,7 @@ from rich.console import Console
 
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Credit
-from graphsvx.results.field_record import FieldRecord
+from graphsvx.results.details import FieldRecord
 from graphsvx.views import plot
 from graphsvx.views.terminal import CreditBar, table
 from tests import records

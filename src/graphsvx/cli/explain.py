@@ -18,7 +18,7 @@ from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
 from graphsvx.utils.console import message, stdout_console
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from graphsvx.errors import DataError, InputError, MissingExtraError
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 from graphsvx_lab.datasets.catalogue import CATALOGUE, suggestion
 
 METHODS: dict[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphsvx.errors import InputError, TargetError
 from graphsvx.utils.constraints import checked, shown
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 
 NameList = tuple[str, ...] | None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -19,19 +18,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from torch import Tensor
 
-from graphsvx import __version__
 from graphsvx.core.graph import Graph
 from graphsvx.errors import GraphSVXError, InputError, first_line
-from graphsvx.explorer import comparison, gallery, graph_map, run_overview
+from graphsvx.explorer import comparison, overview
 from graphsvx.explorer.answers import Answers, refinable
 from graphsvx.explorer.guard import Guard, Secrets
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.questions import (
     Parameters,
     Question,
-    methods,
     read_changes,
     read_node,
     read_question,
@@ -48,12 +44,11 @@ from graphsvx.explorer.responses import (
     parameters_of,
     static_file,
 )
-from graphsvx.explorer.rows import class_names, row, rows
+from graphsvx.explorer.rows import about, feature_list, row, rows
 from graphsvx.explorer.what_if import scores_after
 from graphsvx.explorer.work import Work, WorkQueue
 from graphsvx.explorer.workspace import Workspace
-from graphsvx.utils.printable import one_line
-from graphsvx.views import html, palette
+from graphsvx.views import html
 
 
 class Explorer:
@@ -139,7 +134,7 @@ class Explorer:
             )
         with self._map_lock:
             if self._map is None:
-                self._map = graph_map.map_of(graph)
+                self._map = overview.map_of(graph)
             return self._map
 
     async def thumbnail(self, request: Request) -> Response:
@@ -151,7 +146,7 @@ class Explorer:
         if not workspace.live or workspace.task != "graph" or graph >= len(workspace.graphs):
             raise InputError(f"there is no graph {graph}")
         picture = await self._predicted(
-            request, lambda: gallery.thumbnail(workspace, graph, dark), urgency=1
+            request, lambda: overview.thumbnail(workspace, graph, dark), urgency=1
         )
         return Response(picture, media_type="image/svg+xml")
 
@@ -299,8 +294,8 @@ class Explorer:
         def answer() -> dict[str, Any]:
             status = run.status()
             if self._run is None or self._run[0] != (status.done, status.failed):
-                overview = run_overview.overview(self.workspace, run, status)
-                self._run = ((status.done, status.failed), overview)
+                summary = overview.run_overview(self.workspace, run, status)
+                self._run = ((status.done, status.failed), summary)
             return self._run[1]
 
         return json_response(await self._explained(request, answer))
@@ -341,111 +336,3 @@ class Explorer:
 
     async def _explained(self, request: Request, function: Callable[[], Any]) -> Any:
         return await finished(request, self.explaining.submit(function))
-
-
-# What is served, for the page: task, classes, node types, models, methods and limits.
-
-
-LINK_NAMES = ("no link", "link")
-
-
-def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
-    """The workspace as JSON values."""
-    table = workspace.table()
-    one_graph = workspace.live and workspace.task != "graph"
-    graph = workspace.checked(workspace.graph) if one_graph else None
-    names = class_names(workspace)
-    judged = table.judged
-    return {
-        "version": 1,
-        "library": __version__,
-        "title": one_line(workspace.title),
-        "task": workspace.task,
-        "scale": workspace.scale,
-        "live": workspace.live,
-        "run": workspace.run is not None,
-        "models": [one_line(name) for name in workspace.models],
-        "methods": list(methods(workspace.typed)),
-        "classes": [{"name": name, "colour": palette.of_class(i)} for i, name in enumerate(names)],
-        "types": _types(workspace),
-        "typed": workspace.typed,
-        "relations": [one_line(name) for name in workspace.relations],
-        "outputs": list(LINK_NAMES) if workspace.task == "link" else list(names),
-        "count": len(table.ids),
-        "edges": None if graph is None else graph.num_edges,
-        "features": None if graph is None else graph.num_features,
-        "accuracy": None if not judged.any() or workspace.task == "link"
-        else float((~table.wrong[judged]).mean()),
-        "wrong": int(table.wrong.sum()),
-        "map": graph is not None and graph.num_nodes <= limits.map_nodes
-        and graph.num_edges <= limits.map_edges,
-        "limits": {"samples": limits.samples, "tolerance": limits.tolerance,
-                   "mapNodes": limits.map_nodes, "mapEdges": limits.map_edges},
-    }  # fmt: skip
-
-
-def _types(workspace: Workspace) -> list[dict[str, Any]]:
-    """Node types with the number of their first node, and whether the model predicts them."""
-    types = workspace.types
-    if types is None:
-        return []
-    table = workspace.table()
-    explained = set(types.of(table.ids[table.predicted >= 0]).tolist())
-    return [
-        {
-            "name": one_line(name),
-            "start": types.starts[i],
-            "count": types.starts[i + 1] - types.starts[i],
-            "colour": palette.of_class(i),
-            "predicted": workspace.task == "link" or i in explained,
-        }
-        for i, name in enumerate(types.names)
-    ]
-
-
-# Features of a node, or of a whole graph, with names, values and means.
-
-
-def feature_list(
-    workspace: Workspace, graph: Graph, node: int | None, words: str | None, count: int
-) -> dict[str, Any]:
-    """The features with the largest values whose name or number matches; None: their means."""
-    first, values = _values(graph, node)
-    columns = (first + values.abs().argsort(descending=True, stable=True)).tolist()
-    if words is not None:
-        part = words.casefold().removeprefix("feature ")
-        columns = [
-            column for column in columns
-            if part == str(column - first) or part in workspace.feature_name(column).casefold()
-        ]  # fmt: skip
-    return {
-        "node": node,
-        "total": len(columns),
-        "features": [
-            {
-                "id": column,
-                "name": workspace.feature_name(column),
-                "value": _finite(values[column - first]),
-                "mean": _finite(graph.statistics.mean[column]),
-            }
-            for column in columns[:count]
-        ],
-    }
-
-
-def _values(graph: Graph, node: int | None) -> tuple[int, Tensor]:
-    """Values of a node's features, and the number of the first of them."""
-    if node is None:
-        return 0, graph.statistics.mean
-    types = graph.types
-    at = int(types.kinds(np.asarray([node]))[0])
-    name = types.node_types[at]
-    block = types.blocks[name]
-    if block.stop == block.start:
-        return 0, graph.statistics.mean[:0]
-    return block.start, types.features[name][node - int(types.node_starts[at])].double()
-
-
-def _finite(value: Any) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None

@@ -1,17 +1,22 @@
-"""Lists of nodes and graphs: searched, filtered, sorted, page by page."""
+"""What is served: the workspace, lists of nodes and graphs page by page, and features."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from graphsvx import __version__
+from graphsvx.core.graph import Graph
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.predictions import Table
-from graphsvx.explorer.questions import Parameters
+from graphsvx.explorer.questions import Parameters, methods
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.printable import one_line
+from graphsvx.views import palette
 
 SORTS = ("id", "confidence", "-confidence", "size", "-size")
 
@@ -112,3 +117,111 @@ def _sorted(table: Table, positions: NDArray[np.int64], sort: str) -> NDArray[np
     key = table.score if sort.endswith("confidence") else table.size
     values = key[positions].astype(np.float64)
     return positions[np.argsort(-values if sort[0] == "-" else values, kind="stable")]
+
+
+# What is served, for the page: task, classes, node types, models, methods and limits.
+
+
+LINK_NAMES = ("no link", "link")
+
+
+def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
+    """The workspace as JSON values."""
+    table = workspace.table()
+    one_graph = workspace.live and workspace.task != "graph"
+    graph = workspace.checked(workspace.graph) if one_graph else None
+    names = class_names(workspace)
+    judged = table.judged
+    return {
+        "version": 1,
+        "library": __version__,
+        "title": one_line(workspace.title),
+        "task": workspace.task,
+        "scale": workspace.scale,
+        "live": workspace.live,
+        "run": workspace.run is not None,
+        "models": [one_line(name) for name in workspace.models],
+        "methods": list(methods(workspace.typed)),
+        "classes": [{"name": name, "colour": palette.of_class(i)} for i, name in enumerate(names)],
+        "types": _types(workspace),
+        "typed": workspace.typed,
+        "relations": [one_line(name) for name in workspace.relations],
+        "outputs": list(LINK_NAMES) if workspace.task == "link" else list(names),
+        "count": len(table.ids),
+        "edges": None if graph is None else graph.num_edges,
+        "features": None if graph is None else graph.num_features,
+        "accuracy": None if not judged.any() or workspace.task == "link"
+        else float((~table.wrong[judged]).mean()),
+        "wrong": int(table.wrong.sum()),
+        "map": graph is not None and graph.num_nodes <= limits.map_nodes
+        and graph.num_edges <= limits.map_edges,
+        "limits": {"samples": limits.samples, "tolerance": limits.tolerance,
+                   "mapNodes": limits.map_nodes, "mapEdges": limits.map_edges},
+    }  # fmt: skip
+
+
+def _types(workspace: Workspace) -> list[dict[str, Any]]:
+    """Node types with the number of their first node, and whether the model predicts them."""
+    types = workspace.types
+    if types is None:
+        return []
+    table = workspace.table()
+    explained = set(types.of(table.ids[table.predicted >= 0]).tolist())
+    return [
+        {
+            "name": one_line(name),
+            "start": types.starts[i],
+            "count": types.starts[i + 1] - types.starts[i],
+            "colour": palette.of_class(i),
+            "predicted": workspace.task == "link" or i in explained,
+        }
+        for i, name in enumerate(types.names)
+    ]
+
+
+# Features of a node, or of a whole graph, with names, values and means.
+
+
+def feature_list(
+    workspace: Workspace, graph: Graph, node: int | None, words: str | None, count: int
+) -> dict[str, Any]:
+    """The features with the largest values whose name or number matches; None: their means."""
+    first, values = _values(graph, node)
+    columns = (first + values.abs().argsort(descending=True, stable=True)).tolist()
+    if words is not None:
+        part = words.casefold().removeprefix("feature ")
+        columns = [
+            column for column in columns
+            if part == str(column - first) or part in workspace.feature_name(column).casefold()
+        ]  # fmt: skip
+    return {
+        "node": node,
+        "total": len(columns),
+        "features": [
+            {
+                "id": column,
+                "name": workspace.feature_name(column),
+                "value": _finite(values[column - first]),
+                "mean": _finite(graph.statistics.mean[column]),
+            }
+            for column in columns[:count]
+        ],
+    }
+
+
+def _values(graph: Graph, node: int | None) -> tuple[int, Tensor]:
+    """Values of a node's features, and the number of the first of them."""
+    if node is None:
+        return 0, graph.statistics.mean
+    types = graph.types
+    at = int(types.kinds(np.asarray([node]))[0])
+    name = types.node_types[at]
+    block = types.blocks[name]
+    if block.stop == block.start:
+        return 0, graph.statistics.mean[:0]
+    return block.start, types.features[name][node - int(types.node_starts[at])].double()
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None

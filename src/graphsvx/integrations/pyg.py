@@ -21,11 +21,11 @@ from graphsvx.errors import UnsupportedError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
-from graphsvx.results.cells import OTHER_FEATURES
+from graphsvx.results.credit import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.export import edge_credit, feature_credit, node_credit
-from graphsvx.results.many import Explanations
 from graphsvx.results.pyg_record import CreditedExplanation, CreditedHeteroExplanation, mask
+from graphsvx.results.summary import Explanations
 from graphsvx.results.typed_credit import types_of
 from graphsvx.results.typed_export import edge_mask
 

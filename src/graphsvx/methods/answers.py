@@ -28,7 +28,7 @@ from graphsvx.errors import InputError
 from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.pipeline import PlayableGame
-from graphsvx.results.answers import PlayerSet
+from graphsvx.results.details import PlayerSet
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Range, checked
 from graphsvx.utils.exclusive import exclusive

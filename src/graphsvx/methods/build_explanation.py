@@ -23,12 +23,9 @@ from graphsvx.estimators.least_squares import Fit
 from graphsvx.generators import RemoveRows
 from graphsvx.generators.base import GeneratorSetting
 from graphsvx.methods.pipeline import PlayedGame
-from graphsvx.results.credit import Credit
-from graphsvx.results.details import Balance, Groups, Selection
+from graphsvx.results.credit import Credit, Interactions, RegionErrors, branch_of, hop_of
+from graphsvx.results.details import Balance, FieldRecord, Groups, Selection
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.field_record import FieldRecord
-from graphsvx.results.interactions import Interactions
-from graphsvx.results.regions import RegionErrors, branch_of, hop_of
 
 SHAPLEY_VALUE = (
     "Shapley value: the player's fair share of the difference between the prediction and the "

@@ -15,7 +15,7 @@ from graphsvx.errors import InputError
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import SETTINGS, MethodSetting
 from graphsvx.utils.constraints import checked, shown
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")

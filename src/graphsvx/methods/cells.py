@@ -32,7 +32,7 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.masks.base import Masks, all_rows
 from graphsvx.methods.pipeline import PlayedGame
-from graphsvx.results.cells import OTHER_FEATURES, PRESENCE, CellCredit
+from graphsvx.results.credit import OTHER_FEATURES, PRESENCE, CellCredit
 from graphsvx.results.explanation import Explanation
 
 

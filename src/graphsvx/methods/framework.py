@@ -15,7 +15,7 @@ from graphsvx.errors import InputError
 from graphsvx.methods import registry
 from graphsvx.methods.base import Block, Properties
 from graphsvx.utils.files import atomic_write
-from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.printable import markdown_table
 
 # The paper's table of explainers: decomposable, global, robust, meaningful, and the number of
 # human-centric properties.

@@ -76,7 +76,7 @@ from graphsvx.methods.setup_games import setup_games
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Block, Checked, Range, changed_fields, checked, shown
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 
 Order = Annotated[int, Range(1, 3)]
 """Players of the largest sets whose interactions are computed."""

@@ -41,7 +41,7 @@ from graphsvx.methods import (
 from graphsvx.methods.base import Block, Blocks, Method, Properties
 from graphsvx.methods.graphsvx import SETTINGS, GraphSVX
 from graphsvx.methods.settings import RENAMED
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 
 _CLASSES: dict[str, Any] = {
     "graphsvx": GraphSVX,

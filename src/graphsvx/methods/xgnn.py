@@ -23,9 +23,8 @@ from graphsvx.methods.local_graph import (
     model_restored,
     refuse_unless,
 )
-from graphsvx.results.details import GeneratedGraph
+from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.field_record import FieldRecord
 from graphsvx.utils.constraints import MOST, Checked, Count, Range, Rate
 
 MUTAG_VALENCES = (4, 2, 1, 1, 3, 1, 1, 2, 3, 1, 1, 1, 1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphsvx.results.html_table import html_table
+from graphsvx.utils.printable import html_table
 
 
 @dataclass(frozen=True)

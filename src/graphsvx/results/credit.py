@@ -1,19 +1,40 @@
-"""Credit of players: values and standard errors for all explained outputs, and rankings of them."""
+"""Credit of players, cells, sets of players and regions, for all explained outputs; rankings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.results.schema import Array, Column
-from graphsvx.utils.constraints import Range, checked
+from graphsvx.core.arrays import Ids
+from graphsvx.results.details import FieldRecord
+from graphsvx.utils.constraints import Array, Column, Range, checked
 from graphsvx.utils.printable import one_line
 
 Ranking = Literal["value", "absolute"]
+PlayerKind = Literal["feature", "node", "edge"]
+First = Annotated[int | None, Range(0)]
+"""How many of a ranking; None: all."""
+
+
+def is_sure(value: float, error: float) -> bool:
+    """Whether a value is exact, of unknown error, or at least two standard errors away from 0."""
+    return not abs(value) < 2 * error
+
+
+def ranked(values: Tensor, k: int | None, by: Ranking) -> list[int]:
+    """Positions of the first `k` values, best first; ties in their order."""
+    by, k = checked(by, Ranking, "by"), checked(k, First, "k")
+    sizes = values.abs() if by == "absolute" else values
+    positions: list[int] = torch.argsort(sizes, descending=True, stable=True)[:k].tolist()
+    return positions
+
+
+# --- of players ----------------------------------------------------------------------------
 
 _CREDIT = Array("float64", ("outputs", "players"))
 
@@ -58,12 +79,38 @@ class Credit:
         """How many players there are."""
         return self.values.shape[1]
 
+    def keys(self) -> list[tuple[int, ...]]:
+        """The id of each player: (node,), (column,), or the two ends of an edge."""
+        keys = self.ids.t() if self.ids.dim() == 2 else self.ids[:, None]
+        return [tuple(key) for key in keys.tolist()]
+
+    def default_names(self, kind: PlayerKind) -> list[str]:
+        """Each player by its id: "node 7", "edge 1–4"."""
+        return [f"{kind} {'–'.join(map(str, key))}" for key in self.keys()]
+
+    def labels(self, kind: PlayerKind) -> list[str]:
+        """The name of each player in one line, or its kind and id."""
+        if self.names is None:
+            return self.default_names(kind)
+        return [one_line(name) or "–" for name in self.names]
+
     def label(self, player: int) -> str:
         """The name of a player in one line, or its id."""
         if self.names is not None:
             return one_line(self.names[player])
-        ids = self.ids[..., player].tolist()
-        return "–".join(map(str, ids)) if isinstance(ids, list) else str(ids)
+        return "–".join(map(str, self.keys()[player]))
+
+    def named(self, kind: PlayerKind, name: Callable[[int], str]) -> Credit:
+        """With names for players that have none: of an edge those of its ends."""
+        keys, unnamed = self.keys(), self.default_names(kind)
+        reverse = [f"{kind} {'–'.join(map(str, key[::-1]))}" for key in keys]
+        names = tuple(
+            "–".join(map(name, key)) if current in by_id else current
+            for key, current, *by_id in zip(
+                keys, self.names or unnamed, unnamed, reverse, strict=True
+            )
+        )
+        return replace(self, names=names)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Credit:
         """The same players with changed values and errors."""
@@ -73,30 +120,268 @@ class Credit:
         """The first `k` players of one output, best first; ties by id."""
         return [
             Ranked(int(self.ids[i]), float(self.values[row, i]), float(self.errors[row, i]))
-            for i in self.order(row, k, by)
+            for i in ranked(self.values[row], k, by)
         ]
-
-    def order(self, row: int, k: int | None, by: Ranking) -> list[int]:
-        """Positions of the first `k` players of one output, best first; ties in their order."""
-        by = checked(by, Ranking, "by")
-        k = checked(k, Annotated[int | None, Range(0)], "k")
-        values = self.values[row]
-        order = torch.argsort(
-            values.abs() if by == "absolute" else values, descending=True, stable=True
-        )
-        positions: list[int] = order[:k].tolist()
-        return positions
-
-    def certain(self, row: int) -> list[int]:
-        """Positions of the players whose interval does not hold 0, by absolute credit."""
-        values, errors = self.values[row], self.errors[row]
-        unsure = values.abs() < 2 * errors  # false where the error is unknown (NaN)
-        return [i for i in self.order(row, None, "absolute") if not bool(unsure[i])]
 
     def contrasted(self, first: int, second: int) -> Credit:
         """Row `first` minus row `second`, with the sum of their errors."""
+        return _contrasted(self, first, second)
+
+
+# --- of cells: features of nodes (`players="cells"`) ---------------------------------------
+
+PRESENCE = -1
+"""In place of a feature: what a node earns by its edges alone."""
+OTHER_FEATURES = -2
+"""In place of a feature: all features of a node that have no cell of their own, together."""
+NO_FEATURES: dict[int, str] = {PRESENCE: "presence", OTHER_FEATURES: "other features"}
+
+
+class RankedCell(NamedTuple):
+    """A feature of a node with its credit and standard error.
+
+    `feature` is "presence" for what the node earns by its edges alone, and "other features" for
+    those that have no cell of their own.
+    """
+
+    node: int
+    feature: int | str
+    value: float
+    error: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether the credit is exact or at least two standard errors away from 0."""
+        return is_sure(self.value, self.error)
+
+
+@dataclass(frozen=True)
+class CellCredit:
+    """Credit by node and feature: rows of a matrix that add up to the credit of their nodes."""
+
+    nodes: tuple[int, ...]
+    """Node of each cell."""
+    features: tuple[int, ...]
+    """Column of x of each cell; -1: the node's presence, -2: its other features together."""
+    values: tuple[tuple[float, ...], ...]
+    """[outputs, cells]."""
+    errors: tuple[tuple[float, ...], ...]
+    """Standard errors [outputs, cells]; 0: exact."""
+    names: tuple[str, ...] | None = None
+    """Name of each cell's feature; None: their numbers."""
+
+    def feature_name(self, feature: int | str) -> str:
+        """A feature in words, by its name where there is one."""
+        if isinstance(feature, str):
+            return feature
+        if self.names is None:
+            return f"feature {feature}"
+        return one_line(self.names[self.features.index(feature)])
+
+    def ranked(self, row: int, k: int | None, by: Ranking) -> list[RankedCell]:
+        """The first `k` cells of one output, best first."""
+        values, errors = self.values[row], self.errors[row]
+        return [
+            RankedCell(
+                self.nodes[i],
+                NO_FEATURES.get(self.features[i], self.features[i]),
+                values[i],
+                errors[i],
+            )
+            for i in ranked(torch.tensor(values, dtype=torch.float64), k, by)
+        ]
+
+    def contrasted(self, first: int, second: int) -> CellCredit:
+        """Row `first` minus row `second`, with the sum of their errors."""
+        values, errors = self.values, self.errors
         return replace(
             self,
-            values=(self.values[first] - self.values[second])[None],
-            errors=(self.errors[first] + self.errors[second])[None],
+            values=(tuple(a - b for a, b in zip(values[first], values[second], strict=True)),),
+            errors=(tuple(a + b for a, b in zip(errors[first], errors[second], strict=True)),),
         )
+
+
+# --- of sets of players: what they add to a prediction together ----------------------------
+
+_SETS = Array("float64", ("outputs", "sets"))
+
+
+class Together(NamedTuple):
+    """A set of players with the value of its interaction and standard error."""
+
+    players: tuple[str, ...]
+    """Names: "node 5", "feature 2", "edge 1–4", or the name of a group."""
+    positions: tuple[int, ...]
+    """Positions among all players: features, then nodes, then edges."""
+    value: float
+    error: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether the value is exact or at least two standard errors away from 0."""
+        return is_sure(self.value, self.error)
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Values of an interaction index for sets of players, for all explained outputs.
+
+    Players are counted over features, then nodes, then edges, as in `Explanation.errors`.
+    """
+
+    index: str
+    """k-SII, SII, STII, FSII or BII."""
+    order: int
+    """Players of the largest sets."""
+    members: Annotated[Tensor, Array("int64", ("order", "sets"))]
+    """Players of each set, a column, ascending; -1 fills the columns of smaller sets."""
+    values: Annotated[Tensor, _SETS]
+    errors: Annotated[Tensor, _SETS]
+    """Standard errors: 0 where exact."""
+    left_out: int = 0
+    """Players with little credit whose pairs are not listed."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether all values are exact."""
+        return not bool(self.errors.any())
+
+    @property
+    def sizes(self) -> Tensor:
+        """Players of each set."""
+        return (self.members >= 0).sum(0)
+
+    def matrix(self, row: int, players: int) -> Tensor:
+        """Values of pairs, [players, players], symmetric with a diagonal of zeros."""
+        matrix = torch.zeros(players, players, dtype=torch.float64)
+        pairs = self.sizes == 2
+        i, j = self.members[:2, pairs]
+        matrix[i, j] = matrix[j, i] = self.values[row, pairs]
+        return matrix
+
+    def contrasted(self, first: int, second: int) -> Interactions:
+        """Row `first` minus row `second`, with the sum of their errors."""
+        return _contrasted(self, first, second)
+
+    def ranked(
+        self, row: int, k: int | None, size: int, by: Ranking, names: Sequence[str]
+    ) -> list[Together]:
+        """The first `k` sets of `size` players of one output, strongest first."""
+        size = checked(size, Annotated[int, Range(1, 3)], "size")
+        positions = (self.sizes == size).nonzero().flatten()
+        sets = positions[ranked(self.values[row, positions], k, by)].tolist()
+        members = {i: tuple(self.members[:size, i].tolist()) for i in sets}
+        return [
+            Together(
+                tuple(names[player] for player in members[i]),
+                members[i],
+                float(self.values[row, i]),
+                float(self.errors[row, i]),
+            )
+            for i in sets
+        ]
+
+
+R = TypeVar("R", Credit, Interactions)
+
+
+def _contrasted(record: R, first: int, second: int) -> R:
+    return replace(
+        record,
+        values=(record.values[first] - record.values[second])[None],
+        errors=(record.errors[first] + record.errors[second])[None],
+    )
+
+
+# --- of nodes by distance and by branch ----------------------------------------------------
+
+SEVERAL = -1
+"""Branch of nodes whose messages arrive through several direct neighbours."""
+_SUMS = Array("float64", ("outputs", "groups"))
+
+
+@dataclass(frozen=True, eq=False)
+class RegionErrors:
+    """Standard errors of sums of node credit, from the covariance of the estimates."""
+
+    by_hop: Annotated[Tensor, _SUMS]
+    """In ascending order of hops."""
+    by_branch: Annotated[Tensor, _SUMS]
+    """In ascending order of the direct neighbour; nodes with several ways (-1) first."""
+
+    def bound(self, first: int, second: int) -> RegionErrors:
+        """Bounds for the differences of two outputs: the sums of their errors."""
+        by_hop, by_branch = (
+            (errors[first] + errors[second])[None] for errors in (self.by_hop, self.by_branch)
+        )
+        return RegionErrors(by_hop, by_branch)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A group of nodes and the credit that it has together."""
+
+    name: str
+    members: tuple[int, ...]
+    """Node ids, those with the most absolute credit first."""
+    value: float
+    error: float
+    """Standard error of the sum: 0 where exact, NaN where it is not known."""
+    key: int
+    """Hops of a ring, the direct neighbour of a branch; `SEVERAL` for what has neither."""
+
+
+def hop_of(field: FieldRecord, ids: Tensor) -> Ids:
+    """Hops of these nodes, [ids]; -1 for nodes outside the field."""
+    return _looked_up(field, ids, field.hops.numpy())
+
+
+def branch_of(field: FieldRecord, ids: Tensor) -> Ids:
+    """The direct neighbour through which alone a node's messages arrive, [ids].
+
+    A direct neighbour is its own branch; `SEVERAL` marks nodes with more than one way within the
+    depth of the field.
+    """
+    nodes, hops = field.ids.numpy(), field.hops.numpy()
+    order = np.argsort(nodes)
+    source, target = order[np.searchsorted(nodes, field.edge_index.numpy(), sorter=order)]
+    direct = hops == 1
+    low = np.where(direct, nodes, np.iinfo(np.int64).max)
+    high = np.where(direct, nodes, -1)
+    inward = (hops[source] > 1) & (hops[target] > 0)
+    source, target = source[inward], target[inward]
+    for _ in range(int(hops.max(initial=0)) - 1):  # ways of up to 2, 3, ... edges
+        lowest, highest = low.copy(), high.copy()
+        np.minimum.at(lowest, source, low[target])
+        np.maximum.at(highest, source, high[target])
+        low, high = lowest, highest
+    return _looked_up(field, ids, np.where(low == high, low, SEVERAL))
+
+
+def _looked_up(field: FieldRecord, ids: Tensor, values: Ids) -> Ids:
+    nodes, queried = field.ids.numpy(), ids.numpy()
+    if not len(nodes):
+        return np.full(len(queried), -1)
+    order = np.argsort(nodes)
+    at = order[np.searchsorted(nodes, queried, sorter=order).clip(max=len(nodes) - 1)]
+    return np.where(nodes[at] == queried, values[at], -1)
+
+
+def regions(
+    credit: Credit, row: int, labels: Ids, errors: Tensor | None, name: Callable[[int], str]
+) -> list[Region]:
+    """Sums of node credit of output `row` by label; `errors` [outputs, groups]: of the sums."""
+    ids, values, errors_of_nodes = credit.ids, credit.values[row], credit.errors[row]
+    result = []
+    groups, starts = np.unique(np.sort(labels), return_index=True)
+    parts = np.split(np.argsort(labels, kind="stable"), starts[1:])
+    for position, (label, part) in enumerate(zip(groups.tolist(), parts, strict=False)):
+        members = torch.from_numpy(part)
+        ordered = members[ranked(values[members], None, "absolute")]
+        if errors is not None:
+            error = float(errors[row, position])
+        else:
+            error = 0.0 if not bool(errors_of_nodes[members].any()) else float("nan")
+        nodes = tuple(ids[ordered].tolist())
+        result.append(Region(name(label), nodes, float(values[members].sum()), error, label))
+    return result

@@ -6,25 +6,25 @@ import math
 from typing import Literal
 
 from graphsvx.errors import InputError
-from graphsvx.results.base import BaseExplanation
-from graphsvx.results.folding import folds
 from graphsvx.results.ranking import (
     Entry,
     cell_name,
+    decimal,
     entries,
+    folds,
     leading,
     leading_cells,
-    plain,
     scale_of,
     signed,
 )
+from graphsvx.results.record import ExplanationRecord
 from graphsvx.utils.printable import one_line
 
 Audience = Literal["everyone", "expert"]
 MOST_NAMED = 3
 
 
-def describe(explanation: BaseExplanation, audience: Audience = "everyone") -> str:
+def describe(explanation: ExplanationRecord, audience: Audience = "everyone") -> str:
     """What the explanation says, in sentences for everyone or in full for experts."""
     if audience == "everyone":
         return " ".join(map(one_line, _for_everyone(explanation)))
@@ -33,16 +33,16 @@ def describe(explanation: BaseExplanation, audience: Audience = "everyone") -> s
     raise InputError(f"audience must be 'everyone' or 'expert', got {audience!r}")
 
 
-def adds_up(explanation: BaseExplanation) -> bool:
+def adds_up(explanation: ExplanationRecord) -> bool:
     """Whether base and credit make up the prediction, as Shapley values do and masks do not."""
     size = max(abs(explanation.prediction), abs(explanation.base), abs(explanation.total))
     gap = explanation.prediction - explanation.base - explanation.total
     return math.isfinite(gap) and abs(gap) <= 1e-4 * size + 1e-9
 
 
-def equation(explanation: BaseExplanation) -> str:
+def equation(explanation: ExplanationRecord) -> str:
     """prediction = base + features + nodes + edges, in numbers, where it holds."""
-    prediction, base = plain(explanation.prediction, 4), plain(explanation.base, 4)
+    prediction, base = decimal(explanation.prediction, 4), decimal(explanation.base, 4)
     if not adds_up(explanation):
         total = signed(explanation.total, 4)
         return f"prediction {prediction}, base {base}, credit {total}, which does not add up"
@@ -56,7 +56,7 @@ def equation(explanation: BaseExplanation) -> str:
         if values.numel()
     ]
     terms = "".join(
-        f" {'−' if total < 0 else '+'} {plain(abs(total), 4)} ({kind})" for kind, total in sums
+        f" {'−' if total < 0 else '+'} {decimal(abs(total), 4)} ({kind})" for kind, total in sums
     )
     return f"prediction {prediction} = base {base}{terms}"
 
@@ -64,7 +64,7 @@ def equation(explanation: BaseExplanation) -> str:
 # --- for everyone ----------------------------------------------------------------------
 
 
-def _for_everyone(explanation: BaseExplanation) -> list[str]:
+def _for_everyone(explanation: ExplanationRecord) -> list[str]:
     credited = [entry for entry in entries(explanation) if entry.credit != 0]
     warning = explanation.certificate.no_influence
     sentences = [] if warning is None else [f"{warning[:1].upper()}{warning[1:]}."]
@@ -91,14 +91,14 @@ def _for_everyone(explanation: BaseExplanation) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _in_sets(explanation: BaseExplanation) -> list[str]:
+def _in_sets(explanation: ExplanationRecord) -> list[str]:
     """What players do together, and the sets that were asked for."""
     sentences = []
     if explanation.interactions is not None:
         for pair in [pair for pair in explanation.together() if pair.sure][:1]:
             verb = "add" if pair.value >= 0 else "take away"
             sentences.append(
-                f"{_join_names(list(pair.players))} together {verb} {plain(abs(pair.value))} "
+                f"{_join_names(list(pair.players))} together {verb} {decimal(abs(pair.value))} "
                 f"({explanation.interactions.index})."
             )
     for answer in explanation.answers:
@@ -110,13 +110,13 @@ def _in_sets(explanation: BaseExplanation) -> list[str]:
             sentences.append(f"Without {names} the model would say {says}.")
         else:
             share = _percent(answer.score) if explanation.scale == "probability" else (
-                f"a score of {plain(answer.score)}"
+                f"a score of {decimal(answer.score)}"
             )  # fmt: skip
             sentences.append(f"{names} alone would be enough: {share}.")
     return [_capital(sentence) for sentence in sentences]
 
 
-def _what_it_says(explanation: BaseExplanation) -> str:
+def _what_it_says(explanation: ExplanationRecord) -> str:
     name = _named(explanation, explanation.target)
     score = explanation.prediction
     about = _about(explanation)
@@ -127,7 +127,7 @@ def _what_it_says(explanation: BaseExplanation) -> str:
             side = "more" if score >= 0 else "less"
             return f"{about}, the model gives {name} {points} {side} than {other}."
         side = "above" if score >= 0 else "below"
-        return f"{about}, the model's score for {name} is {plain(abs(score))} {side} {other}."
+        return f"{about}, the model's score for {name} is {decimal(abs(score))} {side} {other}."
     if explanation.scale == "probability":
         if _wins(explanation):
             return f"{about}, the model says {name} with {_percent(score)}."
@@ -136,11 +136,11 @@ def _what_it_says(explanation: BaseExplanation) -> str:
         output_name = (
             "" if len(explanation.outputs) == 1 and not explanation.class_names else f" {name}"
         )
-        return f"{about}, the model's value{output_name} is {plain(score)}."
-    return f"{about}, the model's score for {name} is {plain(score)} ({scale_of(explanation)})."
+        return f"{about}, the model's value{output_name} is {decimal(score)}."
+    return f"{about}, the model's score for {name} is {decimal(score)} ({scale_of(explanation)})."
 
 
-def _about(explanation: BaseExplanation) -> str:
+def _about(explanation: ExplanationRecord) -> str:
     match explanation.kind:
         case "node":
             if not explanation.centres:
@@ -156,7 +156,7 @@ def _about(explanation: BaseExplanation) -> str:
             return "On the whole"
 
 
-def _wins(explanation: BaseExplanation) -> bool:
+def _wins(explanation: ExplanationRecord) -> bool:
     """Whether the target is what the model answers, as far as the record can tell."""
     if explanation.prediction > 0.5:
         return True
@@ -165,7 +165,7 @@ def _wins(explanation: BaseExplanation) -> bool:
     )
 
 
-def _without(explanation: BaseExplanation) -> str:
+def _without(explanation: ExplanationRecord) -> str:
     """What it would say with the players switched off.
 
     Features and nodes play separate games that meet at the isolated node with all its features
@@ -205,10 +205,10 @@ def _without(explanation: BaseExplanation) -> str:
                 f"and give {answer}."
             )
         return f"{condition} it would give {answer}."
-    return f"{condition} it would be {plain(score)}."
+    return f"{condition} it would be {decimal(score)}."
 
 
-def _groups(explanation: BaseExplanation) -> str:
+def _groups(explanation: ExplanationRecord) -> str:
     """The groups whose credit is certain, where there are many players."""
     certain = [group for group in folds(explanation) if group.sure and len(group.entries) > 1]
     certain.sort(key=lambda group: -abs(group.credit))
@@ -216,13 +216,13 @@ def _groups(explanation: BaseExplanation) -> str:
         return ""
     words = [
         f"{'the ' if group.name[0].isdigit() else ''}{group.name} "
-        f"{'add' if group.credit > 0 else 'take away'} {plain(abs(group.credit))}"
+        f"{'add' if group.credit > 0 else 'take away'} {decimal(abs(group.credit))}"
         for group in certain[:MOST_NAMED]
     ]
     return f"Together, {_join_names(words)}."
 
 
-def _who(explanation: BaseExplanation, credited: list[Entry]) -> str:
+def _who(explanation: ExplanationRecord, credited: list[Entry]) -> str:
     moved = math.fsum(abs(entry.credit) for entry in credited)
     certain = [entry for entry in credited if entry.sure]
     if not certain:
@@ -244,7 +244,7 @@ def _who(explanation: BaseExplanation, credited: list[Entry]) -> str:
     return text + "."
 
 
-def _cells(explanation: BaseExplanation) -> str:
+def _cells(explanation: ExplanationRecord) -> str:
     """The features of nodes that matter most, where cells play."""
     cells = [] if explanation.cells is None else leading_cells(explanation, 2)
     words = [f"{cell_name(explanation, cell)} ({signed(cell.value)})" for cell in cells]
@@ -262,7 +262,7 @@ def _most_important(credited: list[Entry]) -> list[Entry]:
     return named
 
 
-def _named(explanation: BaseExplanation, output: int) -> str:
+def _named(explanation: ExplanationRecord, output: int) -> str:
     return f'"{explanation.class_name(output)}"'
 
 
@@ -299,7 +299,7 @@ def _capital(words: str) -> str:
 # --- for experts -----------------------------------------------------------------------
 
 
-def _for_experts(explanation: BaseExplanation) -> list[str]:
+def _for_experts(explanation: ExplanationRecord) -> list[str]:
     certificate = explanation.certificate
     lines = [] if certificate.no_influence is None else [certificate.no_influence]
     lines += [

@@ -1,19 +1,96 @@
-"""What settings and methods add to an explanation besides credit."""
+"""What an explanation holds besides credit: receptive field, sets of players, facts of methods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from graphsvx.utils.constraints import Array
+from graphsvx.utils.printable import one_line
+
+_NODES = Array("int64", ("nodes",))
+
+
+@dataclass(frozen=True, eq=False)
+class FieldRecord:
+    """The receptive field of the explained prediction, for drawing and export."""
+
+    ids: Annotated[Tensor, _NODES]
+    """Node ids in the user's graph, the explained ones first."""
+    hops: Annotated[Tensor, _NODES]
+    """Distance of each node to the explained one(s) along the edges."""
+    edge_index: Annotated[Tensor, Array("int64", (2, "edges"))]
+    """Directed edges between these nodes, by id in the user's graph."""
+    classes: Annotated[Tensor | None, _NODES] = None
+    """Class (label) of each node, where the data has one."""
+    num_nodes: int = 0
+    num_features: int = 0
+    names: tuple[str, ...] | None = None
+    """Name of each node, where names were given."""
+
+    @property
+    def distances(self) -> dict[int, int]:
+        """Hops by node id."""
+        return dict(zip(self.ids.tolist(), self.hops.tolist(), strict=True))
+
+    def name(self, node: int) -> str:
+        """The name of a node in one line that can be printed anywhere, or "node 7"."""
+        at = (self.ids == node).nonzero()
+        if self.names is None or not len(at):
+            return f"node {node}"
+        return one_line(self.names[int(at[0])])
+
+
+@dataclass(frozen=True)
+class PlayerSet:
+    """A set of players that answers a question; the model itself was asked about it.
+
+    If `found` is False, no set does what is asked (of sizes below `none_below`, where the search
+    ended early).
+    """
+
+    question: Literal["sufficient", "flip"]
+    """"sufficient": only these players on; "flip": only these players off."""
+    players: tuple[str, ...]
+    positions: tuple[int, ...]
+    """Positions among all players: features, then nodes, then edges."""
+    found: bool
+    score: float
+    """The model's score of the target for this coalition, from a plain call."""
+    predicted: int
+    """The output with the largest score for this coalition."""
+    wanted: str
+    """What the set has to do, in words."""
+    none_below: int
+    """All smaller sets were tried: no set with fewer players than this does it."""
+    calls: int
+    """Model calls of the search."""
+
+    @property
+    def minimal(self) -> bool:
+        """Whether no smaller set does what is asked; False: a smaller one may exist."""
+        return self.found and len(self.players) <= self.none_below
+
+    def line(self) -> str:
+        """The answer in one line."""
+        verb = "alone" if self.question == "sufficient" else "removed"
+        if not self.found:
+            return f"no set of fewer than {self.none_below} players, {verb}, gives {self.wanted}"
+        names = ", ".join(self.players) or "no player at all"
+        proof = "minimal" if self.minimal else f"none has fewer than {self.none_below} players"
+        return f"{names}: {verb}, the score is {self.score:.4g} ({self.wanted}; {proof})"
 
 
 @dataclass(frozen=True)
 class Groups:
     """Members of the players that stand for several features, nodes or edges, by name."""
 
-    features: Mapping[str, tuple[int, ...]] = dataclass_field(default_factory=dict)
-    nodes: Mapping[str, tuple[int, ...]] = dataclass_field(default_factory=dict)
-    edges: Mapping[str, tuple[tuple[int, int], ...]] = dataclass_field(default_factory=dict)
+    features: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    nodes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    edges: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from graphsvx.results import describe, export, export_shap, serialize
-from graphsvx.results.base import BaseExplanation
-from graphsvx.results.credit import Credit, Ranking
-from graphsvx.results.field_record import FieldRecord
-from graphsvx.results.view_registry import registered_view
+from graphsvx.results import describe, export, serialize
+from graphsvx.results.credit import Credit, Ranking, is_sure, ranked
+from graphsvx.results.details import FieldRecord
+from graphsvx.results.record import ExplanationRecord
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Credit", "Explanation", "FieldRecord", "Ranking"]
 
 
+def view(name: Literal["table", "printed", "plotted", "write", "notebook"]) -> Any:
+    """A function of `graphsvx.views`, which is built on explanations and imported when needed."""
+    return getattr(importlib.import_module("graphsvx.views"), name)
+
+
 @dataclass(frozen=True, eq=False)
-class Explanation(BaseExplanation):
+class Explanation(ExplanationRecord):
     """Why the model said that: `base + total == prediction`, shared out among the players.
 
     The arrays hold every explained output (one row, or one a class with `targets="all"`); the
@@ -41,12 +46,12 @@ class Explanation(BaseExplanation):
 
     def save(self, path: str | Path) -> None:
         """Write a versioned JSON file."""
-        serialize.save(self, path)
+        serialize.write_file(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Explanation:
         """Read a file written by `save`."""
-        return serialize.load(path, Explanation)
+        return serialize.read_file(path, Explanation)
 
     def to_pandas(
         self, players: Literal["all", "nodes", "features", "edges", "cells"] = "all"
@@ -77,27 +82,27 @@ class Explanation(BaseExplanation):
         It has the values of the features if the model is at hand (`question`), or with `data`, the
         graph that was explained.
         """
-        return export_shap.to_shap(self, data)
+        return export.to_shap(self, data)
 
     def to_shapiq(self) -> Any:
         """A `shapiq.InteractionValues` of the target, for shapiq's own plots (needs shapiq)."""
-        return export_shap.to_shapiq(self)
+        return export.to_shapiq(self)
 
     def to_shapiq_game(self) -> Any:
         """The explained game of nodes (edges, features) as a `shapiq.Game` (needs shapiq)."""
-        return export_shap.to_shapiq_game(self)
+        return export.to_shapiq_game(self)
 
     def from_shapiq(self, values: Any) -> Explanation:
         """This explanation with the interactions of a `shapiq.InteractionValues`."""
-        return export_shap.from_shapiq(self, values)
+        return export.from_shapiq(self, values)
 
     def table(self, top: int = 10) -> Table:
         """A rich table of the players with the most absolute credit."""
-        return registered_view("table")(self, top)
+        return view("table")(self, top)
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw it: the explanation graph where nodes or edges play, bars otherwise."""
-        return registered_view("plot")(self, ax=ax, **options)
+        return view("plotted")(self, ax=ax, **options)
 
     def describe(self, audience: Literal["everyone", "expert"] = "everyone") -> str:
         """Two or three plain sentences, or with `audience="expert"` the complete account."""
@@ -108,40 +113,28 @@ class Explanation(BaseExplanation):
 
         With `data` (the graph that was explained) a click on a node shows its features too.
         """
-        registered_view("html")([self], path, data=data)
+        view("write")([self], path, data=data)
 
     def _repr_html_(self) -> str:
-        return registered_view("notebook")(self)
+        return view("notebook")(self)
 
     def __rich__(self) -> Table:
         return self.table()
 
     def __str__(self) -> str:
         """The table as text; its caption is the equation prediction = base + credit."""
-        text: str = registered_view("text")(self)
+        text: str = view("printed")(self)
         return text
 
     def __repr__(self) -> str:
-        nodes, features, edges = (
-            ", ".join(
-                f"{credit.label(i)}: {float(credit.values[self._row, i]):+.3f}"
-                for i in credit.certain(self._row)[:3]
-            )
-            for credit in (self.node_credit, self.feature_credit, self.edge_credit)
-        )
-        parts = [
-            f"Explanation({self.title}",
-            f"prediction={self.prediction:.4f}",
-            f"base={self.base:.4f}",
-            *(
-                f"{kind}({credit.players})={{{players}}}"
-                for kind, credit, players in (
-                    ("nodes", self.node_credit, nodes),
-                    ("features", self.feature_credit, features),
-                    ("edges", self.edge_credit, edges),
-                )
-                if credit.players
-            ),
-            self.certificate.status,
-        ]
-        return ", ".join(part for part in parts if part) + ")"
+        parts = [f"Explanation({self.title}"]
+        parts += [f"prediction={self.prediction:.4f}", f"base={self.base:.4f}"]
+        for kind in ("node", "feature", "edge"):
+            credit = self.credit_by_kind[kind]
+            values, errors = credit.values[self.row].tolist(), credit.errors[self.row].tolist()
+            order = ranked(credit.values[self.row], None, "absolute")
+            sure = [i for i in order if is_sure(values[i], errors[i])][:3]
+            players = ", ".join(f"{credit.label(i)}: {values[i]:+.3f}" for i in sure)
+            if credit.players:
+                parts.append(f"{kind}s({credit.players})={{{players}}}")
+        return ", ".join([*parts, self.certificate.status]) + ")"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.errors import InputError
 from graphsvx.results import pyg_record
-from graphsvx.results.base import BaseExplanation
+from graphsvx.results.credit import Interactions
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
+from graphsvx.results.record import ExplanationRecord
 from graphsvx.results.typed_export import to_hetero
 from graphsvx.utils.extras import require_extra
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 # --- tables ------------------------------------------------------------------------------
 
 
-def to_pandas(explanation: BaseExplanation, players: Players | Literal["cells"] = "all") -> Any:
+def to_pandas(explanation: ExplanationRecord, players: Players | Literal["cells"] = "all") -> Any:
     """A `pandas.DataFrame` with a row per player: features, then nodes, then edges.
 
     Columns: `kind`, `id` (a node or column, of typed graphs with its node type; (u, v) for edges),
@@ -44,7 +47,7 @@ def to_pandas(explanation: BaseExplanation, players: Players | Literal["cells"] 
 _COLUMNS = ["kind", "id", "name", "credit", "error", "hops"]
 
 
-def _rows(explanation: BaseExplanation, players: Players) -> list[dict[str, Any]]:
+def _rows(explanation: ExplanationRecord, players: Players) -> list[dict[str, Any]]:
     hops = explanation.field.distances
     return [
         {
@@ -59,7 +62,7 @@ def _rows(explanation: BaseExplanation, players: Players) -> list[dict[str, Any]
     ]
 
 
-def _id(explanation: BaseExplanation, kind: str, key: tuple[int, ...]) -> Any:
+def _id(explanation: ExplanationRecord, kind: str, key: tuple[int, ...]) -> Any:
     types = explanation.types
     if types is None or types.flat or min(key) < 0:  # a group is -1
         return key if kind == "edge" else key[0]
@@ -68,7 +71,7 @@ def _id(explanation: BaseExplanation, kind: str, key: tuple[int, ...]) -> Any:
     return types.node(key[0]) if kind == "node" else tuple(types.node(end) for end in key)
 
 
-def many_to_pandas(explanations: Sequence[BaseExplanation], players: Players = "all") -> Any:
+def many_to_pandas(explanations: Sequence[ExplanationRecord], players: Players = "all") -> Any:
     """One long `pandas.DataFrame`: the rows of `to_pandas`, with what they explain in front.
 
     `explanation` is the position, `query` the node, link, group or graph that is explained.
@@ -88,7 +91,7 @@ def many_to_pandas(explanations: Sequence[BaseExplanation], players: Players = "
     return pandas.DataFrame(rows, columns=columns)
 
 
-def _query(explanation: BaseExplanation) -> Any:
+def _query(explanation: ExplanationRecord) -> Any:
     if explanation.kind == "graph":
         return explanation.graph_index
     return explanation.centres[0] if explanation.kind == "node" else explanation.centres
@@ -97,7 +100,7 @@ def _query(explanation: BaseExplanation) -> Any:
 # --- graphs ------------------------------------------------------------------------------
 
 
-def to_networkx(explanation: BaseExplanation) -> nx.DiGraph:
+def to_networkx(explanation: ExplanationRecord) -> nx.DiGraph:
     """The neighbourhood with `credit` and `error` on its nodes, and on its edges if they play.
 
     The explained nodes, which do not play, have credit 0. Where the two directions of an edge are
@@ -134,7 +137,7 @@ def to_networkx(explanation: BaseExplanation) -> nx.DiGraph:
     return graph
 
 
-def to_pyg(explanation: BaseExplanation, data: Any = None) -> Any:
+def to_pyg(explanation: ExplanationRecord, data: Any = None) -> Any:
     """A `torch_geometric.explain.Explanation` with masks by the size of the credit.
 
     `node_mask` is [nodes, 1] over all nodes of the graph, `edge_mask` [edges] along `edge_index`:
@@ -176,37 +179,43 @@ def to_pyg(explanation: BaseExplanation, data: Any = None) -> Any:
     return converted
 
 
-def node_credit(explanation: BaseExplanation) -> Tensor:
+def node_credit(explanation: ExplanationRecord) -> Tensor:
     """Credit of each node of the graph, [nodes]; 0 for those that do not play."""
-    credit = torch.zeros(explanation.field.num_nodes, dtype=torch.float64)
-    for entry in listed(explanation, "nodes"):
-        _add(credit, members_of(explanation, entry), entry.credit)
-    return credit
+    return _spread(explanation, "nodes", explanation.field.num_nodes)
 
 
-def feature_credit(explanation: BaseExplanation) -> Tensor:
+def feature_credit(explanation: ExplanationRecord) -> Tensor:
     """Credit of each column of x, [features]; 0 for those that do not play."""
-    credit = torch.zeros(explanation.field.num_features, dtype=torch.float64)
-    for entry in listed(explanation, "features"):
+    return _spread(explanation, "features", explanation.field.num_features)
+
+
+def _spread(explanation: ExplanationRecord, players: Players, size: int) -> Tensor:
+    credit = torch.zeros(size, dtype=torch.float64)
+    for entry in listed(explanation, players):
         _add(credit, members_of(explanation, entry), entry.credit)
     return credit
 
 
-def edge_credit(explanation: BaseExplanation, edge_index: Tensor) -> Tensor:
+def edge_credit(explanation: ExplanationRecord, edge_index: Tensor) -> Tensor:
     """Credit of each column of `edge_index`, [edges]; the columns of one player share it evenly."""
     columns: dict[tuple[int, int], list[int]] = {}
     for column, (u, v) in enumerate(edge_index.t().tolist()):
         columns.setdefault((u, v), []).append(column)
     credit = torch.zeros(edge_index.shape[1], dtype=torch.float64)
-    played = {pair for entry in listed(explanation, "edges") for pair in _pairs(explanation, entry)}
+    groups = {} if explanation.groups is None else explanation.groups.edges
+    players = [
+        (groups.get(entry.name, [(entry.key[0], entry.key[1])]), entry.credit)
+        for entry in listed(explanation, "edges")
+    ]
+    played = {pair for pairs, _ in players for pair in pairs}
     apart = any(u != v and (v, u) in played for u, v in played)
-    for entry in listed(explanation, "edges"):
+    for pairs, value in players:
         positions: list[int] = []
-        for u, v in _pairs(explanation, entry):
+        for u, v in pairs:
             positions += columns.get((u, v), [])
             if u != v and not apart:  # the two directions are one player
                 positions += columns.get((v, u), [])
-        _add(credit, positions, entry.credit)
+        _add(credit, positions, value)
     return credit
 
 
@@ -216,7 +225,7 @@ def _add(credit: Tensor, places: Sequence[int], value: float) -> None:
         credit[list(places)] += value / len(places)
 
 
-def members_of(explanation: BaseExplanation, entry: Entry) -> Sequence[int]:
+def members_of(explanation: ExplanationRecord, entry: Entry) -> Sequence[int]:
     """Nodes or columns that a player stands for."""
     groups = explanation.groups
     if groups is not None:
@@ -226,14 +235,6 @@ def members_of(explanation: BaseExplanation, entry: Entry) -> Sequence[int]:
     return entry.key
 
 
-def _pairs(explanation: BaseExplanation, entry: Entry) -> Sequence[tuple[int, int]]:
-    """Edges that a player stands for."""
-    groups = explanation.groups
-    if groups is not None and entry.name in groups.edges:
-        return groups.edges[entry.name]
-    return [(entry.key[0], entry.key[1])]
-
-
 def _edge_index(data: Any) -> Tensor:
     edge_index = getattr(data, "edge_index", None)
     if not isinstance(edge_index, Tensor):
@@ -241,7 +242,7 @@ def _edge_index(data: Any) -> Tensor:
     return edge_index
 
 
-def to_captum(explanation: BaseExplanation, data: Any) -> tuple[Tensor, Tensor]:
+def to_captum(explanation: ExplanationRecord, data: Any) -> tuple[Tensor, Tensor]:
     """Attributions in captum's shapes: of the node features [1, nodes, features], of edges [1, E].
 
     The row of an explained node holds the credit of its own features; a node that played as one
@@ -256,3 +257,169 @@ def to_captum(explanation: BaseExplanation, data: Any) -> tuple[Tensor, Tensor]:
     edge_index = _edge_index(data)
     edges, device = edge_credit(explanation, edge_index), edge_index.device
     return attributions[None].float().to(device), edges[None].float().to(device)
+
+
+# --- shap and shapiq -----------------------------------------------------------------------
+
+E = TypeVar("E", bound=ExplanationRecord)
+
+
+def to_shap(explanation: ExplanationRecord, data: Any = None, players: Players = "all") -> Any:
+    """A `shap.Explanation`: features, nodes and edges, with names that say which.
+
+    It has the values of the features, which shap prints and colours by, if the model is at hand
+    (`explanation.question`) or with `data`, the graph that was explained; nodes have their
+    distance in `display_data`.
+    """
+    many = many_to_shap([explanation], data, players)
+    return many[0]
+
+
+def many_to_shap(
+    explanations: Sequence[ExplanationRecord], data: Any = None, players: Players = "all"
+) -> Any:
+    """A `shap.Explanation` of many predictions, for shap's beeswarm, heatmap, bar, ...
+
+    Columns are all players of any of them; who does not play in an explanation has value 0 there.
+    `data` is the graph that was explained, or the list of graphs; it is not needed where the
+    explanations were made in this process.
+    """
+    shap = require_extra("shap", quiet=(PendingDeprecationWarning, DeprecationWarning))
+    if not explanations:
+        raise InputError("expected at least one explanation, got none")
+    columns: dict[tuple[str, tuple[int, ...], str], int] = {}
+    cells: list[tuple[int, int, Entry]] = []
+    for row, explanation in enumerate(explanations):
+        for entry in listed(explanation, players):
+            # A named group of players goes by its name; its id is another in each explanation.
+            key = (entry.kind, entry.key if entry.key[0] >= 0 else (-1,), entry.name)
+            cells.append((row, columns.setdefault(key, len(columns)), entry))
+    shape = (len(explanations), len(columns))
+    values, inputs = np.zeros(shape), np.full(shape, np.nan)
+    display = np.full(shape, "", dtype=object)
+    table = None if data is None else feature_inputs(explanations, data)
+    if data is None and all(e.question is not None and e.types is None for e in explanations):
+        graphs = [e.question.query.graph for e in explanations]
+        table = np.concatenate(
+            [feature_inputs([e], graph) for e, graph in zip(explanations, graphs, strict=True)]
+        )
+    if table is not None:  # a feature has a value where it does not play, too
+        for (kind, ids, _), column in columns.items():
+            if kind == "feature" and ids[0] >= 0:
+                inputs[:, column] = table[:, ids[0]]
+    distances = [explanation.field.distances for explanation in explanations]
+    for row, column, entry in cells:
+        values[row, column] = entry.credit
+        if entry.kind == "feature" and table is not None:
+            inside = list(members_of(explanations[row], entry))
+            inputs[row, column] = table[row, inside].mean()
+            display[row, column] = round(float(inputs[row, column]), 3)
+        elif entry.kind == "node":
+            hops = distances[row].get(entry.key[0])
+            display[row, column] = "" if hops is None else f"{hops} hop" + "s" * (hops != 1)
+    return shap.Explanation(
+        values=values,
+        base_values=np.array([explanation.base for explanation in explanations]),
+        data=None if table is None else inputs,
+        display_data=None if table is None else display,
+        feature_names=[name for _, _, name in columns],
+    )
+
+
+def feature_inputs(explanations: Sequence[ExplanationRecord], data: Any) -> NDArray[np.float64]:
+    """Values of the features of what each explanation explains, [explanations, features].
+
+    Of a node its own, of several nodes or a link their mean, of a graph the mean of its nodes.
+    """
+    rows = []
+    for explanation in explanations:
+        graph = data
+        if explanation.graph_index is not None and not isinstance(getattr(data, "x", None), Tensor):
+            graph = data[explanation.graph_index]
+        x = getattr(graph, "x", None)
+        if not isinstance(x, Tensor) or x.shape[0] != explanation.field.num_nodes:
+            raise InputError(
+                "data must be the graph that was explained, or the list of graphs, with x of "
+                f"{explanation.field.num_nodes} nodes for {explanation.title}"
+            )
+        centres = list(explanation.centres) or list(range(x.shape[0]))
+        rows.append(x.detach().reshape(x.shape[0], -1)[centres].double().mean(0).cpu().numpy())
+    return np.stack(rows)
+
+
+def to_shapiq(explanation: ExplanationRecord) -> Any:
+    """A `shapiq.InteractionValues` of the target; Shapley values where there are no interactions.
+
+    Players are features, then nodes, then edges (`Explanation.player_names`).
+    """
+    shapiq = require_extra("shapiq", quiet=(Warning,))
+    record = explanation.interactions
+    row = explanation.row
+    players = len(explanation.player_names)
+    scores: dict[tuple[int, ...], float] = {(): explanation.base}
+    if record is None:
+        credit = torch.cat(
+            [explanation.feature_values, explanation.node_values, explanation.edge_values]
+        )
+        scores |= {(player,): value for player, value in enumerate(credit.tolist())}
+    else:
+        for members, value in zip(
+            record.members.t().tolist(), record.values[row].tolist(), strict=True
+        ):
+            scores[tuple(player for player in members if player >= 0)] = value
+    return shapiq.InteractionValues(
+        values=torch.tensor([*scores.values()], dtype=torch.float64).numpy(),
+        index="SV" if record is None else record.index,
+        max_order=1 if record is None else record.order,
+        min_order=0,
+        n_players=players,
+        interaction_lookup={members: at for at, members in enumerate(scores)},
+        estimated=explanation.certificate.status == "estimated",
+        estimation_budget=explanation.certificate.calls,
+        baseline_value=explanation.base,
+    )
+
+
+def to_shapiq_game(explanation: ExplanationRecord) -> Any:
+    """The explained game as a `shapiq.Game`: coalitions of nodes (or edges, or features)."""
+    shapiq = require_extra("shapiq", quiet=(Warning,))
+    question = explanation.require_question()
+
+    class GraphGame(shapiq.Game):  # type: ignore[name-defined]  # an optional package
+        """Scores of perturbed graphs, relative to the empty coalition."""
+
+        def value_function(self, coalitions: Any) -> Any:
+            """Scores, [coalitions]."""
+            return question.scores(np.asarray(coalitions, dtype=bool), explanation.target)
+
+    players = question.players(explanation)
+    names = explanation.player_names[-players:] if players else []
+    empty = question.scores(np.zeros((1, players), dtype=bool), explanation.target)[0]
+    return GraphGame(n_players=players, normalize=True, normalization_value=float(empty),
+                     player_names=names)  # fmt: skip
+
+
+def from_shapiq(explanation: E, values: Any) -> E:
+    """The explanation with interactions that shapiq computed for the same players.
+
+    Their standard errors are unknown (NaN) unless shapiq says that they are exact.
+    """
+    players = len(explanation.player_names)
+    if values.n_players != players:
+        raise InputError(
+            f"the values are of {values.n_players} players, the explanation has {players}"
+        )
+    order = int(values.max_order)
+    sets = [members for members in values.interaction_lookup if members]
+    interactions = torch.tensor([[float(values[members]) for members in sets]], dtype=torch.float64)
+    rows = [list(members) + [-1] * (order - len(members)) for members in sets]
+    return replace(
+        explanation.only_target(),
+        interactions=Interactions(
+            index=str(values.index),
+            order=order,
+            members=torch.tensor(rows, dtype=torch.long).reshape(-1, order).t().contiguous(),
+            values=interactions,
+            errors=torch.full_like(interactions, torch.nan if values.estimated else 0.0),
+        ),
+    )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation, HeteroExplanation
 
-from graphsvx.results.base import BaseExplanation
+from graphsvx.results.record import ExplanationRecord
 
 LEAST = 0.99
 """Smallest value of a mask where there is credit; the largest is 1.
@@ -88,7 +88,7 @@ class CreditedHeteroExplanation(HeteroExplanation):
         return HeteroExplanation.visualize_feature_importance(picture, *args, **kwargs)
 
 
-def carried_credit(explanation: BaseExplanation, nodes: Tensor, edge_index: Tensor) -> Tensor:
+def carried_credit(explanation: ExplanationRecord, nodes: Tensor, edge_index: Tensor) -> Tensor:
     """The credit of nodes on the edges that carry it, [edges].
 
     A node's credit is shared evenly among its edges to nodes that are nearer to what is explained;

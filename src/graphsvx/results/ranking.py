@@ -1,17 +1,28 @@
-"""The players of an explanation as one ranked list of named entries."""
+"""The players of an explanation as rows that tables, plots, pages and words share.
+
+Ranked entries, groups of them where there are many, and cells as a matrix; how numbers are written.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from graphsvx.core.arrays import Bools, Floats
 from graphsvx.errors import InputError
-from graphsvx.results.base import BaseExplanation
-from graphsvx.results.cells import RankedCell
-from graphsvx.results.credit import Credit
-from graphsvx.utils.printable import one_line
+from graphsvx.results.credit import (
+    NO_FEATURES,
+    OTHER_FEATURES,
+    SEVERAL,
+    PlayerKind,
+    RankedCell,
+    Region,
+    is_sure,
+)
+from graphsvx.results.record import ExplanationRecord
 
 Players = Literal["all", "nodes", "features", "edges"]
 
@@ -20,7 +31,7 @@ Players = Literal["all", "nodes", "features", "edges"]
 class Entry:
     """One player, named, with its credit; `error` is NaN where the method gives none."""
 
-    kind: Literal["feature", "node", "edge"]
+    kind: PlayerKind
     key: tuple[int, ...]
     """The id: a node, a column of x, or the two ends of an edge."""
     name: str
@@ -30,10 +41,10 @@ class Entry:
     @property
     def sure(self) -> bool:
         """Whether the credit is exact or at least two standard errors away from 0."""
-        return not math.isfinite(self.error) or abs(self.credit) >= 2 * self.error
+        return is_sure(self.credit, self.error)
 
 
-def entries(explanation: BaseExplanation, players: Players = "all") -> list[Entry]:
+def entries(explanation: ExplanationRecord, players: Players = "all") -> list[Entry]:
     """Players of the given kind, those with the largest absolute credit first."""
     ranked = listed(explanation, players)
     if explanation.selection is not None:
@@ -53,35 +64,26 @@ def leading(ranked: list[Entry], top: int) -> tuple[list[Entry], list[Entry]]:
     return shown, [e for e in ranked if (e.kind, e.key, e.name) not in seen]
 
 
-def listed(explanation: BaseExplanation, players: Players = "all") -> list[Entry]:
+def listed(explanation: ExplanationRecord, players: Players = "all") -> list[Entry]:
     """Players of the given kind in the order of the record: features, nodes, edges."""
     if players not in ("all", "nodes", "features", "edges"):
         raise InputError(f"players must be 'all', 'nodes', 'features' or 'edges', got {players!r}")
-    row = explanation.outputs.index(explanation.target)
-    entries_of_kinds: list[Entry] = []
-    if players in ("all", "features"):
-        entries_of_kinds += _of(explanation.feature_credit, row, "feature")
-    if players in ("all", "nodes"):
-        entries_of_kinds += _of(explanation.node_credit, row, "node")
-    if players in ("all", "edges"):
-        entries_of_kinds += _of(explanation.edge_credit, row, "edge")
-    return entries_of_kinds
+    row = explanation.row
+    return [
+        Entry(kind, key, name, value, error)
+        for kind, credit in explanation.credit_by_kind.items()
+        if players in ("all", f"{kind}s")
+        for key, name, value, error in zip(
+            credit.keys(),
+            credit.labels(kind),
+            credit.values[row].tolist(),
+            credit.errors[row].tolist(),
+            strict=True,
+        )
+    ]
 
 
-def _of(credit: Credit, row: int, kind: Literal["feature", "node", "edge"]) -> Iterator[Entry]:
-    keys = credit.ids.reshape(2, -1).t().tolist() if kind == "edge" else credit.ids.tolist()
-    values, errors = credit.values[row].tolist(), credit.errors[row].tolist()
-    for i, (key, value, error) in enumerate(zip(keys, values, errors, strict=True)):
-        if credit.names is not None:
-            name = one_line(credit.names[i]) or "–"
-        elif kind == "edge":
-            name = f"edge {key[0]}–{key[1]}"
-        else:
-            name = f"{kind} {key}"
-        yield Entry(kind, tuple(key) if kind == "edge" else (key,), name, value, error)
-
-
-def cell_name(explanation: BaseExplanation, cell: RankedCell) -> str:
+def cell_name(explanation: ExplanationRecord, cell: RankedCell) -> str:
     """A cell in words: "age of node 5", "presence of node 5"."""
     feature = str(cell.feature) if explanation.cells is None else (
         explanation.cells.feature_name(cell.feature)
@@ -89,13 +91,13 @@ def cell_name(explanation: BaseExplanation, cell: RankedCell) -> str:
     return f"{feature} of {explanation.node_label(cell.node)}"
 
 
-def leading_cells(explanation: BaseExplanation, top: int) -> list[RankedCell]:
+def leading_cells(explanation: ExplanationRecord, top: int) -> list[RankedCell]:
     """The `top` cells by absolute credit of those whose interval does not hold 0."""
     cells = [cell for cell in explanation.top_cells(by="absolute") if cell.sure and cell.value]
     return cells[:top]
 
 
-def scale_of(explanation: BaseExplanation) -> str:
+def scale_of(explanation: ExplanationRecord) -> str:
     """What the numbers are, in words: "probability", "log-odds"."""
     return explanation.scale.replace("_", "-")
 
@@ -112,6 +114,186 @@ def signed(value: float, digits: int = 3) -> str:
     return text.replace("-", "−")
 
 
-def plain(value: float, digits: int = 3) -> str:
+def decimal(value: float, digits: int = 3) -> str:
     """A score: `digits` decimals and a real minus."""
     return f"{value:.{digits}f}".replace("-", "−")
+
+
+# --- groups, where there are many players --------------------------------------------------
+
+FOLDED_FROM = 31
+"""Players from which on groups are shown."""
+MOST_BRANCHES = 12
+"""Branches that are shown; where there are more, nodes are grouped by distance."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Players that are shown as a group: a ring, a branch, all features or all edges."""
+
+    name: str
+    """In words, with the number of players: "52 nodes 1 hop away"."""
+    credit: float
+    error: float
+    """Standard error of the sum: 0 where exact, NaN where it is not known."""
+    entries: tuple[Entry, ...]
+    """Those with the largest absolute credit first."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether the sum is exact or at least two standard errors away from 0."""
+        return is_sure(self.credit, self.error)
+
+
+def folds(explanation: ExplanationRecord, players: Players = "all") -> list[Fold]:
+    """Groups that hold every player once, nearest nodes first; empty where there are few players.
+
+    Nodes are grouped by branch where most of them have only one way to the explained node and
+    there are few branches, else by distance; features are one group, edges are one.
+    """
+    ranked = entries(explanation, players)
+    if len(ranked) < FOLDED_FROM or explanation.selection is not None:
+        return []
+    kinds = {kind: [e for e in ranked if e.kind == kind] for kind in ("node", "feature", "edge")}
+    groups = _of_nodes(explanation, kinds["node"])
+    for kind in ("feature", "edge"):
+        if kinds[kind]:
+            groups.append(_total(explanation, kind, kinds[kind]))
+    return groups if len(groups) > 1 else []
+
+
+def unsure_note(players: list[Entry]) -> str:
+    """How many of these cannot be told from 0, in brackets; empty if none."""
+    unsure = sum(not entry.sure for entry in players)
+    return f" ({unsure} of them may be 0)" if unsure else ""
+
+
+def _of_nodes(explanation: ExplanationRecord, ranked: list[Entry]) -> list[Fold]:
+    if not ranked:
+        return []
+    grouped = explanation.groups is not None and bool(explanation.groups.nodes)
+    if explanation.kind != "node" or grouped:
+        return [_total(explanation, "node", ranked)]
+    entry_of = {entry.key[0]: entry for entry in ranked}
+    return [
+        Fold(
+            name,
+            region.value,
+            region.error,
+            tuple(entry_of[node] for node in region.members if node in entry_of),
+        )
+        for region, name in _regions(explanation)
+    ]
+
+
+def _regions(explanation: ExplanationRecord) -> list[tuple[Region, str]]:
+    """Branches or rings, and their names in words."""
+    branches = explanation.branches()
+    mixed = sum(len(region.members) for region in branches if region.key == SEVERAL)
+    if 1 < len(branches) <= MOST_BRANCHES and 2 * mixed <= explanation.node_credit.players:
+        return [(region, _branch_name(explanation, region)) for region in branches]
+    return [(region, _ring_name(region)) for region in explanation.by_hop()]
+
+
+def _branch_name(explanation: ExplanationRecord, region: Region) -> str:
+    if region.key == SEVERAL:
+        return f"{_count(len(region.members), 'node')} with several ways"
+    neighbour = explanation.node_label(region.key)
+    others = len(region.members) - 1
+    return neighbour if not others else f"{neighbour} and {_count(others, 'node')} behind it"
+
+
+def _ring_name(region: Region) -> str:
+    nodes = _count(len(region.members), "node")
+    return nodes if region.key == SEVERAL else f"{nodes} {_count(region.key, 'hop')} away"
+
+
+def _total(explanation: ExplanationRecord, kind: str, ranked: list[Entry]) -> Fold:
+    """All players of a kind; what a game shares out in total is known without error."""
+    played = {game.name for game in explanation.certificate.games}
+    finite = all(math.isfinite(entry.error) for entry in ranked)
+    exact = (finite and f"{kind}s" in played) or all(entry.error == 0 for entry in ranked)
+    return Fold(
+        _count(len(ranked), kind),
+        math.fsum(entry.credit for entry in ranked),
+        0.0 if exact else math.nan,
+        tuple(ranked),
+    )
+
+
+def _count(number: int, item: str) -> str:
+    return f"{number} {item}" + "s" * (number != 1)
+
+
+# --- cells as a matrix: rows are nodes, columns features and what has none -----------------
+
+
+@dataclass(frozen=True, eq=False)
+class CellTable:
+    """Credit of features of nodes; NaN where a node has no cell for the feature."""
+
+    nodes: tuple[int, ...]
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    values: Floats
+    """[nodes, columns]."""
+    errors: Floats
+    """Standard errors [nodes, columns]; 0: exact."""
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute credit of a single feature or of presence; 1 if there is none."""
+        single = [name != NO_FEATURES[OTHER_FEATURES] for name in self.column_names]
+        values = self.values[:, single] if any(single) else self.values
+        return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+
+    @property
+    def sure(self) -> Bools:
+        """Whether a cell's interval does not hold 0, [nodes, columns]."""
+        return np.asarray(~(np.abs(self.values) < 2 * self.errors))
+
+
+def cell_table(explanation: ExplanationRecord, features: int = 12) -> CellTable:
+    """The cells of one output: the explained nodes' own features first, then nodes by credit.
+
+    Columns are presence, then the `features` with the largest share of the credit of any row; all
+    other features of a row are summed in the last column.
+
+    Raises:
+        InputError: no cells play; explain with `players="cells"`.
+
+    """
+    rows: dict[int, dict[str, tuple[float, float]]] = {}
+    if explanation.cells is None:
+        raise InputError('there are no cells; explain with GraphSVX(players="cells")')
+    if explanation.kind == "node" and explanation.feature_credit.players:
+        rows[explanation.centres[0]] = {
+            entry.name: (entry.credit, entry.error) for entry in entries(explanation, "features")
+        }
+    for cell in explanation.top_cells(by="absolute"):
+        name = explanation.cells.feature_name(cell.feature)
+        rows.setdefault(cell.node, {})[name] = (cell.value, cell.error)
+    presence, other = NO_FEATURES.values()
+    sizes: dict[str, float] = {}
+    for row in rows.values():
+        named = {n: abs(value) for n, (value, _) in row.items() if n not in (presence, other)}
+        largest = max(named.values(), default=0.0) or 1.0
+        for name, size in named.items():
+            sizes[name] = max(sizes.get(name, 0.0), size / largest)
+    columns = sorted(sizes, key=lambda name: -sizes[name])[:features]
+    names = [presence, *columns, other]
+    shape = (len(rows), len(names))
+    values, variances = np.full(shape, np.nan), np.zeros(shape)
+    for i, row in enumerate(rows.values()):
+        for name, (value, error) in row.items():
+            column = names.index(name) if name in columns or name == presence else len(names) - 1
+            values[i, column] = value + (0.0 if np.isnan(values[i, column]) else values[i, column])
+            variances[i, column] += error**2
+    used = ~np.isnan(values).all(0)
+    return CellTable(
+        tuple(rows),
+        tuple(explanation.node_label(node) for node in rows),
+        tuple(name for name, keep in zip(names, used, strict=True) if keep),
+        values[:, used],
+        np.sqrt(variances[:, used]),
+    )

@@ -1,30 +1,58 @@
-"""The fields of an explanation: what is saved, and what the arrays hold for its target."""
+"""The fields of an explanation, which are what is saved, and what can be read from them."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from graphsvx.core.names import Names
 from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
-from graphsvx.errors import InputError
-from graphsvx.results.answers import PlayerSet
-from graphsvx.results.cells import CellCredit, RankedCell
+from graphsvx.core.types import relation_labels
+from graphsvx.errors import InputError, TargetError, see
+from graphsvx.results import typed_credit
 from graphsvx.results.certificate import Certificate
-from graphsvx.results.credit import Credit, Ranked, RankedEdge, Ranking
-from graphsvx.results.details import Balance, BayesianNetwork, GeneratedGraph, Groups, Selection
-from graphsvx.results.field_record import FieldRecord
-from graphsvx.results.interactions import Interactions, Together
-from graphsvx.results.regions import RegionErrors
-from graphsvx.results.schema import Array, ArrayOf, Column
-from graphsvx.results.typed import GraphTypes
+from graphsvx.results.credit import (
+    NO_FEATURES,
+    SEVERAL,
+    CellCredit,
+    Credit,
+    Interactions,
+    PlayerKind,
+    Ranked,
+    RankedCell,
+    RankedEdge,
+    Ranking,
+    Region,
+    RegionErrors,
+    Together,
+    branch_of,
+    hop_of,
+    ranked,
+    regions,
+)
+from graphsvx.results.details import (
+    Balance,
+    BayesianNetwork,
+    FieldRecord,
+    GeneratedGraph,
+    Groups,
+    PlayerSet,
+    Selection,
+)
+from graphsvx.results.typed import EdgeType, GraphTypes
+from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int
 from graphsvx.utils.printable import one_line
 
-# The annotations below are the schema of what is saved as JSON and Arrow (`results.schema`).
+# Not a field: the model is not saved, copied or sent to other processes.
+_QUESTIONS: WeakKeyDictionary[ExplanationRecord, Any] = WeakKeyDictionary()
+
+# The annotations below are the schema of what is saved as JSON and Arrow (`utils.constraints`).
 _ENDS = Array("int64", (2, "edges"))
 _OUTPUTS = Array("float64", ("outputs",))
 
@@ -99,18 +127,26 @@ class ExplanationRecord:
     # --- the chosen output -------------------------------------------------------------
 
     @property
-    def _row(self) -> int:
+    def row(self) -> int:
+        """Row of the target in the arrays."""
         return self.outputs.index(self.target)
+
+    @property
+    def credit_by_kind(self) -> dict[PlayerKind, Credit]:
+        """Credit of all players: features, then nodes, then edges."""
+        return {
+            "feature": self.feature_credit, "node": self.node_credit, "edge": self.edge_credit
+        }  # fmt: skip
 
     @property
     def base(self) -> float:
         """The score with no player on: where the sharing starts (phi_0)."""
-        return float(self.bases[self._row])
+        return float(self.bases[self.row])
 
     @property
     def prediction(self) -> float:
         """The model's score for the target with every player on."""
-        return float(self.predictions[self._row])
+        return float(self.predictions[self.row])
 
     @property
     def total(self) -> float:
@@ -125,12 +161,12 @@ class ExplanationRecord:
     @property
     def node_values(self) -> Tensor:
         """Signed credit of each node."""
-        return self.node_credit.values[self._row]
+        return self.node_credit.values[self.row]
 
     @property
     def node_errors(self) -> Tensor:
         """Standard error of each node's credit (0: exact)."""
-        return self.node_credit.errors[self._row]
+        return self.node_credit.errors[self.row]
 
     @property
     def feature_ids(self) -> Tensor:
@@ -140,12 +176,12 @@ class ExplanationRecord:
     @property
     def feature_values(self) -> Tensor:
         """Signed credit of each feature."""
-        return self.feature_credit.values[self._row]
+        return self.feature_credit.values[self.row]
 
     @property
     def feature_errors(self) -> Tensor:
         """Standard error of each feature's credit (0: exact)."""
-        return self.feature_credit.errors[self._row]
+        return self.feature_credit.errors[self.row]
 
     @property
     def edge_ids(self) -> Tensor:
@@ -155,34 +191,22 @@ class ExplanationRecord:
     @property
     def edge_values(self) -> Tensor:
         """Signed credit of each edge."""
-        return self.edge_credit.values[self._row]
+        return self.edge_credit.values[self.row]
 
     @property
     def edge_errors(self) -> Tensor:
         """Standard error of each edge's credit (0: exact)."""
-        return self.edge_credit.errors[self._row]
+        return self.edge_credit.errors[self.row]
 
     @property
     def errors(self) -> Tensor:
         """Standard errors of all players: features, then nodes, then edges."""
-        return torch.cat([self.feature_errors, self.node_errors, self.edge_errors])
+        return torch.cat([credit.errors[self.row] for credit in self.credit_by_kind.values()])
 
     @property
     def player_names(self) -> list[str]:
         """Names of all players: features, then nodes, then edges."""
-        names: list[str] = []
-        for kind, credit in (
-            ("feature", self.feature_credit),
-            ("node", self.node_credit),
-            ("edge", self.edge_credit),
-        ):
-            if credit.names is not None:
-                names += map(one_line, credit.names)
-            elif kind == "edge":
-                names += [f"edge {u}–{v}" for u, v in credit.ids.reshape(2, -1).t().tolist()]
-            else:
-                names += [f"{kind} {i}" for i in credit.ids.tolist()]
-        return names
+        return [name for kind, of in self.credit_by_kind.items() for name in of.labels(kind)]
 
     def class_name(self, output: int) -> str:
         """The name of an output in one line that can be printed anywhere, or its number."""
@@ -194,11 +218,11 @@ class ExplanationRecord:
 
     def top_nodes(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
         """The `k` nodes with the most credit (by signed or absolute value), best first."""
-        return self.node_credit.ranked(self._row, k, by)
+        return self.node_credit.ranked(self.row, k, by)
 
     def top_features(self, k: int | None = None, by: Ranking = "value") -> list[Ranked]:
         """The `k` features with the most credit (by signed or absolute value), best first."""
-        return self.feature_credit.ranked(self._row, k, by)
+        return self.feature_credit.ranked(self.row, k, by)
 
     def top_cells(self, k: int | None = None, by: Ranking = "value") -> list[RankedCell]:
         """The `k` cells (feature of a node) with the most credit, best first.
@@ -211,7 +235,7 @@ class ExplanationRecord:
         """
         if self.cells is None:
             raise InputError('there are no cells; explain with GraphSVX(players="cells")')
-        return self.cells.ranked(self._row, k, by)
+        return self.cells.ranked(self.row, k, by)
 
     @property
     def cell_matrix(self) -> Tensor:
@@ -230,11 +254,10 @@ class ExplanationRecord:
 
     def top_edges(self, k: int | None = None, by: Ranking = "value") -> list[RankedEdge]:
         """The `k` edges with the most credit, best first; their ids are (source, target)."""
-        ends, row = self.edge_ids.reshape(2, -1), self._row
-        values, errors = self.edge_values, self.edge_errors
+        keys, values, errors = self.edge_credit.keys(), self.edge_values, self.edge_errors
         return [
-            RankedEdge((int(ends[0, i]), int(ends[1, i])), float(values[i]), float(errors[i]))
-            for i in self.edge_credit.order(row, k, by)
+            RankedEdge((keys[i][0], keys[i][1]), float(values[i]), float(errors[i]))
+            for i in ranked(values, k, by)
         ]
 
     def together(
@@ -250,12 +273,235 @@ class ExplanationRecord:
             raise InputError(
                 "this explanation has no interactions; explain with method=GraphSVX(order=2)"
             )
-        return self.interactions.ranked(self._row, k, size, by, self.player_names)
+        return self.interactions.ranked(self.row, k, size, by, self.player_names)
 
     def credit_by_ends(self) -> dict[tuple[int, int], float]:
         """Credit by the two ends of an edge; that of several edges between them is added up."""
         credit: dict[tuple[int, int], float] = {}
-        ends = self.edge_ids.reshape(2, -1).t().tolist()
-        for (u, v), value in zip(ends, self.edge_values.tolist(), strict=True):
+        for (u, v), value in zip(self.edge_credit.keys(), self.edge_values.tolist(), strict=True):
             credit[(u, v)] = credit.get((u, v), 0.0) + value
         return credit
+
+    # --- by id, type and region --------------------------------------------------------
+
+    @property
+    def nodes(self) -> dict[Any, Any]:
+        """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
+        if self.types is not None and not self.types.flat:
+            return typed_credit.nodes_by_type(self)
+        return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
+
+    @property
+    def features(self) -> dict[Any, Any]:
+        """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
+        if self.types is not None and not self.types.flat:
+            return typed_credit.features_by_type(self)
+        return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
+
+    @property
+    def edges(self) -> dict[Any, Any]:
+        """Credit by edge (source, target); with edge types, by type: a `RelationCredit` each."""
+        if self.types is not None:
+            return typed_credit.edges_by_relation(self)
+        return self.credit_by_ends()
+
+    def by_type(self) -> dict[str, float]:
+        """Credit of all nodes of each node type; of their features where no nodes play."""
+        return typed_credit.by_type(self)
+
+    def by_relation(self) -> dict[EdgeType, float]:
+        """Credit of all edges of each edge type; a type and its reverse count as the first."""
+        return typed_credit.by_relation(self)
+
+    # --- answers in sets ----------------------------------------------------------------
+
+    def sufficient(self, share: float | Literal["class"] = 0.9, budget: int = 10_000) -> PlayerSet:
+        """The smallest set of players that alone keeps a share of the score, or the class.
+
+        A share of the probability; on other scales of the way from base to prediction. Smaller
+        sets are all tried; beyond `budget` model calls the search is greedy and says so. Where
+        features and nodes play, the set is one of nodes.
+        """
+        return self.require_question().sufficient(self, share, budget)
+
+    def flip(self, budget: int = 10_000) -> PlayerSet:
+        """The smallest set of players whose removal changes the predicted class."""
+        return self.require_question().flip(self, budget)
+
+    def with_question(self, question: Any) -> Self:
+        """This explanation with the model and query that `sufficient` and `flip` use; not saved."""
+        if question is not None:
+            _QUESTIONS[self] = question
+        return self
+
+    @property
+    def question(self) -> Any:
+        """The model and query that `sufficient` and `flip` use; None if they are not at hand."""
+        return _QUESTIONS.get(self)
+
+    def require_question(self) -> Any:
+        """`question`; an InputError if the model is not at hand.
+
+        Raises:
+            InputError: it was loaded, came from another process, or is not GraphSVX's.
+
+        """
+        question = self.question
+        if question is None:
+            raise InputError(
+                "sets of players are tried on the model, which this explanation does not have: it "
+                "was loaded, came from another process, or is not GraphSVX's; use explain(model, "
+                "data, ...) again"
+            )
+        return question
+
+    def by_hop(self) -> list[Region]:
+        """Credit of all nodes at a distance together, nearest first, with standard errors."""
+        errors = None if self.region_errors is None else self.region_errors.by_hop
+        hops = hop_of(self.field, self.node_ids)
+        return regions(self.node_credit, self.row, hops, errors, lambda hop: f"hop {hop}")
+
+    def branches(self) -> list[Region]:
+        """Credit of each direct neighbour with what arrives only through it, largest first.
+
+        Nodes with several ways to the explained node are one region, "several ways".
+        """
+        errors = None if self.region_errors is None else self.region_errors.by_branch
+        listed = regions(
+            self.node_credit, self.row, branch_of(self.field, self.node_ids), errors,
+            lambda node: "several ways" if node == SEVERAL else f"through {node}",
+        )  # fmt: skip
+        return sorted(listed, key=lambda region: -abs(region.value))
+
+    # --- other outputs ---------------------------------------------------------------
+
+    def for_target(self, target: int) -> Self:
+        """The same explanation for another explained output.
+
+        Raises:
+            TargetError: the output was not explained; explain with `targets="all"`.
+
+        """
+        target = as_int(target, "target")
+        if target not in self.outputs:
+            raise TargetError(
+                f"output {target} was not explained, only {list(self.outputs)}; "
+                f'explain with targets="all" to have every output'
+                + see("the-output-was-not-explained")
+            )
+        return replace(self, target=target).with_question(self.question)
+
+    def only_target(self) -> Self:
+        """The same explanation without its other outputs."""
+        part = slice(self.row, self.row + 1)
+        return replace(
+            self,
+            outputs=(self.target,),
+            bases=self.bases[part],
+            predictions=self.predictions[part],
+            node_credit=self.node_credit.map(lambda values: values[part]),
+            feature_credit=self.feature_credit.map(lambda values: values[part]),
+            edge_credit=self.edge_credit.map(lambda values: values[part]),
+        )
+
+    def contrast(self, a: int, b: int) -> Self:
+        """Why `a` rather than `b`: credit for `a` minus credit for `b`.
+
+        The standard error of a difference is at most the sum of the two, and this bound is what
+        the contrast reports: the two estimates come from the same rows, so they are not
+        independent.
+
+        Raises:
+            TargetError: the two outputs are the same, or one was not explained.
+
+        """
+        first, second = self.for_target(a), self.for_target(b)
+        a, b = first.target, second.target
+        if a == b:
+            raise TargetError(f"a contrast needs two different outputs, got {a} twice")
+        rows = (first.row, second.row)
+
+        return replace(
+            self,
+            outputs=(a,),
+            target=a,
+            rather_than=b,
+            bases=(self.bases[rows[0]] - self.bases[rows[1]])[None],
+            predictions=(self.predictions[rows[0]] - self.predictions[rows[1]])[None],
+            node_credit=self.node_credit.contrasted(*rows),
+            feature_credit=self.feature_credit.contrasted(*rows),
+            edge_credit=self.edge_credit.contrasted(*rows),
+            interactions=None if self.interactions is None else self.interactions.contrasted(*rows),
+            region_errors=None if self.region_errors is None else self.region_errors.bound(*rows),
+            cells=None if self.cells is None else self.cells.contrasted(*rows),
+        )
+
+    # --- in words ----------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """The explained node, nodes, link or graph and the output, such as "node 7: class 2"."""
+        centres, types = self.centres, self.types
+        item = "nodes"
+        if types is not None and not types.flat and centres:
+            item = f"{types.node(centres[0])[0]} nodes"
+        subject = {
+            "node": self.node_label(centres[0]) if centres else "node",
+            "nodes": f"{len(centres)} {item}",
+            "graph": one_line(self.graph_name or "graph"),
+            "edge": f"edge {centres}"
+            if types is None and self.field.names is None
+            else self.link_label,
+            "model": "model",
+        }[self.kind]
+        name = self.class_name(self.target)
+        if self.rather_than is not None:
+            name += f" rather than {self.class_name(self.rather_than)}"
+        return f"{subject}: {name}"
+
+    def node_label(self, node: int) -> str:
+        """A node of the receptive field in words: its name, or its type and id."""
+        field, types = self.field, self.types
+        if types is None or field.names is not None:
+            return field.name(node)
+        at = (field.ids == node).nonzero()
+        return one_line(types.labels[int(at[0, 0])]) if len(at) else f"node {node}"
+
+    @property
+    def link_label(self) -> str:
+        """An explained link in words."""
+        field, types = self.field, self.types
+        if types is None:
+            name = str if field.names is None else field.name
+            return f"edge {'–'.join(map(name, self.centres))}"
+        relation = (
+            "" if types.relation is None else relation_labels(types.edge_types)[types.relation]
+        )
+        arrow = f" –{relation}→ " if relation else " → "
+        return f"link {arrow.join(map(self.node_label, self.centres))}"
+
+    def with_names(self, names: Names) -> Self:
+        """The explanation with names of its graph, nodes, features and edges, where there are any.
+
+        Groups keep the names that they were given.
+        """
+        nodes, features = names.nodes, names.features
+        changed: dict[str, Any] = {}
+        if names.graph is not None and self.kind == "graph":
+            changed["graph_name"] = names.graph
+        if features is not None:
+
+            def feature_name(column: int) -> str:
+                return NO_FEATURES.get(column) or features[column % len(features)]
+
+            if self.feature_credit.players:
+                changed["feature_credit"] = self.feature_credit.named("feature", feature_name)
+            if self.cells is not None:
+                columns = tuple(map(feature_name, self.cells.features))
+                changed["cells"] = replace(self.cells, names=columns)
+        if nodes is not None:
+            changed["node_credit"] = self.node_credit.named("node", nodes.__getitem__)
+            changed["edge_credit"] = self.edge_credit.named("edge", nodes.__getitem__)
+            ids = self.field.ids.tolist()
+            changed["field"] = replace(self.field, names=tuple(nodes[node] for node in ids))
+        return replace(self, **changed)

@@ -10,19 +10,22 @@ summary.by_class(explanations)              # a summary for each explained class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.credit import Credit
-from graphsvx.results.explanation import Explanation
-from graphsvx.results.html_table import html_table
+from graphsvx.results.credit import PlayerKind
+from graphsvx.results.explanation import Explanation, view
+from graphsvx.results.export import many_to_pandas, many_to_shap
+from graphsvx.results.ranking import Players
 from graphsvx.utils.extras import require_extra
+from graphsvx.utils.printable import html_table
 
 Key = int | str | tuple[int, int]
 By = Literal["class", "hops"] | Mapping[int, Any] | Sequence[Any] | Tensor | None
@@ -150,9 +153,7 @@ class Summary:
 
 def features(explanations: Iterable[Explanation]) -> Summary:
     """Credit by feature (or group of features)."""
-    return _summary(
-        explanations, lambda explanation: _named(explanation.feature_credit, explanation, "feature")
-    )
+    return _summary(explanations, lambda explanation: _named(explanation, "feature"))
 
 
 def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = False) -> Summary:
@@ -164,10 +165,15 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
     """
 
     def credit(explanation: Explanation) -> dict[Key, tuple[str, float]]:
-        named = _named(explanation.node_credit, explanation, "node")
+        named = _named(explanation, "node")
         if by is not None:
-            ids = explanation.node_ids.tolist()
-            named = _summed(ids, named, _labels(explanation, by))
+            label, sums = _labels(explanation, by), dict[Key, tuple[str, float]]()
+            for node, (key, (_, value)) in zip(
+                explanation.node_ids.tolist(), named.items(), strict=True
+            ):
+                role, name = label(node, key)
+                sums[role] = (name, sums.get(role, (name, 0.0))[1] + value)
+            named = sums
         if not share:
             return named
         gap = explanation.prediction - explanation.base
@@ -183,9 +189,7 @@ def nodes(explanations: Iterable[Explanation], by: By = None, *, share: bool = F
 
 def edges(explanations: Iterable[Explanation]) -> Summary:
     """Credit by edge (or group of edges)."""
-    return _summary(
-        explanations, lambda explanation: _named(explanation.edge_credit, explanation, "edge")
-    )
+    return _summary(explanations, lambda explanation: _named(explanation, "edge"))
 
 
 def by_class(
@@ -199,34 +203,20 @@ def by_class(
     return {target: of(parts[target]) for target in sorted(parts)}
 
 
-def _named(credit: Credit, explanation: Explanation, item: str) -> dict[Key, tuple[str, float]]:
+def _named(explanation: Explanation, kind: PlayerKind) -> dict[Key, tuple[str, float]]:
     """Players by key; a group of players goes by its name, which is the same everywhere."""
-    values = credit.values[explanation.outputs.index(explanation.target)].tolist()
-    keys: list[Key]
-    if item == "edge":
-        keys = [(u, v) for u, v in credit.ids.reshape(2, -1).t().tolist()]
-    else:
-        keys = list(credit.ids.tolist())
-    names = [f"edge {k[0]}–{k[1]}" if isinstance(k, tuple) else f"{item} {k}" for k in keys]
-    if credit.names is not None:
-        keys = [
-            key if current == plain else current
-            for key, plain, current in zip(keys, names, credit.names, strict=True)
-        ]
-        names = list(credit.names)
-    return {key: (name, value) for key, name, value in zip(keys, names, values, strict=True)}
-
-
-def _summed(
-    ids: list[int],
-    named: dict[Key, tuple[str, float]],
-    labels: Callable[[int, Key], tuple[Key, str]],
-) -> dict[Key, tuple[str, float]]:
-    sums: dict[Key, tuple[str, float]] = {}
-    for node, (key_of_node, (_, value)) in zip(ids, named.items(), strict=True):
-        key, name = labels(node, key_of_node)
-        sums[key] = (name, sums.get(key, (name, 0.0))[1] + value)
-    return sums
+    credit = explanation.credit_by_kind[kind]
+    by_id = credit.default_names(kind)
+    return {
+        name if name != unnamed else (ids[0], ids[1]) if kind == "edge" else ids[0]: (name, value)
+        for ids, unnamed, name, value in zip(
+            credit.keys(),
+            by_id,
+            credit.names or by_id,
+            credit.values[explanation.row].tolist(),
+            strict=True,
+        )
+    }
 
 
 def _labels(explanation: Explanation, by: By) -> Callable[[int, Key], tuple[Key, str]]:
@@ -278,3 +268,83 @@ def _summary(
         for key, (_, value) in row.items():
             matrix[i, position[key]] = value
     return Summary(tuple(keys), tuple(names[key] for key in keys), matrix, tuple(outputs))
+
+
+# --- many explanations as one object -------------------------------------------------------
+
+
+class Explanations(Sequence[Explanation]):
+    """A list of explanations that can be summed up, drawn and converted as a whole.
+
+    `explain_many(...).collect()` gives one; so does `Explanations(list_of_explanations)`.
+    """
+
+    def __init__(self, explanations: Iterable[Explanation]) -> None:
+        self._explanations = tuple(explanations)
+        for explanation in self._explanations:
+            if not isinstance(explanation, Explanation):
+                raise InputError(
+                    f"Explanations must be made of explanations, got {type(explanation).__name__}"
+                )
+
+    def __len__(self) -> int:
+        return len(self._explanations)
+
+    @overload
+    def __getitem__(self, index: int) -> Explanation: ...
+    @overload
+    def __getitem__(self, index: slice) -> Explanations: ...
+    def __getitem__(self, index: int | slice) -> Explanation | Explanations:
+        selected = self._explanations[index]
+        return selected if isinstance(selected, Explanation) else Explanations(selected)
+
+    def to_pandas(self, players: Players = "all") -> Any:
+        """A long `pandas.DataFrame`: a row per explanation and player."""
+        return many_to_pandas(self, players)
+
+    def to_shap(self, data: Any = None, players: Players = "all") -> Any:
+        """A `shap.Explanation` of all of them, for shap's beeswarm, heatmap and bar plots.
+
+        `data`: the graph that was explained, or the list of graphs; gives the features' values.
+        """
+        return many_to_shap(self, data, players)
+
+    def features(self) -> Summary:
+        """Credit by feature over all explanations."""
+        return features(self)
+
+    def nodes(self, by: By = None) -> Summary:
+        """Credit by node, or by role, class or distance of nodes, over all explanations."""
+        return nodes(self, by)
+
+    def to_html(self, path: str | Path, data: Any = None) -> None:
+        """Write one page with all of them, which opens offline and has a search box."""
+        view("write")(list(self), path, data=data)
+
+    def _repr_html_(self) -> str:
+        return view("notebook")(list(self))
+
+    def __repr__(self) -> str:
+        lines = "".join(f"\n  {explanation!r}" for explanation in self._explanations[:3])
+        ending = f"\n  ... {len(self) - 3} more" if len(self) > 3 else ""
+        return f"Explanations of {len(self)} predictions:{lines}{ending}"
+
+
+class ExplanationIterator(Iterator[Explanation]):
+    """Explanations, each as it is done; `collect()` waits for all of them."""
+
+    def __init__(self, explanations: Iterator[Explanation]) -> None:
+        self._explanations = explanations
+
+    def __next__(self) -> Explanation:
+        return next(self._explanations)
+
+    def close(self) -> None:
+        """Stop: explanations that are still to come are not made."""
+        close = getattr(self._explanations, "close", None)
+        if close is not None:
+            close()
+
+    def collect(self) -> Explanations:
+        """All explanations that are still to come."""
+        return Explanations(self)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from graphsvx.results.schema import Array
+from graphsvx.utils.constraints import Array
 
 EdgeType = tuple[str, str, str]
 """(node type of the source, relation, node type of the target)."""

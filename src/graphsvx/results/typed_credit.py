@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.record import ExplanationRecord
 from graphsvx.results.typed import EdgeType, GraphTypes, RelationCredit, TypeCredit
+
+if TYPE_CHECKING:
+    from graphsvx.results.record import ExplanationRecord
 
 
 def types_of(explanation: ExplanationRecord) -> GraphTypes:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from graphsvx.results import pyg_record
-from graphsvx.results.base import BaseExplanation
+from graphsvx.results.record import ExplanationRecord
 from graphsvx.results.typed import GraphTypes
 from graphsvx.results.typed_credit import features_by_type
 
 
-def to_hetero(explanation: BaseExplanation, types: GraphTypes, data: Any = None) -> Any:
+def to_hetero(explanation: ExplanationRecord, types: GraphTypes, data: Any = None) -> Any:
     """A `HeteroExplanation` with a node mask [nodes, 1] or an edge mask [edges] for each type.
 
     Masks are by the size of the credit, `node_credit`, `edge_credit` and `feature_credit` signed.
@@ -67,7 +67,7 @@ def to_hetero(explanation: BaseExplanation, types: GraphTypes, data: Any = None)
     return converted
 
 
-def edge_mask(explanation: BaseExplanation, types: GraphTypes) -> Tensor:
+def edge_mask(explanation: ExplanationRecord, types: GraphTypes) -> Tensor:
     """Credit of each edge of the graph, [edges]; the edges of one player share it evenly."""
     shares = torch.bincount(types.edge_owners, minlength=explanation.edge_credit.players)
     mask = torch.zeros(types.edge_starts[-1])

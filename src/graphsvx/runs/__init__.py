@@ -11,8 +11,7 @@ from graphsvx.utils.extras import require_extra
 
 require_extra("pyarrow", "data")
 
-from graphsvx.runs.backends import Backend, Local
-from graphsvx.runs.ray_backend import Ray
+from graphsvx.runs.backends import Backend, Local, Ray
 from graphsvx.runs.run import Run, Status
 from graphsvx.runs.run import open_run as open  # read as runs.open
 from graphsvx.runs.running import start

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,11 @@ from torch import Tensor
 from graphsvx.api import Failure
 from graphsvx.core.query import Kind
 from graphsvx.errors import error_text
-from graphsvx.results import schema, serialize
-from graphsvx.results.credit import Credit
+from graphsvx.results import serialize
+from graphsvx.results.credit import Credit, Interactions
+from graphsvx.results.details import FieldRecord
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.field_record import FieldRecord
+from graphsvx.utils.constraints import RecordField, as_json, from_json, record_fields
 
 # "element" is what Parquet calls it: a table has the same schema before and after a file.
 _IDS = pa.large_list(pa.field("element", pa.int64()))
@@ -35,7 +35,7 @@ class _Leaf:
     """A field of an explanation, or of its credits and receptive field, with its own column(s)."""
 
     path: tuple[str, ...]
-    field: schema.Field
+    field: RecordField
 
     @property
     def name(self) -> str:
@@ -73,12 +73,12 @@ _COLUMN_TYPES: dict[Any, pa.DataType] = {
 
 def _leaves() -> Iterator[_Leaf]:
     """The fields with columns, as the records declare them; the others go into `record`."""
-    for field in schema.fields(Explanation):
-        if field.column or field.array is not None:
+    for field in record_fields(Explanation):
+        if field.is_column:
             yield _Leaf((field.name,), field)
         elif field.type in (Credit, FieldRecord):
-            for part in schema.fields(field.type, field.overrides):
-                if part.column or part.array is not None:
+            for part in record_fields(field.type, field.marks):
+                if part.is_column:
                     yield _Leaf((field.name, part.name), part)
 
 
@@ -106,36 +106,23 @@ _COMPUTED: dict[str, tuple[pa.DataType, Callable[[Explanation], Any]]] = {
 }
 
 
-def _sets_of_players(explanation: Explanation) -> list[list[str]] | None:
-    """Names of the players of each interaction."""
-    record, names = explanation.interactions, explanation.player_names
-    if record is None:
-        return None
+def _sets_of_players(explanation: Explanation, record: Interactions) -> list[list[str]]:
+    names = explanation.player_names
     return [[names[i] for i in players if i >= 0] for players in record.members.t().tolist()]
 
 
-def _of_sets(name: Literal["values", "errors"]) -> Callable[[Explanation], np.ndarray | None]:
-    def of_target(explanation: Explanation) -> np.ndarray | None:
-        record = explanation.interactions
-        if record is None:
-            return None
-        return _plain(getattr(record, name)[explanation.outputs.index(explanation.target)])
-
-    return of_target
-
-
-# The same, of explanations with interactions; tables that were written without them are read too.
-_INTERACTIONS: dict[str, tuple[pa.DataType, Callable[[Explanation], Any]]] = {
-    "interaction_index": (pa.string(), lambda e: e.interactions and e.interactions.index),
+# The same, of explanations with interactions.
+_INTERACTIONS: dict[str, tuple[pa.DataType, Callable[[Explanation, Interactions], Any]]] = {
+    "interaction_index": (pa.string(), lambda _, record: record.index),
     "interaction_players": (pa.list_(pa.field("element", _NAMES)), _sets_of_players),
-    "interaction_values": (_NUMBERS, _of_sets("values")),
-    "interaction_errors": (_NUMBERS, _of_sets("errors")),
+    "interaction_values": (_NUMBERS, lambda e, record: _plain(record.values[e.row])),
+    "interaction_errors": (_NUMBERS, lambda e, record: _plain(record.errors[e.row])),
 }
 
 SCHEMA = pa.schema({
     "query": pa.int64(),
     "error": pa.string(),
-    **{name: kind for name, (kind, _) in (_COMPUTED | _INTERACTIONS).items()},
+    **{name: kind for name, (kind, _) in (*_COMPUTED.items(), *_INTERACTIONS.items())},
     **{name: kind for leaf in _LEAVES for name, kind in leaf.columns().items()},
     "record": pa.string(),
 })  # fmt: skip
@@ -143,14 +130,6 @@ SCHEMA = pa.schema({
 `field_*` is the receptive field of the explained prediction; `interaction_*` are the target's
 interactions, one entry for each set of players; `record` is the rest as JSON, with the version of
 `results.serialize`."""
-
-
-def with_interactions(rows: pa.Table) -> pa.Table:
-    """Rows of any version, with columns of interactions; null where these were not stored."""
-    for name, (kind, _) in _INTERACTIONS.items():
-        if name not in rows.column_names:
-            rows = rows.append_column(pa.field(name, kind), pa.nulls(len(rows), kind))
-    return rows
 
 
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
@@ -181,9 +160,11 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _row(explanation: Explanation) -> dict[str, Any]:
-    computed = _COMPUTED | _INTERACTIONS
-    row = {name: compute(explanation) for name, (_, compute) in computed.items()}
-    target_row = explanation.outputs.index(explanation.target)
+    row = {name: compute(explanation) for name, (_, compute) in _COMPUTED.items()}
+    sets = explanation.interactions
+    if sets is not None:
+        row |= {name: compute(explanation, sets) for name, (_, compute) in _INTERACTIONS.items()}
+    target_row = explanation.row
     for leaf in _LEAVES:
         value: Any = reduce(getattr, leaf.path, explanation)
         ends = leaf.ends()
@@ -204,16 +185,16 @@ def _rest(explanation: Explanation) -> dict[str, Any]:
     """The fields without a column, as in a JSON file."""
     in_columns = {leaf.path for leaf in _LEAVES}
     record: dict[str, Any] = {"version": serialize.VERSION}
-    for field in schema.fields(Explanation):
+    for field in record_fields(Explanation):
         value = getattr(explanation, field.name)
         if field.type in (Credit, FieldRecord):
             record[field.name] = {
-                part.name: schema.encode(getattr(value, part.name))
-                for part in schema.fields(field.type)
+                part.name: as_json(getattr(value, part.name))
+                for part in record_fields(field.type)
                 if (field.name, part.name) not in in_columns
             }
         elif (field.name,) not in in_columns:
-            record[field.name] = schema.encode(value)
+            record[field.name] = as_json(value)
     return record
 
 
@@ -221,7 +202,7 @@ def _plain(tensor: Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
-def explanation(rows: pa.Table, position: int) -> Explanation:
+def read_row(rows: pa.Table, position: int) -> Explanation:
     """The explanation in one row of a table with all columns (not a failed one)."""
 
     def array(name: str) -> Tensor:
@@ -236,28 +217,17 @@ def explanation(rows: pa.Table, position: int) -> Explanation:
             return values.reshape(outputs, values.numel() // outputs)
         if leaf.field.array is not None and rows[leaf.name][position].is_valid:
             return array(leaf.name)
-        plain = rows[leaf.name][position].as_py()
-        return tuple(plain) if isinstance(plain, list) else plain
+        return rows[leaf.name][position].as_py()
 
-    rest = serialize.current(json.loads(rows["record"][position].as_py()))
     outputs = len(rows["outputs"][position])
-    values: dict[str, dict[str, Any]] = defaultdict(dict)
+    record = json.loads(rows["record"][position].as_py())
+    serialize.check_version(record)
+    del record["version"]
     for leaf in _LEAVES:
-        values[leaf.path[0]][leaf.path[-1]] = value(leaf)
-    fields: dict[str, Any] = {}
-    for field in schema.fields(Explanation):
-        if field.type in (Credit, FieldRecord):
-            parts = {part.name: part.type for part in schema.fields(field.type)}
-            others = {
-                name: schema.decode(parts[name], entry)
-                for name, entry in rest.get(field.name, {}).items()
-            }
-            fields[field.name] = field.type(**values[field.name], **others)
-        elif field.name in values:
-            fields[field.name] = values[field.name][field.name]
-        elif field.name in rest:
-            fields[field.name] = schema.decode(field.type, rest[field.name])
-    return Explanation(**fields)
+        part = record if len(leaf.path) == 1 else record[leaf.path[0]]
+        part[leaf.path[-1]] = value(leaf)
+    explanation: Explanation = from_json(Explanation, record, "row")
+    return explanation
 
 
 def failed(rows: pa.Table) -> np.ndarray:

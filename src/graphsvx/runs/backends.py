@@ -1,32 +1,43 @@
-"""The `Backend` protocol, and the backend for processes on this machine."""
+"""The `Backend` protocol; backends for processes on this machine and for a Ray cluster."""
 
 from __future__ import annotations
 
+import io
+import logging
 import os
+import pickle
+import socket
 import time
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import torch
+from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
 from graphsvx.api import Failure, explain, failure_of
 from graphsvx.core import graph as graphs
-from graphsvx.core.hetero_data import check_graph_of
+from graphsvx.core.edge_index import Index
+from graphsvx.core.hetero_data import check_graph_of, is_typed
+from graphsvx.core.statistics import Statistics
 from graphsvx.core.types import nodes_by_type
 from graphsvx.errors import DataError
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
-from graphsvx.runs.torch_state import TorchState
+from graphsvx.runs.identity import TorchState
+from graphsvx.runs.queries import QueryKind
 from graphsvx.utils import processes
-from graphsvx.utils.constraints import Checked, Workers
+from graphsvx.utils.constraints import Checked, Range, Workers
+from graphsvx.utils.extras import require_extra
 
 Chunk = tuple[int, ...]
 """Queries of one task of a worker."""
-QueryKind = Literal["node", "nodes", "edge", "graph"]
-"""What the queries of a run are: nodes, groups of nodes, links or whole graphs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +70,7 @@ class Job:
 
     def check_inputs(self, inputs: dict[str, Any]) -> None:
         """Raise a DataError unless this process has the model and graph of the one that sent it."""
-        differ = identity.differences(inputs, self.inputs())
+        differ = identity.differing(inputs, self.inputs())
         if differ:
             raise DataError(
                 f"the workers have another model or graph: {'; '.join(differ[:5])} (there: where "
@@ -193,3 +204,208 @@ class Local(Checked):
         work = job if processes.can_fork() else _SentJob(job, job.inputs())
         for chunk, result in processes.imap_unordered(work, take, self.workers or cores()):
             yield LostChunk(chunk) if isinstance(result, processes.WorkerDied) else result
+
+
+# --- a Ray cluster: the graph once in the memory of each machine, chunks as Ray tasks ----
+
+
+# Timeout in seconds of the connection test.
+_CONNECT_TIMEOUT = 5.0
+_NUMPY_TYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ray(Checked):
+    """Workers of a Ray cluster (needs `graphsvx[ray]`, on every machine of it)."""
+
+    address: str | None = None
+    """An existing cluster: "auto" on one of its machines, or "host:port" of its head.
+    None: a new one on this machine, shut down at the end of the run."""
+    workers: Workers | None = None
+    """Number of chunks that run at the same time; None: the number of CPUs of the cluster."""
+    num_gpus: Annotated[float, Range(0)] = 0
+    """GPUs of each worker, as Ray counts them (0.25: four workers share one). Model and data are
+    then moved to the GPU that a worker is given."""
+
+    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[Answer | LostChunk]:
+        """See `Backend`. Ray places tasks, detects lost workers and retries a task once."""
+        ray = require_extra("ray", "ray", quiet=(DeprecationWarning, FutureWarning))
+        started_here = self._connect(ray)
+        # One retry: results that were stored on a lost machine are computed again by Ray.
+        # No limit of calls: with GPUs, Ray would start a process for each chunk otherwise.
+        options = {"num_cpus": 1, "num_gpus": self.num_gpus, "max_retries": 1, "max_calls": 0}
+        answer = ray.remote(**options)(_answer)
+        running: dict[Any, Chunk] = {}
+        try:
+            self._check_gpus(ray)
+            # In a list, so that a task gets the reference and reads the object once per process.
+            shared = [ray.put(_packed(job))]
+            key = uuid.uuid4().hex
+            while True:
+                free_slots = self._slots(ray) - len(running)
+                while free_slots > 0 and (chunk := take()) is not None:
+                    running[answer.remote(key, shared, chunk, self.num_gpus > 0)] = chunk
+                    free_slots -= 1
+                if not running:
+                    return
+                ready, _ = ray.wait(list(running), timeout=10)
+                for done in ready:
+                    chunk = running.pop(done)
+                    try:
+                        yield ray.get(done)
+                    except ray.exceptions.RayTaskError:
+                        raise  # an error in our code, not a lost worker
+                    except ray.exceptions.RayError:
+                        yield LostChunk(chunk)
+        finally:
+            for task in running:
+                ray.cancel(task, force=True)
+            if started_here:
+                ray.shutdown()
+
+    def _check_gpus(self, ray: Any) -> None:
+        """Raise if no machine can start a worker: Ray would wait for ever."""
+        gpus = ray.cluster_resources().get("GPU", 0)
+        if gpus < self.num_gpus:
+            raise DataError(
+                f"num_gpus={self.num_gpus:g} for each worker, but the Ray cluster has {gpus:g}; "
+                f"leave num_gpus out to compute on CPUs"
+            )
+
+    def _slots(self, ray: Any) -> int:
+        """Maximum number of submitted chunks: two per worker, so that no worker has to wait."""
+        # Not cached: machines may join or leave the cluster.
+        resources = ray.cluster_resources()
+        workers = self.workers or int(resources.get("CPU", 1))
+        if self.num_gpus:
+            workers = min(workers, int(resources.get("GPU", 0) / self.num_gpus))
+        return 2 * max(workers, 1)
+
+    def _connect(self, ray: Any) -> bool:
+        """Connect to a cluster; True if this run has to disconnect at its end."""
+        if ray.is_initialized():
+            return False
+        _check_reachable(self.address)
+        local_options = {"num_cpus": self.workers or cores()} if self.address is None else {}
+        try:
+            ray.init(
+                # "local": never a cluster that an environment variable happens to name.
+                address=self.address or "local", include_dashboard=None if self.address else False,
+                log_to_driver=False, logging_level=logging.ERROR, **local_options,
+            )  # fmt: skip
+        except (ConnectionError, ray.exceptions.RayError, ValueError, RuntimeError) as error:
+            raise DataError(
+                f"no Ray cluster at {self.address!r}: {error}; start one with: ray start --head"
+            ) from error
+        return True
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise if host and port do not accept a connection; Ray itself would retry for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", "local" or another form that Ray resolves
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
+    except (OSError, OverflowError) as error:
+        raise DataError(
+            f"no Ray cluster at {address!r}: {error}; check host and port, "
+            f"or start one there with: ray start --head"
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Packed:
+    """A pickled job, whose large arrays the processes of one machine share in memory."""
+
+    content: bytes
+    arrays: list[np.ndarray]
+    """Bytes of dense tensors and arrays."""
+    inputs: dict[str, Any]
+    """Identity of model and graphs, which must be the same in the worker."""
+    index: tuple[Index, Index] | None = None
+    """In-edge and out-edge index of a single graph, computed once because of their size."""
+    statistics: tuple[np.ndarray, np.ndarray] | None = None
+    """Mean and standard deviation of each feature."""
+
+
+def _packed(job: Job) -> _Packed:
+    cloudpickle: Any = require_extra("ray.cloudpickle", "ray")
+
+    class Pickler(cloudpickle.CloudPickler):
+        def reducer_override(self, value: Any) -> Any:
+            if type(value) is Tensor and _shareable(value):
+                return torch.from_numpy, (value.detach().numpy(),)
+            return super().reducer_override(value)
+
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(job)
+    arrays = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
+    packed = _Packed(stream.getvalue(), arrays, job.inputs())
+    if job.kind == "graph" or is_typed(job.model, job.data) or not _has_tables(job.data):
+        return packed
+    graph = graphs.check_graph(job.data)
+    statistics = (graph.statistics.mean.cpu().numpy(), graph.statistics.std.cpu().numpy())
+    return replace(packed, index=(graph.index, graphs.out_edges(graph)), statistics=statistics)
+
+
+def _shareable(tensor: Tensor) -> bool:
+    """Whether an array of the same memory holds all that the tensor is."""
+    return (
+        tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_contiguous()
+        and not (tensor.requires_grad or tensor.is_nested or tensor.is_quantized)
+        and not (tensor.is_conj() or tensor.is_neg() or tensor.dtype not in _NUMPY_TYPES)
+    )  # fmt: skip
+
+
+def _has_tables(data: Any) -> bool:
+    """Whether x and edge_index are the tensors themselves that a checked graph holds."""
+    return all(isinstance(getattr(data, name, None), Tensor) for name in ("x", "edge_index"))
+
+
+def _unpacked(packed: _Packed) -> Job:
+    with warnings.catch_warnings():
+        # Arrays of Ray's object store are read-only; graphs are never modified.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        job: Job = pickle.loads(packed.content, buffers=packed.arrays)  # noqa: S301  (of the driver)
+        if packed.index is not None and packed.statistics is not None:
+            mean, std = (torch.from_numpy(array) for array in packed.statistics)
+            graphs.adopt(job.data, *packed.index, Statistics(mean, std))
+    job.check_inputs(packed.inputs)
+    return job
+
+
+# --- in the worker -------------------------------------------------------------------------
+
+_jobs: dict[str, Job] = {}
+
+
+def _answer(key: str, shared: list[Any], chunk: Chunk, on_gpu: bool) -> Answer:
+    if key not in _jobs:
+        ray = require_extra("ray", "ray")
+        torch.set_num_threads(1)
+        _jobs.clear()
+        job = _unpacked(ray.get(shared[0]))
+        _jobs[key] = _on_gpu(job) if on_gpu else job
+    return _jobs[key](chunk)
+
+
+def _on_gpu(job: Job) -> Job:
+    """The job on the GPU that Ray gave this worker; its certificates say so if there is none."""
+    if not torch.cuda.is_available():
+        return replace(job, given_up=("torch finds no GPU in the worker: computed on the CPU",))
+    return _moved(job, torch.device("cuda"))
+
+
+def _moved(job: Job, device: torch.device) -> Job:
+    """The job with model and data on a device."""
+    inputs = list(job.data) if job.kind == "graph" else [job.data]
+    if not isinstance(job.model, nn.Module) or not all(hasattr(data, "to") for data in inputs):
+        sentence = f"model and data have no .to({str(device)!r}): computed where they are"
+        return replace(job, given_up=(sentence,))
+    moved = [data.to(device) for data in inputs]
+    return replace(job, model=job.model.to(device), data=moved if job.kind == "graph" else moved[0])

@@ -1,4 +1,4 @@
-"""The identity of a run: hashes of model and graph, and the settings as text."""
+"""The identity of a run: hashes of model and graph, torch's state, and the settings as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from dis import get_instructions
 from functools import cache, cached_property, partial
@@ -36,15 +37,69 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric.data.data import BaseData
 
 from graphsvx.core.arrays import Ids
-from graphsvx.runs.torch_state import TorchState
 
 __all__ = [
-    "PACKAGES", "differences", "of_graphs", "of_inputs", "of_members", "of_model",
-    "of_queries", "settings", "short_hash", "versions", "words",
+    "PACKAGES",
+    "differing",
+    "of_graphs",
+    "of_inputs",
+    "of_members",
+    "of_model",
+    "of_queries",
+    "package_versions",
+    "settings_as_text",
+    "short_hash",
+    "stable_repr",
 ]  # fmt: skip
 
 # Packages whose version may change results in the last bits; a run must not mix versions.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
+
+
+_DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class TorchState:
+    """Default type, precision and autocast of a thread."""
+
+    default_dtype: torch.dtype
+    matmul_precision: str
+    deterministic: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+    """Devices on which autocast is enabled, and its type."""
+
+    @staticmethod
+    def current() -> TorchState:
+        """The state of this thread."""
+        return TorchState(
+            torch.get_default_dtype(),
+            torch.get_float32_matmul_precision(),
+            torch.are_deterministic_algorithms_enabled(),
+            tuple((device, torch.get_autocast_dtype(device)) for device in _DEVICES
+                  if torch.is_autocast_enabled(device)),
+        )  # fmt: skip
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Work in this state, whatever that of the thread is."""
+        before = TorchState.current()
+        if before == self:
+            yield
+            return
+        self._set()
+        try:
+            with ExitStack() as stack:
+                for device, dtype in {**dict.fromkeys(_DEVICES), **dict(self.autocast)}.items():
+                    stack.enter_context(torch.autocast(device, dtype, dtype is not None))
+                yield
+        finally:
+            before._set()
+
+    def _set(self) -> None:
+        torch.set_default_dtype(self.default_dtype)
+        torch.set_float32_matmul_precision(self.matmul_precision)
+        torch.use_deterministic_algorithms(self.deterministic)
 
 
 @cache
@@ -53,7 +108,7 @@ def _version(package: str) -> str:
     return metadata.version(package)
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
     # Python compiles the code of a model to different bytecode in different versions.
     python = ".".join(platform.python_version_tuple()[:2])
@@ -62,7 +117,7 @@ def versions() -> dict[str, str]:
 
 def short_hash(value: Any) -> str:
     """Twelve digits that name settings, the same in every process."""
-    return hashlib.sha256(words(value).encode()).hexdigest()[:12]
+    return hashlib.sha256(stable_repr(value).encode()).hexdigest()[:12]
 
 
 def of_graphs(graphs: Sequence[Any]) -> dict[str, Any]:
@@ -103,7 +158,7 @@ def of_inputs(model: Callable[..., Any], graphs: Sequence[Any]) -> dict[str, Any
     return {
         "model": of_model(model),
         "graph": of_graphs(graphs),
-        "torch": settings({**vars(TorchState.current()), "hooks": hooks}),
+        "torch": settings_as_text({**vars(TorchState.current()), "hooks": hooks}),
     }
 
 
@@ -118,7 +173,7 @@ def of_members(members: Iterable[Iterable[int]]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def settings(options: Mapping[str, Any]) -> dict[str, str]:
+def settings_as_text(options: Mapping[str, Any]) -> dict[str, str]:
     """Options as text, one entry per setting, so that differences can be listed.
 
     The fields of a dataclass have an entry each: `method.budget.samples`.
@@ -128,20 +183,20 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
         if is_dataclass(value) and not isinstance(value, type):
             described[name] = type(value).__name__
             parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
-            described.update(settings(parts))
+            described.update(settings_as_text(parts))
         else:
-            described[name] = words(value)
+            described[name] = stable_repr(value)
     return described
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+def differing(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Differences between two nested mappings of text, one line each."""
     lines = []
     for name in sorted({*old, *new}):
         before, now = old.get(name), new.get(name)
         label = f"{prefix}{name}"
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            lines += differences(before, now, f"{label} ")
+            lines += differing(before, now, f"{label} ")
         elif before != now:
             lines.append(f"{label} (there: {_cut(before)}, now: {_cut(now)})")
     return lines
@@ -221,7 +276,7 @@ class Contents:
     def _value(self, path: str, value: Any, depth: int) -> None:
         """Collect a value of any type; of objects that were seen before only where."""
         if _plain_inside(value):
-            self._note(path, words(value))
+            self._note(path, stable_repr(value))
             return
         if isinstance(value, _IRRELEVANT):
             return
@@ -293,11 +348,11 @@ class Contents:
 
     def _container(self, path: str, value: Any, depth: int) -> None:
         if isinstance(value, (set, frozenset)):
-            self._note(path, words(value))
+            self._note(path, stable_repr(value))
             return
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in [*items, *_attributes(value).items()]:
-            name = key if isinstance(key, str) else words(key)
+            name = key if isinstance(key, str) else stable_repr(key)
             self._value(_joined(path, name), item, depth + 1)
 
     def _module(self, path: str, module: nn.Module, depth: int) -> None:
@@ -344,7 +399,7 @@ class Contents:
             if _installed(base.__module__):
                 texts = [_digest(f) for f in functions.values()]
                 texts += [
-                    f"{name}={words(value)}" for name, value in members.items()
+                    f"{name}={stable_repr(value)}" for name, value in members.items()
                     # Names with two underscores: caches of Python (`__slotnames__` of `copyreg`).
                     if not name.startswith("__") and _plain_inside(value)
                 ]  # fmt: skip
@@ -409,7 +464,7 @@ class Contents:
                 self._value(label, value, depth + 1)
 
 
-def words(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per type of value)
+def stable_repr(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per type of value)
     """A repr that is the same in every process: without addresses, tensors by hash."""
     if isinstance(value, _PLAIN):
         return repr(value)
@@ -419,7 +474,7 @@ def words(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per 
         return f"tensor{list(value.shape)}#{digest.hexdigest()[:12]}"
     if isinstance(value, np.ndarray):
         if value.dtype == object:
-            return words(value.tolist(), depth)
+            return stable_repr(value.tolist(), depth)
         digest = hashlib.sha256(f"{value.dtype}".encode())
         digest.update(np.ascontiguousarray(value).tobytes())
         return f"array{list(value.shape)}#{digest.hexdigest()[:12]}"
@@ -434,14 +489,14 @@ def words(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (one return per 
     if is_dataclass(value):
         items = [(item.name, getattr(value, item.name)) for item in fields(value)]
     elif isinstance(value, Mapping):
-        items = sorted((words(key, depth + 1), item) for key, item in value.items())
+        items = sorted((stable_repr(key, depth + 1), item) for key, item in value.items())
     elif isinstance(value, (list, tuple)):
-        return f"[{', '.join(words(item, depth + 1) for item in value)}]"
+        return f"[{', '.join(stable_repr(item, depth + 1) for item in value)}]"
     elif isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(words(item, depth + 1) for item in value))}}}"
+        return f"{{{', '.join(sorted(stable_repr(item, depth + 1) for item in value))}}}"
     else:
         items = sorted(_attributes(value).items())
-    return f"{name_of(value)}({', '.join(f'{k}={words(v, depth + 1)}' for k, v in items)})"
+    return f"{name_of(value)}({', '.join(f'{k}={stable_repr(v, depth + 1)}' for k, v in items)})"
 
 
 def name_of(value: Any) -> str:
@@ -572,7 +627,7 @@ def _digest(function: FunctionType) -> str:
 def _instructions(code: CodeType, doc: str | None = None) -> str:
     """Bytecode, names and constants of a code object, nested functions included."""
     constants = [
-        _instructions(constant) if isinstance(constant, CodeType) else words(constant)
+        _instructions(constant) if isinstance(constant, CodeType) else stable_repr(constant)
         for constant in code.co_consts
         if constant is not doc or doc is None
     ]

@@ -133,13 +133,13 @@ class Run:
         error = rows["error"][row].as_py()
         if error is not None:
             raise DataError(f"{query} could not be explained: {error}")
-        return arrow_schema.explanation(rows, row)
+        return arrow_schema.read_row(rows, row)
 
     def __iter__(self) -> Iterator[Explanation]:
         """All explanations by query; failures are left out."""
         for _, rows in self._blocks(None):
             for position in np.flatnonzero(~arrow_schema.failed(rows)).tolist():
-                yield arrow_schema.explanation(rows, position)
+                yield arrow_schema.read_row(rows, position)
 
     def __len__(self) -> int:
         """Number of explanations."""

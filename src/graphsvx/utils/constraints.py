@@ -1,4 +1,4 @@
-"""Frozen settings whose fields are validated on construction, against their annotations.
+"""One interpreter of annotations: of settings, of arguments, and of records that are saved.
 
     @dataclass(frozen=True)
     class Paired(Checked):
@@ -8,6 +8,10 @@ Supported are int, float (finite), bool, str, Literal, None, tuple, Sequence, di
 unions of these; `Annotated` adds a range, the signature of a callable, or a conversion. numpy
 scalars and one-element tensors become Python numbers, lists become tuples. `checks_arguments` does
 the same for the arguments of a function.
+
+A record that is saved declares the same way what its JSON holds: `as_json` and `from_json` write
+and read it, `schema_of` describes it, and `record_fields` says which fields are columns of tables.
+Tensors are annotated with their `Array`.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType, UnionType
 from typing import (
@@ -120,6 +124,58 @@ class Converted:
     by: Callable[[Any, str], Any]
 
 
+@dataclass(frozen=True)
+class Array:
+    """Element type and shape of a saved tensor, one name (or fixed size) for each dimension."""
+
+    dtype: Literal["int64", "float64"]
+    shape: tuple[str | int, ...]
+
+    def tensor(self, value: Any) -> Tensor:
+        """A tensor from nested lists; null is NaN."""
+        tensor = torch.tensor(self._numbers(value), dtype=getattr(torch, self.dtype))
+        if tensor.numel() == 0 and tensor.dim() < len(self.shape):  # [] for [2, 0]
+            tensor = tensor.reshape([size if isinstance(size, int) else 0 for size in self.shape])
+        if tensor.dim() != len(self.shape) or any(
+            isinstance(size, int) and size != actual
+            for size, actual in zip(self.shape, tensor.shape, strict=True)
+        ):
+            raise ValueError(f"expected an array {list(self.shape)}, got {list(tensor.shape)}")
+        return tensor
+
+    def _numbers(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._numbers(item) for item in value]
+        if self.dtype == "float64" and value is None:
+            return math.nan
+        number = int if self.dtype == "int64" else (int, float)
+        if isinstance(value, bool) or not isinstance(value, number) or math.isinf(value):
+            raise ValueError(f"expected a number ({self.dtype}), got {shown(value)}")
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        """Nested arrays; in an array of floats NaN is null."""
+        items = schema_of(int if self.dtype == "int64" else float)
+        for size in reversed(self.shape):
+            items = {"type": "array", "items": items}
+            if isinstance(size, int):
+                items |= {"minItems": size, "maxItems": size}
+        return items
+
+
+@dataclass(frozen=True)
+class Column:
+    """Marks a field that tables of explanations hold in a column of its own, as all arrays are."""
+
+
+@dataclass(frozen=True)
+class ArrayOf:
+    """Marks a record with a field that is another array than its class says."""
+
+    field: str
+    array: Array
+
+
 Rule = Range | Block | OneOf
 Count = Annotated[int, Range(1, MOST)]
 Workers = Annotated[int, Range(1, 10_000)]
@@ -177,7 +233,7 @@ def checked(value: Any, hint: Any, name: str) -> Any:
     try:
         return _fitted(value, hint)
     except Misfit:
-        error = next((rule.error for rule in _rules(hint)), InputError)
+        error = next((rule.error for rule in get_args(hint) if isinstance(rule, Rule)), InputError)
         raise error(f"{name} must be {expected(hint)}, got {shown(value)}") from None
 
 
@@ -216,48 +272,86 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _rules(hint: Any) -> list[Rule]:
-    return [rule for rule in get_args(hint) if isinstance(rule, Rule)]
+def _unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """An annotation without what `Annotated` adds, and that."""
+    if get_origin(hint) is not Annotated:
+        return hint, ()
+    kind, *marks = get_args(hint)
+    return kind, tuple(marks)
 
 
 # --- matching values with annotations ------------------------------------------------------
 
 
-def _fitted(value: Any, hint: Any) -> Any:  # noqa: PLR0911  (one line a kind of annotation)
+def _fitted(value: Any, hint: Any, stored: bool = False) -> Any:  # noqa: PLR0911  (one line a kind of annotation)
+    """A value as its annotation says; `stored`: read from JSON."""
+    hint, marks = _unmarked(hint)
     origin = get_origin(hint)
-    if origin is Annotated:
-        return _ruled(value, hint)
+    if marks:
+        return _marked(value, hint, marks, stored)
     if origin in (Union, UnionType):
-        return _one_of(value, get_args(hint))
+        return _one_of(value, get_args(hint), stored)
     if origin is Literal:
         return _literal(value, get_args(hint))
-    if origin is tuple:
-        return _tuple(value, get_args(hint))
-    if origin is Sequence:
-        return _tuple(value, (*get_args(hint), Ellipsis))
-    if origin is dict:
-        return _dict(value, get_args(hint))
+    if origin in (tuple, Sequence):
+        hints = get_args(hint)
+        return _tuple(value, (*hints, Ellipsis) if origin is Sequence else hints, stored)
+    if origin in (dict, Mapping):
+        return _mapping(value, origin, get_args(hint), stored)
+    if stored and hint is float and value is None:
+        return math.nan
+    if stored and is_dataclass(hint):
+        return _record(value, hint)
     if hint in _PLAIN:
-        return _PLAIN[hint](value)
+        value = _PLAIN[hint](value)
+        if stored and hint is float:
+            return float(value)
+        if stored and hint is int and abs(value) > _LARGEST:
+            raise Misfit
+        return value
     kind = origin or hint
     if isinstance(kind, type) and not getattr(kind, "_is_protocol", False):
         return _instance(value, kind)
     return value
 
 
-def _ruled(value: Any, hint: Any) -> Any:
-    kind = get_args(hint)[0]
-    value = _fitted(value, kind)
-    left_out = value is None and NoneType in get_args(kind)
-    if not left_out and not all(rule.allows(value) for rule in _rules(hint)):
+def _marked(value: Any, kind: Any, marks: tuple[Any, ...], stored: bool) -> Any:
+    if value is None and NoneType in get_args(kind):
+        return None
+    if stored:
+        for mark in marks:
+            if isinstance(mark, Array):
+                return value if isinstance(value, Tensor) else mark.tensor(value)
+            if isinstance(mark, ArrayOf):
+                return _record(value, kind, marks)
+    value = _fitted(value, kind, stored)
+    if not all(mark.allows(value) for mark in marks if isinstance(mark, Rule)):
         raise Misfit
     return value
 
 
-def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
+def _record(value: Any, kind: Any, marks: tuple[Any, ...] = ()) -> Any:
+    """A record from what is saved of it; a ValueError if a field is missing, or no such value."""
+    _instance(value, dict)
+    declared = record_fields(kind, marks)
+    unknown = sorted(value.keys() - {field.name for field in declared})
+    if unknown:
+        raise ValueError(f"{kind.__name__} has no {', '.join(unknown)}")
+    for field in declared:
+        if field.required and field.name not in value:
+            raise ValueError(f"{kind.__name__} needs {field.name}")
+    return kind(**{
+        field.name: from_json(field.hint, value[field.name], field.name)
+        for field in declared if field.name in value
+    })  # fmt: skip
+
+
+def _one_of(value: Any, hints: tuple[Any, ...], stored: bool) -> Any:
+    if value is None and NoneType in hints:
+        return None
     for hint in hints:
         try:
-            return _fitted(value, hint)
+            return _fitted(value, hint, stored)
         except Misfit:
             continue
     raise Misfit
@@ -270,7 +364,7 @@ def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
     raise Misfit
 
 
-def _tuple(value: Any, hints: tuple[Any, ...]) -> Any:
+def _tuple(value: Any, hints: tuple[Any, ...], stored: bool) -> Any:
     if isinstance(value, (Tensor, np.ndarray)):
         value = value.tolist()
     if not isinstance(value, (tuple, list)):
@@ -279,17 +373,17 @@ def _tuple(value: Any, hints: tuple[Any, ...]) -> Any:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
         raise Misfit
-    entries = tuple(_fitted(entry, hint) for entry, hint in zip(value, hints, strict=True))
+    entries = tuple(_fitted(entry, hint, stored) for entry, hint in zip(value, hints, strict=True))
     unchanged = isinstance(value, tuple) and all(map(lambda a, b: a is b, entries, value))
     return value if unchanged else entries
 
 
-def _dict(value: Any, hints: tuple[Any, ...]) -> Any:
-    _instance(value, dict)
-    for key, entry in value.items():
-        _fitted(key, hints[0])
-        _fitted(entry, hints[1])
-    return value
+def _mapping(value: Any, kind: type, hints: tuple[Any, ...], stored: bool) -> Any:
+    _instance(value, kind)
+    entries = {
+        _fitted(name, hints[0]): _fitted(entry, hints[1], stored) for name, entry in value.items()
+    }
+    return entries if stored else value
 
 
 def _instance(value: Any, kind: type) -> Any:
@@ -338,6 +432,7 @@ def _str(value: Any) -> str:
     return str(_instance(value, str))
 
 
+_LARGEST = 2**62  # what tensors and Arrow columns hold as int64
 _PLAIN: dict[Any, Callable[[Any], Any]] = {
     bool: _bool, int: _int, float: _float, str: _str, NoneType: _none, None: _none,
     Any: lambda value: value,
@@ -359,9 +454,10 @@ def expected(hint: Any) -> str:
 
 
 def _alternatives(hint: Any) -> list[str]:
+    hint, marks = _unmarked(hint)
+    if marks:
+        return _ruled_words(hint, [mark for mark in marks if isinstance(mark, Rule)])
     origin, inside = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _ruled_words(inside[0], _rules(hint))
     if origin in (Union, UnionType):
         return [word for member in inside for word in _alternatives(member)]
     if origin is Literal:
@@ -381,3 +477,113 @@ def _ruled_words(hint: Any, rules: list[Rule]) -> list[str]:
     return words or [
         word if word == "None" else " ".join([word, *ranges]) for word in _alternatives(hint)
     ]
+
+
+# --- records that are saved ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RecordField:
+    """One field of a record: its name, annotation, and whether it has no default."""
+
+    name: str
+    hint: Any
+    required: bool
+
+    @property
+    def type(self) -> Any:
+        """The annotation without marks."""
+        return _unmarked(self.hint)[0]
+
+    @property
+    def marks(self) -> tuple[Any, ...]:
+        """What `Annotated` adds."""
+        return _unmarked(self.hint)[1]
+
+    @property
+    def array(self) -> Array | None:
+        """Of a tensor."""
+        return next((mark for mark in self.marks if isinstance(mark, Array)), None)
+
+    @property
+    def is_column(self) -> bool:
+        """Whether tables hold it in a column of its own."""
+        return any(isinstance(mark, (Array, Column)) for mark in self.marks)
+
+
+@cache
+def record_fields(record: Any, marks: tuple[Any, ...] = ()) -> tuple[RecordField, ...]:
+    """The declared fields of a record, in order; `marks` of the record may change an array."""
+    arrays = {mark.field: mark.array for mark in marks if isinstance(mark, ArrayOf)}
+    hints = dict(_hints(record))
+    hints |= {name: Annotated[_unmarked(hints[name])[0], array] for name, array in arrays.items()}
+    return tuple(
+        RecordField(
+            field.name,
+            hints[field.name],
+            field.default is MISSING and field.default_factory is MISSING,
+        )
+        for field in fields(record)
+    )
+
+
+def as_json(value: Any) -> Any:
+    """Dicts, lists, strings and numbers; NaN, which JSON does not have, is null."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Tensor):
+        values = value.tolist()
+        return as_json(values) if value.is_floating_point() else values
+    if isinstance(value, (tuple, list)):
+        return [as_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: as_json(item) for name, item in value.items()}
+    if is_dataclass(value):
+        return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def from_json(hint: Any, value: Any, name: str) -> Any:
+    """The value that `as_json` wrote; a ValueError if it is none that `hint` allows."""
+    try:
+        return _fitted(value, hint, stored=True)
+    except Misfit:
+        raise ValueError(f"{name} must be {expected(hint)}, got {shown(value)}") from None
+
+
+_JSON_TYPES: dict[Any, Any] = {
+    str: "string", int: "integer", bool: "boolean", NoneType: "null", float: ["number", "null"],
+}  # fmt: skip
+
+
+def schema_of(hint: Any) -> dict[str, Any]:  # noqa: PLR0911  (a return for each kind of type)
+    """JSON Schema (2020-12) of what `as_json` writes for a value with this annotation."""
+    kind, marks = _unmarked(hint)
+    origin, inside = get_origin(kind), get_args(kind)
+    for mark in marks:
+        if isinstance(mark, Array):
+            schema = mark.json_schema()
+            return {"anyOf": [schema, {"type": "null"}]} if NoneType in inside else schema
+    if kind is Any:
+        return {}
+    if kind in _JSON_TYPES:
+        return {"type": _JSON_TYPES[kind]}
+    if origin is Literal:
+        return {"enum": list(inside)}
+    if origin in (Union, UnionType):
+        return {"anyOf": [schema_of(part) for part in inside]}
+    if origin is tuple and inside[-1] is Ellipsis:
+        return {"type": "array", "items": schema_of(inside[0])}
+    if origin is tuple:
+        parts, size = [schema_of(part) for part in inside], len(inside)
+        return {"type": "array", "prefixItems": parts, "minItems": size, "maxItems": size}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": schema_of(inside[1])}
+    declared = record_fields(kind, marks)
+    return {
+        "title": kind.__name__,
+        "type": "object",
+        "properties": {field.name: schema_of(field.hint) for field in declared},
+        "required": [field.name for field in declared],
+        "additionalProperties": False,
+    }

@@ -1,21 +1,28 @@
-"""A process-wide lock around explanations that survives `fork`.
+"""One explanation at a time in a process, on one thread; the lock survives `fork`.
 
 During an explanation the modes and layers of the model and the random state are changed, so a
 second thread has to wait. A forked child would inherit the lock and the changes of a thread that
 does not exist in it. A fork therefore waits up to `_FORK_WAIT` seconds for the explanation to end,
 and the child starts with a new lock and undoes the changes of other threads.
+
+On one thread, so that results do not depend on the number of threads: reductions in torch and BLAS
+are split among threads, and a different split rounds differently. To use several cores, explain
+several nodes at once in processes of one thread each.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from threading import RLock, get_ident, local
 
 import torch
-
-from graphsvx.utils.threads import single_thread
+from threadpoolctl import LibController, ThreadpoolController
 
 # Seconds that a fork waits for an explanation to end. At that point nothing is changed, and no
 # thread is inside a library that may hold a lock of its own.
@@ -78,3 +85,64 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )
+
+
+# --- one thread ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Reads and sets the number of threads of one BLAS library."""
+
+    get_num_threads: Callable[[], int]
+    set_num_threads: Callable[[int], object]
+
+
+def _pool(library: LibController) -> _Pool:
+    """Functions that read and set the number of threads of `library` from any thread.
+
+    OpenBLAS with its own threads has one thread count per process, and threadpoolctl (from 3.8 on)
+    lets only the first calling thread change it: in other threads `set_num_threads` silently does
+    nothing. There, OpenBLAS's own functions are called, under whichever name the build exports.
+    """
+    if library.internal_api == "openblas" and library.threading_layer != "openmp":
+        for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64")):
+            get, set_ = (
+                getattr(library.dynlib, f"{prefix}openblas_{verb}_num_threads{suffix}", None)
+                for verb in ("get", "set")
+            )
+            if get is not None and set_ is not None:
+                get.restype, get.argtypes = ctypes.c_int, []
+                set_.restype, set_.argtypes = None, [ctypes.c_int]
+                return _Pool(get, set_)
+    return _Pool(library.get_num_threads, library.set_num_threads)
+
+
+@lru_cache(maxsize=1)
+def _pools() -> list[_Pool]:
+    """One pool per BLAS library; cached because the lookup takes milliseconds."""
+    libraries = ThreadpoolController().lib_controllers
+    return [_pool(library) for library in libraries if library.user_api == "blas"]
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Run torch and numpy on one thread; restore the previous thread counts afterwards.
+
+    Torch's count belongs to the calling thread, OpenBLAS's to the process, so only one thread at
+    a time may be inside (`exclusive` holds a lock).
+    """
+    threads = torch.get_num_threads()
+    # threadpoolctl's own context manager queries far more than the number of threads.
+    reduced = [(pool, count) for pool in _pools() if (count := pool.get_num_threads()) != 1]
+    try:
+        for pool, _ in reduced:
+            pool.set_num_threads(1)
+        if threads != 1:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)
+        for pool, count in reduced:
+            pool.set_num_threads(count)

@@ -1,25 +1,18 @@
-"""Tables, plots and HTML pages of explanations.
-
-Importing this package registers them as methods of `Explanation`: `table`, `plot`, `to_html`.
-"""
+"""Tables, plots and HTML pages of explanations, which `Explanation` has as methods."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.view_registry import register_view
-from graphsvx.views import html, terminal
+from graphsvx.views.html import notebook, write
+from graphsvx.views.terminal import printed, table
+
+__all__ = ["notebook", "plotted", "printed", "table", "write"]
 
 
-def _plot(explanation: Explanation, **options: Any) -> Any:
+def plotted(explanation: Explanation, **options: Any) -> Any:
+    """Draw an explanation with matplotlib, an extra."""
     from graphsvx.views import plot  # noqa: PLC0415  (needs matplotlib, an extra)
 
     return plot.explanation(explanation, **options)
-
-
-register_view("table", terminal.table)
-register_view("text", terminal.text)
-register_view("plot", _plot)
-register_view("html", html.write)
-register_view("notebook", html.notebook)

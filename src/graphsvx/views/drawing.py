@@ -40,7 +40,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Line:
+class Stroke:
     """An edge between the dots at positions a and b; both directions are one line."""
 
     a: int
@@ -55,7 +55,7 @@ class GraphDrawing:
     """Dots and the lines between them."""
 
     dots: tuple[Dot, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Stroke, ...]
 
     @property
     def largest(self) -> float:
@@ -105,7 +105,7 @@ def drawing_of(explanation: Explanation) -> GraphDrawing:
     return GraphDrawing(dots, _lines(explanation, {node: i for i, node in enumerate(ids)}))
 
 
-def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Line, ...]:
+def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Stroke, ...]:
     directed = {
         (position[u], position[v])
         for u, v in explanation.field.edge_index.t().tolist()
@@ -120,7 +120,7 @@ def _lines(explanation: Explanation, position: dict[int, int]) -> tuple[Line, ..
     pairs = sorted({_ordered(a, b) for a, b in directed})
     # Edges that exist in both directions are drawn without arrows.
     return tuple(
-        Line(
+        Stroke(
             *((a, b) if (a, b) in directed else (b, a)),
             credit=credit.get((a, b), 0.0),
             plays=(a, b) in credit,
@@ -217,7 +217,7 @@ def with_groups(drawing: GraphDrawing, grouping: Grouping) -> GraphDrawing:
         if line.a in position and line.b in position
     ]
     for anchor, group in grouping.bubbles:
-        lines.append(Line(position[anchor], len(dots)))
+        lines.append(Stroke(position[anchor], len(dots)))
         dots.append(_bubble([drawing.dots[i] for i in group]))
     return GraphDrawing(tuple(dots), tuple(lines))
 

@@ -15,16 +15,18 @@ from rich.text import Text
 
 from graphsvx.results.describe import equation
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.folding import Fold, folds, unsure_note
 from graphsvx.results.ranking import (
     Entry,
+    Fold,
     cell_name,
+    decimal,
     entries,
+    folds,
     leading,
     leading_cells,
-    plain,
     scale_of,
     signed,
+    unsure_note,
 )
 from graphsvx.utils.constraints import Range, checked
 from graphsvx.utils.printable import one_line
@@ -176,7 +178,7 @@ def _generated_graph(explanation: Explanation) -> Table:
     neighbours: dict[int, list[str]] = {int(node): [] for node in field.ids}
     for source, target in field.edge_index.t().tolist():
         neighbours[source].append(str(target))
-    score = plain(explanation.prediction, 4)
+    score = decimal(explanation.prediction, 4)
     lines = (f"the model gives this graph {score} ({scale_of(explanation)})",
              explanation.certificate.line())  # fmt: skip
     out = _frame(explanation, "\n".join(lines))
@@ -203,7 +205,7 @@ def _caption(explanation: Explanation) -> str:
     return "\n".join([*lines, explanation.certificate.line()])
 
 
-def text(explanation: Explanation, width: int = 100) -> str:
+def printed(explanation: Explanation, width: int = 100) -> str:
     """The table as plain text, for `print`."""
     console = Console(file=io.StringIO(), width=width, no_color=True, highlight=False)
     with console.capture() as captured:

@@ -34,7 +34,7 @@ explanations or other models are `case_measures`; a model of one's own is an ent
 from __future__ import annotations
 
 from graphsvx.errors import InputError
-from graphsvx.utils.suggest import did_you_mean
+from graphsvx.utils.printable import did_you_mean
 from graphsvx_lab.metrics.comparison import Estimate
 from graphsvx_lab.metrics.measurements import Measurements
 from graphsvx_lab.studies import faithfulness, graph_sets, ground_truth, noise, properties, sampling

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsvx.utils.files import atomic_write
-from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.printable import markdown_table
 from graphsvx_lab.datasets.titles import data_title
 from graphsvx_lab.metrics.comparison import MIN_SEEDS, Estimate, PairedTest, Rule, number
 from graphsvx_lab.metrics.measurements import Measurements
@@ -224,7 +224,7 @@ def paired_table(title: str, tests: Mapping[str, Mapping[str, PairedTest]]) -> T
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A picture, drawn when the page is written by `draw(graphsvx.views.plot.study)`."""
+    """A picture, drawn when the page is written by `draw(graphsvx_lab.studies.plots)`."""
 
     name: str
     caption: str
@@ -299,11 +299,11 @@ class Page:
         """Write `<study>.md` and its picture; a DataError if the folder cannot be written."""
         written = [folder / f"{results.study}.md"]
         if self.figure:
-            from graphsvx.views.plot import study  # noqa: PLC0415  (needs matplotlib, an extra)
+            from graphsvx_lab.studies import plots  # noqa: PLC0415  (needs matplotlib, an extra)
 
             written.insert(0, folder / f"{results.study}-{self.figure.name}.png")
             with atomic_write(written[0]) as file:
-                picture = self.figure.draw(study)
+                picture = self.figure.draw(plots)
                 picture.savefig(file, dpi=160, format="png", metadata={"Software": None})
         with atomic_write(written[-1]) as file:
             file.write_text(self.markdown(results), encoding="utf-8")

@@ -23,8 +23,8 @@ from graphsvx.masks.base import Masks
 from graphsvx.methods import GNNExplainer, GraphSVX
 from graphsvx.metrics import expected_error, relative_error
 from graphsvx.utils.console import message
+from graphsvx.utils.exclusive import single_thread
 from graphsvx.utils.options import with_options
-from graphsvx.utils.threads import single_thread
 from graphsvx.utils.timing import take_turns
 from graphsvx_lab import metrics
 from graphsvx_lab.datasets.titles import NODE_SETS, NODE_TITLES, data_title

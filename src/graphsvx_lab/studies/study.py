@@ -21,10 +21,10 @@ from graphsvx.runs import identity
 from graphsvx.runs.backends import cores
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_call
+from graphsvx.utils.exclusive import single_thread
 from graphsvx.utils.files import atomic_write
-from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.printable import markdown_table
 from graphsvx.utils.processes import WorkerDied, can_fork, imap_unordered
-from graphsvx.utils.threads import single_thread
 from graphsvx_lab.datasets.base import DataSet
 from graphsvx_lab.datasets.titles import data_title
 from graphsvx_lab.metrics.measurements import Measurements, Row, Value
@@ -222,7 +222,7 @@ class Study:
         seconds = 0.0
         results = Measurements(self.name, facts={
             "command": context.command, "quick": context.quick,
-            "versions": ", ".join(f"{k} {v}" for k, v in identity.versions().items()),
+            "versions": ", ".join(f"{k} {v}" for k, v in identity.package_versions().items()),
             "code": hash_of_code()[:12],
             "machine": f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores",
             "settings": {}, "failures": {}})  # fmt: skip

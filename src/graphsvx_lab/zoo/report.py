@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from graphsvx.utils.markdown import markdown_table
+from graphsvx.utils.printable import markdown_table
 from graphsvx_lab.zoo.card import Card
 from graphsvx_lab.zoo.paper import ACCURACY, differences
 

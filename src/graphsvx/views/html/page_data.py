@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.results.cell_table import cell_table
-from graphsvx.results.credit import Credit
+from graphsvx.results.credit import Credit, PlayerKind
 from graphsvx.results.describe import adds_up, describe
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.folding import Fold, folds
-from graphsvx.results.ranking import scale_of
+from graphsvx.results.ranking import Fold, cell_table, folds, scale_of
 from graphsvx.results.typed import GraphTypes
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
@@ -34,6 +32,7 @@ MOST_COLUMNS = 10
 MOST_MEMBERS = 60
 """Nodes of a bubble that are listed when it is selected."""
 MOST_FEATURES = 6
+GAME_COLUMNS = ("name", "players", "budget", "calls", "coalitions", "mask")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ def plan_of(explanation: Explanation, starts: int = layout.STARTS) -> Plan:
     by_output = _drawings(explanation)
     strongest = _strongest(by_output)
     grouping = drawings.find_groups(strongest, MOST_DOTS)
-    first = drawings.with_groups(by_output[explanation.outputs.index(explanation.target)], grouping)
+    first = drawings.with_groups(by_output[explanation.row], grouping)
     bold = drawings.important(drawings.with_groups(strongest, grouping))
     return Plan(grouping, layout.places(first, "force", 0, None, bold, starts))
 
@@ -74,7 +73,7 @@ def page_data(
         "method": explanation.method,
         "meaning": explanation.meaning,
         "scale": scale_of(explanation),
-        "target_row": explanation.outputs.index(explanation.target),
+        "target_row": explanation.row,
         "outputs": [_output(view) for view in views],
         "graph": _graph(explanation, data, plan, most_rows, feature_names),
         "tables": _tables(views, explanation, most_rows),
@@ -115,7 +114,7 @@ def _graph(
     plan = plan or plan_of(explanation)
     by_output = _drawings(explanation)
     shown = [drawings.with_groups(drawing, plan.grouping) for drawing in by_output]
-    first = shown[explanation.outputs.index(explanation.target)]
+    first = shown[explanation.row]
     places = plan.places
     rows = None if data is None else _feature_rows(data, explanation)
     names = explanation.feature_credit.names
@@ -140,9 +139,9 @@ def _graph(
             for i, dot in enumerate(first.dots)
         ],
         "lines": [[line.a, line.b, int(line.one_way), int(line.plays)] for line in first.lines],
-        "credit": [[_number(dot.credit) for dot in drawing.dots] for drawing in shown],
-        "error": [[_number(dot.error) for dot in drawing.dots] for drawing in shown],
-        "lineCredit": [[_number(line.credit) for line in drawing.lines] for drawing in shown],
+        "credit": _number([[dot.credit for dot in drawing.dots] for drawing in shown]),
+        "error": _number([[dot.error for dot in drawing.dots] for drawing in shown]),
+        "lineCredit": _number([[line.credit for line in drawing.lines] for drawing in shown]),
         "members": _members(by_output, plan.grouping, most_rows),
         "classes": _classes(explanation),
         **in_sets(explanation, first),
@@ -162,8 +161,8 @@ def _members(
             [
                 by_output[0].dots[i].id,
                 by_output[0].dots[i].label,
-                [_number(drawing.dots[i].credit) for drawing in by_output],
-                [_number(drawing.dots[i].error) for drawing in by_output],
+                _number([drawing.dots[i].credit for drawing in by_output]),
+                _number([drawing.dots[i].error for drawing in by_output]),
             ]
             for i in order[:MOST_MEMBERS]
         ])  # fmt: skip
@@ -257,14 +256,11 @@ def _tables(
     field = explanation.field
     hops = field.distances
     classes = {} if field.classes is None else dict(zip(hops, field.classes.tolist(), strict=True))
-    tables = []
-    for kind, credit in (
-        ("node", explanation.node_credit),
-        ("feature", explanation.feature_credit),
-        ("edge", explanation.edge_credit),
-    ):
-        if credit.players:
-            tables.append(_table(kind, credit, hops, classes, most_rows))
+    tables = [
+        _table(kind, explanation.credit_by_kind[kind], hops, classes, most_rows)
+        for kind in ("node", "feature", "edge")
+        if explanation.credit_by_kind[kind].players
+    ]
     if tables and tables[0]["kind"] == "node":
         tables[0]["groups"] = _groups(views, tables[0]["rows"])
     return tables
@@ -279,8 +275,8 @@ def _groups(views: list[Explanation], rows: list[dict[str, Any]]) -> list[dict[s
         {
             "name": group.name,
             "count": len(group.entries),
-            "credit": [_number(named[_key(group)].credit) for named in credit],
-            "error": [_number(named[_key(group)].error) for named in credit],
+            "credit": _number([named[_key(group)].credit for named in credit]),
+            "error": _number([named[_key(group)].error for named in credit]),
             "rows": sorted(
                 position[entry.key[0]] for entry in group.entries if entry.key[0] in position
             ),
@@ -303,26 +299,22 @@ def _cells(views: list[Explanation]) -> list[dict[str, Any]]:
             "rows": [one_line(name) for name in table.row_names],
             "columns": [one_line(name) for name in table.column_names],
             "largest": _number(table.largest),
-            "credit": [[_number(value) for value in row] for row in table.values.tolist()],
-            "error": [[_number(value) for value in row] for row in table.errors.tolist()],
+            "credit": _number(table.values.tolist()),
+            "error": _number(table.errors.tolist()),
         }
         for table in tables
     ]
 
 
 def _table(
-    kind: str, credit: Credit, hops: dict[int, int], classes: dict[int, int], most_rows: int
+    kind: PlayerKind, credit: Credit, hops: dict[int, int], classes: dict[int, int], most_rows: int
 ) -> dict[str, Any]:
     order = credit.values.abs().amax(0).argsort(descending=True, stable=True)
     shown, rest = order[:most_rows], order[most_rows:]
-    ids = credit.ids.reshape(2, -1).t().tolist() if kind == "edge" else credit.ids.tolist()
+    ids, names = credit.ids.t().tolist(), credit.labels(kind)
     rows = []
     for i in shown.tolist():
-        if credit.names is not None:
-            name = one_line(credit.names[i])
-        else:
-            name = f"edge {ids[i][0]}–{ids[i][1]}" if kind == "edge" else f"{kind} {ids[i]}"
-        row: dict[str, Any] = {"id": ids[i], "name": name}
+        row: dict[str, Any] = {"id": ids[i], "name": names[i]}
         if kind == "node":
             row["hop"] = hops.get(ids[i])
             row["class"] = classes.get(ids[i])
@@ -330,8 +322,8 @@ def _table(
     return {
         "kind": kind,
         "rows": rows,
-        "credit": [[_number(v) for v in values[shown].tolist()] for values in credit.values],
-        "error": [[_number(v) for v in values[shown].tolist()] for values in credit.errors],
+        "credit": _number(credit.values[:, shown].tolist()),
+        "error": _number(credit.errors[:, shown].tolist()),
         "more": {
             "count": len(rest),
             "credit": [_number(float(values[rest].sum())) for values in credit.values],
@@ -346,14 +338,9 @@ def _certificate(explanation: Explanation) -> dict[str, Any]:
         "line": certificate.line(),
         "games": [
             {
-                "name": game.name,
-                "players": game.players,
+                **{name: vars(game)[name] for name in GAME_COLUMNS},
                 "status": game.status,
-                "budget": game.budget,
-                "calls": game.calls,
-                "coalitions": game.coalitions,
                 "r2": None if game.r2 is None else _number(game.r2),
-                "mask": game.mask,
             }
             for game in certificate.games
         ],
@@ -366,8 +353,10 @@ def _certificate(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | None:
-    """The value rounded to 7 significant digits; None for NaN and infinity, which JSON lacks."""
+def _number(value: Any) -> Any:
+    """A value (or nested list of values) with 7 significant digits; None where JSON has no such."""
+    if isinstance(value, list):
+        return [_number(item) for item in value]
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
@@ -421,7 +410,7 @@ def in_sets(explanation: Explanation, drawing: GraphDrawing) -> dict[str, Any]:
         for at in (record.sizes == 2).nonzero().flatten().tolist():
             ends = dots(record.members[:2, at].tolist())
             if len(ends) == 2:
-                pairs.append([*ends, [_number(value) for value in record.values[:, at].tolist()]])
+                pairs.append([*ends, _number(record.values[:, at].tolist())])
         pairs.sort(key=lambda pair: -max(abs(value or 0.0) for value in pair[2]))
     sets = [
         {"question": answer.question, "dots": dots(answer.positions)}

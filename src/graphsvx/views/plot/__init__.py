@@ -6,17 +6,28 @@ is neither read nor changed; the same seed gives the same plot.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
 from graphsvx.utils.extras import require_extra
 
 require_extra("matplotlib", "plot")
 
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from graphsvx.errors import InputError
+from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import Range, checked, checks_arguments
+from graphsvx.utils.files import as_path, atomic_write
+from graphsvx.views.plot import canvas
 from graphsvx.views.plot.bars import bars, waterfall
-from graphsvx.views.plot.cells import cell_heatmap
-from graphsvx.views.plot.choose import explanation, figure, save
 from graphsvx.views.plot.graph import graph
-from graphsvx.views.plot.interactions import interaction_heatmap, network
-from graphsvx.views.plot.many import beeswarm, heatmap, share
-from graphsvx.views.plot.study import convergence, noise_kde
+from graphsvx.views.plot.many import beeswarm, convergence, heatmap, noise_kde, share
+from graphsvx.views.plot.matrices import cell_heatmap, interaction_heatmap, network
 
 __all__ = [
     "bars",
@@ -34,3 +45,90 @@ __all__ = [
     "share",
     "waterfall",
 ]
+
+SUFFIXES = (".png", ".svg", ".pdf")
+KINDS: dict[str, Callable[..., Axes]] = {
+    "graph": graph,
+    "bars": bars,
+    "waterfall": waterfall,
+    "heatmap": interaction_heatmap,
+    "network": network,
+    "cells": cell_heatmap,
+}
+
+
+@checks_arguments
+def explanation(
+    explanation: Explanation, ax: canvas.GivenAxes = None, kind: str | None = None, **options: Any
+) -> Axes:
+    """Plot an explanation; by default its cells, its graph if nodes or edges play, or bars.
+
+    `kind` is "graph", "bars" or "waterfall"; of interactions "heatmap" or "network"; of
+    `players="cells"` "cells". `options` go to `plot.graph`, `plot.bars` and so on.
+
+    Raises:
+        InputError: `kind` is unknown.
+
+    """
+    if kind is None:
+        kind = "graph" if has_graph(explanation) else "bars"
+        kind = "cells" if explanation.cells is not None and explanation.cells.nodes else kind
+    if kind not in KINDS:
+        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    return KINDS[kind](explanation, ax=ax, **options)
+
+
+def has_graph(explanation: Explanation) -> bool:
+    """Whether nodes or edges are players and the receptive field has more than one node."""
+    players = explanation.node_credit.players + explanation.edge_credit.players
+    return players > 0 and explanation.field.ids.numel() > 1
+
+
+@checks_arguments
+def figure(explanation: Explanation, *, rows: canvas.Top = 10, **options: Any) -> Figure:
+    """A figure with the graph and the bars side by side, or the bars if there is no graph.
+
+    `rows` is the number of bars; `options` go to `plot.graph`. The figure is not registered with
+    pyplot.
+    """
+    if not has_graph(explanation):
+        fig = Figure(figsize=(5.4, 3.4), layout="constrained")
+        FigureCanvasAgg(fig)
+        bars(explanation, fig.add_subplot(), top=rows)
+        return fig
+    fig = Figure(figsize=(9.2, 4.0), layout="constrained")
+    FigureCanvasAgg(fig)
+    graph_ax, bars_ax = fig.subplots(1, 2, width_ratios=(1.45, 1), gridspec_kw={"wspace": 0.06})
+    graph(explanation, graph_ax, **options)
+    bars(explanation, bars_ax, top=rows, title=False)
+    # The extent of the graph's axes is known only after a first layout, and settles in a second.
+    for _ in range(2):
+        fig.draw_without_rendering()
+    return fig
+
+
+def save(
+    explanation: Explanation, path: str | Path, *, dpi: int = 200, rows: int = 10, **options: Any
+) -> None:
+    """Write the figure as .png, .svg or .pdf, by the path's suffix, atomically.
+
+    The same explanation gives the same bytes: no dates, fixed ids.
+
+    Raises:
+        InputError: the path does not end in .png, .svg or .pdf.
+
+    """
+    path, dpi = as_path(path), checked(dpi, Annotated[int, Range(1, 10_000)], "dpi")
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"pictures can be written as {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r} "
+            f"in {path.name!r}; give the file one of these endings"
+        )
+    stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+    # Text instead of outlines in vector files: searchable, selectable, accessible.
+    with (
+        rc_context({"svg.hashsalt": "graphsvx", "svg.fonttype": "none", "pdf.fonttype": 42}),
+        atomic_write(path) as part,
+    ):
+        fig = figure(explanation, rows=rows, **options)
+        fig.savefig(part, dpi=dpi, format=path.suffix.lower()[1:], metadata=stamp)

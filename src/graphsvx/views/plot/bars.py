@@ -8,8 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.folding import Fold, folds
-from graphsvx.results.ranking import Entry, Players, entries, leading, plain, scale_of, signed
+from graphsvx.results.ranking import (
+    Entry,
+    Fold,
+    Players,
+    decimal,
+    entries,
+    folds,
+    leading,
+    scale_of,
+    signed,
+)
 from graphsvx.utils.constraints import checks_arguments
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
@@ -182,9 +191,9 @@ def waterfall(
     pad = 0.015 * (right - floor)
     ends = [explanation.base, *map(max, stops, stops[1:]), explanation.prediction]
     numbers = [
-        plain(explanation.base),
+        decimal(explanation.base),
         *(signed(c) for _, c in steps),
-        plain(explanation.prediction),
+        decimal(explanation.prediction),
     ]
     for i, (end, number) in enumerate(zip(ends, numbers, strict=True)):
         canvas.text(ax, end + pad, i, number, va="center", fontsize=canvas.TINY, color=palette.INK)

@@ -91,12 +91,19 @@ def matrix(ax: Axes, image: Any, rows: list[str], columns: list[str], label: str
     ax.tick_params(length=0, labelsize=SMALL, labelcolor=palette.INK)
     ax.tick_params(axis="x", rotation=90)
     ax.spines[:].set_visible(False)
+    colorbar(ax, image, label, shrink=0.8)
+
+
+def colorbar(ax: Axes, image: Any, label: str, **style: Any) -> Any:
+    """A bar beside a plot that says what its colours mean; None without a figure."""
     figure = ax.get_figure()
-    if figure is not None:
-        bar = figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02)
-        bar.set_label(label, fontsize=SMALL)
-        bar.ax.tick_params(labelsize=TINY)
-        bar.outline.set_visible(False)
+    if figure is None:
+        return None
+    bar = figure.colorbar(image, ax=ax, pad=0.02, **style)
+    bar.set_label(label, fontsize=SMALL, color=palette.INK)
+    bar.ax.tick_params(labelsize=TINY, length=2, color=palette.GREY)
+    bar.outline.set_visible(False)
+    return bar
 
 
 def short(name: str, most: int = 28) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,17 +19,58 @@ from matplotlib.ticker import FixedLocator
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.ranking import plain, scale_of, signed
+from graphsvx.results.ranking import decimal, scale_of, signed
 from graphsvx.utils.constraints import Range, Seed, checks_arguments
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout as placing
 from graphsvx.views import palette
-from graphsvx.views.drawing import Dot, GraphDrawing, Line
+from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
 from graphsvx.views.plot import canvas
-from graphsvx.views.plot.interactions import curve
-from graphsvx.views.plot.placed_drawing import Bonds, PlacedDrawing
+from graphsvx.views.plot.matrices import curve
 
 Atoms = Mapping[int, str] | Sequence[str]
+Bonds = Mapping[tuple[int, int], float]
+
+
+@dataclass(frozen=True)
+class PlacedDrawing:
+    """A drawing with positions and sizes of its nodes."""
+
+    drawing: GraphDrawing
+    where: placing.Places
+    radius: float
+    """Radius of a dot of average credit, in points."""
+    bold: frozenset[int]
+    largest: float
+    atoms: tuple[str, ...] | None
+    bonds: Bonds
+
+    def size(self, i: int) -> float:
+        """Radius of a dot in points: larger with more credit."""
+        dot = self.drawing.dots[i]
+        if dot.count > 1:
+            return max(6.5, self.radius * min(1.7, 0.9 + 0.2 * math.log10(dot.count)))
+        if self.atoms is not None:
+            return self.radius * (0.72 if self.atoms[i] == "H" else 1.0)
+        if dot.centre:
+            return self.radius * (1.5 if self.crowded else 1.1)
+        growth = 1.25 if self.crowded else 0.62
+        return self.radius * (0.62 + growth * math.sqrt(self.strength(i)))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are too many dots to show all at the same size."""
+        return len(self.drawing.dots) > placing.CROWD
+
+    def strength(self, i: int) -> float:
+        """Absolute credit as a share of the largest."""
+        return min(1.0, abs(self.drawing.dots[i].credit) / self.largest) if self.largest else 0.0
+
+    def faded(self, i: int) -> bool:
+        """Whether the dot is drawn pale: it has little credit, or credit that may be 0."""
+        dot = self.drawing.dots[i]
+        weak = dot.count > 1 or self.strength(i) < 0.04 or not dot.sure
+        return dot.plays and not dot.centre and weak and i not in self.bold
 
 
 @checks_arguments
@@ -79,8 +121,8 @@ def graph(
         _write_labels(ax, drawing, labels)
     if title:
         below = (
-            f"prediction {plain(explanation.prediction)} = base {plain(explanation.base)}"
-            f" {'+' if explanation.total >= 0 else '−'} credit {plain(abs(explanation.total))}"
+            f"prediction {decimal(explanation.prediction)} = base {decimal(explanation.base)}"
+            f" {'+' if explanation.total >= 0 else '−'} credit {decimal(abs(explanation.total))}"
         )
         adds_up = abs(explanation.certificate.residual) < 5e-4
         canvas.heading(ax, explanation.title, below if adds_up else "")
@@ -174,7 +216,7 @@ def _draw_together(ax: Axes, drawing: PlacedDrawing, explanation: Explanation, m
         curve(ax, drawing.where[a], drawing.where[b], value, largest)
 
 
-def _line_style(drawing: PlacedDrawing, line: Line, by_credit: bool) -> tuple[float, str]:
+def _line_style(drawing: PlacedDrawing, line: Stroke, by_credit: bool) -> tuple[float, str]:
     if by_credit:
         share = min(1.0, abs(line.credit) / drawing.largest) if drawing.largest else 0.0
         if not line.plays or share < 0.03:
@@ -190,7 +232,7 @@ def _line_style(drawing: PlacedDrawing, line: Line, by_credit: bool) -> tuple[fl
     return 0.8, "#B4B8C0"
 
 
-def _strokes(drawing: PlacedDrawing, line: Line, a: Any, b: Any) -> list[tuple[Any, Any]]:
+def _strokes(drawing: PlacedDrawing, line: Stroke, a: Any, b: Any) -> list[tuple[Any, Any]]:
     """One stroke for a single bond, two or three parallel ones for double and triple bonds."""
     if drawing.atoms is None:
         return [(a, b)]
@@ -293,14 +335,9 @@ def _write_symbols(ax: Axes, drawing: PlacedDrawing) -> None:
 
 def draw_colorbar(ax: Axes, explanation: Explanation, scale: float) -> None:
     """Add a colour bar of credit, from -scale to scale."""
-    figure = ax.get_figure()
-    if figure is None:
-        return
     shades = ScalarMappable(Normalize(-scale, scale), canvas.DIVERGING)
-    bar = figure.colorbar(shades, ax=ax, location="right", shrink=0.62, aspect=24, pad=0.02)
-    bar.set_label(f"credit ({scale_of(explanation)})", fontsize=canvas.SMALL, color=palette.INK)
-    bar.ax.tick_params(labelsize=canvas.TINY, length=2, color=palette.GREY)
-    bar.outline.set_visible(False)
+    label = f"credit ({scale_of(explanation)})"
+    bar = canvas.colorbar(ax, shades, label, location="right", shrink=0.62, aspect=24)
     bar.locator = _colorbar_ticks(scale)
     bar.update_ticks()
 

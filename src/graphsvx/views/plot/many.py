@@ -1,26 +1,33 @@
-"""Plots of many explanations: beeswarm, heat map, and shares of base value and motif."""
+"""Plots of many explanations: beeswarm, heat map, shares, convergence and noise densities."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import gaussian_kde
 
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.export_shap import feature_inputs
+from graphsvx.results.export import feature_inputs
 from graphsvx.results.ranking import Players, entries, scale_of
 from graphsvx.results.summary import Summary
-from graphsvx.utils.constraints import Converted, checks_arguments, shown
+from graphsvx.utils.constraints import Converted, Positive, checks_arguments, shown
 from graphsvx.views import palette
 from graphsvx.views.plot import canvas
+from graphsvx.views.plot.bars import CONFIDENCE
 
+STYLES = ("-", "--", "-.", ":")
+INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F99", "#1F2430")
+"""Okabe and Ito's colours for lines on white, those of high contrast first."""
 LEVELS = LinearSegmentedColormap.from_list("levels", ["#3B4CC0", "#B9A7D6", "#E66101"])
 
 
@@ -108,15 +115,11 @@ def beeswarm(
     )
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel(f"credit ({scale_of(explanations[0])})", fontsize=canvas.SMALL)
-    figure = ax.get_figure()
-    if levels is not None and colorbar and figure is not None:
-        bar = figure.colorbar(
-            ScalarMappable(Normalize(0, 1), LEVELS), ax=ax, shrink=0.6, aspect=22, pad=0.02
-        )
+    if levels is not None and colorbar:
+        shades = ScalarMappable(Normalize(0, 1), LEVELS)
+        bar = canvas.colorbar(ax, shades, "the feature's value", shrink=0.6, aspect=22)
         bar.set_ticks([0, 1], labels=["low", "high"])
-        bar.set_label("the feature's value", fontsize=canvas.SMALL, labelpad=-8)
-        bar.ax.tick_params(labelsize=canvas.TINY, length=0)
-        bar.outline.set_visible(False)
+        bar.ax.yaxis.labelpad = -8
     return ax
 
 
@@ -181,12 +184,8 @@ def heatmap(
     ax.tick_params(axis="x", labelrotation=90 if long and len(shown) > 14 else 0)
     ax.spines[:].set_visible(False)
     ax.set_xlabel("explanation", fontsize=canvas.SMALL)
-    figure = ax.get_figure()
-    if colorbar and figure is not None:
-        bar = figure.colorbar(image, ax=ax, shrink=0.8, aspect=24, pad=0.02)
-        bar.set_label(f"credit ({scale_of(explanations[0])})", fontsize=canvas.SMALL)
-        bar.ax.tick_params(labelsize=canvas.TINY, length=2)
-        bar.outline.set_visible(False)
+    if colorbar:
+        canvas.colorbar(ax, image, f"credit ({scale_of(explanations[0])})", shrink=0.8, aspect=24)
     return ax
 
 
@@ -290,3 +289,131 @@ def _parts(explanation: Explanation, motif: set[int]) -> dict[str, float]:
         "features": math.fsum(explanation.feature_values.tolist()),
         "edges": math.fsum(explanation.edge_values.tolist()),
     }
+
+
+@checks_arguments
+def convergence(
+    explanations: Many,
+    ax: canvas.GivenAxes = None,
+    *,
+    players: Players = "all",
+    top: canvas.Top = 6,
+) -> Axes:
+    """Credit against the number of model calls, with 95 % bands.
+
+    `explanations` are of the same prediction with different budgets; shown are the `top` players
+    of the one with the most calls.
+
+    Raises:
+        InputError: there are fewer than two explanations.
+
+    """
+    if len(explanations) < 2:
+        raise InputError(f"expected two or more explanations, got {len(explanations)}")
+    runs = sorted(explanations, key=lambda explanation: explanation.certificate.calls)
+    calls = np.array([explanation.certificate.calls for explanation in runs], dtype=float)
+    ax = canvas.axes(ax, 5.6, 3.6)
+    canvas.quiet(ax, "both")
+    tables = [{(e.kind, e.key): e for e in entries(explanation, players)} for explanation in runs]
+    ends: list[tuple[float, str, str]] = []
+    for i, best in enumerate(entries(runs[-1], players)[:top]):
+        by_budget = [table.get((best.kind, best.key)) for table in tables]
+        values = np.array([np.nan if e is None else e.credit for e in by_budget])
+        errors = np.array([np.nan if e is None else e.error for e in by_budget]) * CONFIDENCE
+        errors = np.nan_to_num(errors)
+        colour = INKS[i % len(INKS)]
+        ax.fill_between(calls, values - errors, values + errors, color=colour, alpha=0.16, lw=0)
+        ax.plot(
+            calls, values, color=colour, marker="o", ms=3, lw=1.5,
+            linestyle=STYLES[i // len(INKS) % len(STYLES)], gid=best.name,
+        )  # fmt: skip
+        ends.append((float(values[-1]), best.name, colour))
+    if calls[0] > 0 and calls[-1] / calls[0] > 4:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        if len(set(calls.tolist())) <= 8:
+            ticks = sorted(set(calls.tolist()))
+            ax.set_xticks(ticks, [f"{int(tick):,}" for tick in ticks])
+    ax.axhline(0, color=palette.GREY, lw=0.8)
+    _label_curves(ax, float(calls[-1]), ends)
+    ax.set_xlabel("model calls", fontsize=canvas.SMALL)
+    ax.set_ylabel(f"credit ({scale_of(runs[0])})", fontsize=canvas.SMALL)
+    return ax
+
+
+def _label_curves(ax: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
+    """Write the names of curves next to their last points, moved apart where they overlap."""
+    low, high = ax.get_ylim()
+    least = (high - low) * 0.055
+    order = sorted(ends)
+    heights = [value for value, _, _ in order]
+    for _ in range(200):
+        for i, (below, above) in enumerate(pairwise(heights)):
+            push = max(0.0, least - (above - below)) / 2
+            heights[i] -= push
+            heights[i + 1] += push
+    for height, (_, name, colour) in zip(heights, order, strict=True):
+        note = ax.annotate(
+            canvas.short(name, 18), (x, height), xytext=(7, 0), textcoords="offset points",
+            va="center", fontsize=canvas.TINY, color=colour, annotation_clip=False,
+        )  # fmt: skip
+        note.set_parse_math(False)
+
+
+@checks_arguments
+def noise_kde(
+    counts: Mapping[str, ArrayLike],
+    ax: canvas.GivenAxes = None,
+    *,
+    players: str = "features",
+    bandwidth: Positive = 0.4,
+) -> Axes:
+    """Kernel density of the number of noisy `players` among each method's most important players.
+
+    `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
+    kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
+
+    Raises:
+        InputError: there are no counts, or some are not finite.
+
+    """
+    if not counts:
+        raise InputError("expected counts of at least one method, got none")
+    ax = canvas.axes(ax, 5.2, 3.2)
+    canvas.quiet(ax, "y")
+    numbers = {
+        name: canvas.numbers(samples, f"counts of {name!r}").ravel()
+        for name, samples in counts.items()
+    }
+    for name, samples in numbers.items():
+        if not len(samples) or not np.isfinite(samples).all():
+            raise InputError(f"counts of {name!r} must be finite numbers, at least one")
+    most = max(float(samples.max()) for samples in numbers.values())
+    grid = np.linspace(-3 * bandwidth, most + 1 + 3 * bandwidth, 400)
+    for i, (name, samples) in enumerate(numbers.items()):
+        density = _density(samples, grid, bandwidth)
+        colour = INKS[i % len(INKS)]
+        ax.fill_between(grid, density, color=colour, alpha=0.12, lw=0)
+        ax.plot(grid, density, color=colour, lw=1.7, linestyle=STYLES[i % len(STYLES)], label=name)
+    ax.set_ylim(bottom=0)
+    ax.set_xlim(grid[0], grid[-1])
+    ax.set_xlabel(f"noisy {players} among the most important ones", fontsize=canvas.SMALL)
+    ax.set_ylabel("density", fontsize=canvas.SMALL)
+    box = ax.legend(frameon=False, fontsize=canvas.SMALL, handlelength=2.4)
+    for entry in box.get_texts():
+        entry.set_parse_math(False)
+    return ax
+
+
+def _density(
+    samples: NDArray[np.float64], grid: NDArray[np.float64], least: float
+) -> NDArray[np.float64]:
+    """Gaussian kernel density of `samples` on `grid` with a bandwidth of at least `least`."""
+    deviation = float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
+    if deviation > 0:
+        kernel = gaussian_kde(samples)
+        if kernel.factor * deviation < least:
+            kernel = gaussian_kde(samples, bw_method=least / deviation)
+        return np.asarray(kernel(grid))
+    steps = (grid - samples[0]) / least
+    return np.asarray(np.exp(-0.5 * steps**2) / (least * np.sqrt(2 * np.pi)))

@@ -1,0 +1,360 @@
+"""Overviews: all nodes of a graph on a map, small drawings of graphs, and a run summed up."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from graphsvx.core.graph import Graph
+from graphsvx.explorer.workspace import Workspace
+from graphsvx.results.explanation import Explanation
+from graphsvx.results.summary import Summary
+from graphsvx.utils.printable import one_line
+from graphsvx.views import layout, palette
+from graphsvx.views.drawing import Dot, GraphDrawing, Stroke
+from graphsvx_lab.datasets.real import ATOMS
+
+# --- a map of all nodes ------------------------------------------------------------------
+
+
+# Edges pull, and nodes repel each other by a force of 1 / distance. The repulsion of all pairs is a
+# convolution of the density of nodes on a grid (particle-mesh method), so that a round costs
+# O(nodes + edges + grid log grid) instead of O(nodes^2).
+
+Positions = NDArray[np.float64]
+_GRID = 128
+_ROUNDS = 160
+
+
+def map_of(graph: Graph) -> dict[str, Any]:
+    """Positions of all nodes from 0 to 10,000, and the ends of all edges, each pair once."""
+    source, target = graph.edge_index.cpu().numpy()
+    positions = map_positions(source, target, graph.num_nodes)
+    pairs = _undirected(source, target, graph.num_nodes)
+    return {
+        "x": np.round(10_000 * positions[:, 0]).astype(int).tolist(),
+        "y": np.round(10_000 * positions[:, 1]).astype(int).tolist(),
+        "edges": pairs.ravel().tolist(),
+    }
+
+
+def map_positions(source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) -> Positions:
+    """Positions [nodes, 2] between 0 and 1; the same graph gives the same positions."""
+    if nodes < 2:
+        return np.full((nodes, 2), 0.5)
+    pairs = _undirected(source, target, nodes)
+    position = _start(pairs, nodes)
+    pull = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (nodes, nodes)).tocsr()
+    pull = pull + pull.T
+    degree = np.asarray(pull.sum(1)).reshape(-1, 1)
+    # Hubs are heavy: they keep a distance from each other, and their leaves gather around them.
+    weight = 1 + degree[:, 0]
+    for step in range(_ROUNDS):
+        spread = position - position.mean(0)
+        attraction = pull @ position - degree * position
+        repulsion = _repulsion(position, weight)
+        gravity = -spread / np.maximum(np.linalg.norm(spread, axis=1, keepdims=True), 1e-9)
+        force = attraction + weight[:, None] * (1.2 * repulsion + 1.5 * gravity)
+        size = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-9)
+        extent = float(np.abs(spread).max())
+        # A node moves by at most a share of the picture that shrinks from round to round.
+        limit = 0.08 * extent * (1 - step / _ROUNDS) ** 1.5
+        mobility = force / (degree + 1)
+        length = size / (degree + 1)
+        position = position + mobility * np.minimum(1.0, limit / length)
+    return _normalised(position)
+
+
+def _undirected(
+    source: NDArray[np.int64], target: NDArray[np.int64], nodes: int
+) -> NDArray[np.int64]:
+    """Each pair of neighbours once, without loops, [pairs, 2]."""
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    keys = np.unique((low * nodes + high)[low != high])
+    return np.stack([keys // nodes, keys % nodes], axis=1)
+
+
+def _start(pairs: NDArray[np.int64], nodes: int) -> Positions:
+    """Random positions, smoothed along the edges; the largest component in the middle."""
+    rng = np.random.default_rng(0)
+    adjacency = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (nodes, nodes))
+    adjacency = (adjacency + adjacency.T).tocsr()
+    count, component = connected_components(adjacency, directed=False)
+    size = np.bincount(component, minlength=count)
+    main = component == size.argmax()
+    scale = np.sqrt(nodes) * 2.0
+    position = rng.normal(size=(nodes, 2))
+    degree = np.maximum(np.asarray(adjacency.sum(1)).reshape(-1, 1), 1)
+    for _ in range(60):  # power iterations: neighbours come close to each other
+        position = 0.5 * position + 0.5 * (adjacency @ position) / degree
+        position[main] -= position[main].mean(0)
+        position[main] /= np.maximum(position[main].std(0), 1e-9)
+    angle = rng.uniform(0, 2 * np.pi, count)[component]
+    ring = 1.8 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    position[~main] = ring[~main] + 0.05 * rng.normal(size=(int((~main).sum()), 2))
+    position[main] += 0.02 * rng.normal(size=(int(main.sum()), 2))
+    return position * scale * 0.5
+
+
+def _repulsion(position: Positions, weight: NDArray[np.float64]) -> Positions:
+    """Sum over all other nodes of weight * direction / distance, on a grid."""
+    low, high = position.min(0), position.max(0)
+    cell = float((high - low).max()) / (_GRID - 3) or 1.0
+    at = (position - low) / cell + 0.5
+    corner = np.floor(at).astype(np.int64)
+    share = at - corner
+    density = np.zeros((_GRID, _GRID))
+    corners = [(dx, dy) for dx in (0, 1) for dy in (0, 1)]
+    parts = [
+        np.where(dx, share[:, 0], 1 - share[:, 0]) * np.where(dy, share[:, 1], 1 - share[:, 1])
+        for dx, dy in corners
+    ]
+    for (dx, dy), part in zip(corners, parts, strict=True):
+        np.add.at(density, (corner[:, 0] + dx, corner[:, 1] + dy), part * weight)
+    offset = np.arange(-_GRID + 1, _GRID)
+    dx_grid, dy_grid = np.meshgrid(offset, offset, indexing="ij")
+    square = dx_grid**2 + dy_grid**2 + 0.5
+    out = np.zeros_like(position)
+    for axis, component in enumerate((dx_grid, dy_grid)):
+        force = fftconvolve(density, component / square, mode="full")
+        force = force[_GRID - 1 : 2 * _GRID - 1, _GRID - 1 : 2 * _GRID - 1] / cell
+        for (dx, dy), part in zip(corners, parts, strict=True):
+            out[:, axis] += part * force[corner[:, 0] + dx, corner[:, 1] + dy]
+    return out
+
+
+def _normalised(position: Positions) -> Positions:
+    """Positions in the unit square, with crowded middles spread out.
+
+    A node's distance to the middle becomes a mixture of the distance itself and of its rank, which
+    alone would fill the disc evenly.
+    """
+    centred = position - np.median(position, axis=0)
+    radius = np.linalg.norm(centred, axis=1)
+    rank = np.empty(len(radius))
+    rank[np.argsort(radius, kind="stable")] = np.arange(1, len(radius) + 1)
+    even = np.sqrt(rank / len(radius))
+    mixed = 0.3 * radius / max(float(radius.max()), 1e-9) + 0.7 * even
+    spread = centred * (mixed / np.maximum(radius, 1e-9))[:, None]
+    low, high = spread.min(0), spread.max(0)
+    middle, half = (low + high) / 2, float((high - low).max()) / 2 or 1.0
+    return np.asarray(0.5 + (spread - middle) / (2 * half))
+
+
+# --- small drawings of whole graphs: molecules by RDKit, others as dots and lines --------
+
+
+WIDTH, HEIGHT, MARGIN = 220, 150, 14
+MOST_NODES = 300
+"""Larger graphs are drawn as rings, which cost less than springs."""
+
+
+@lru_cache(maxsize=2048)
+def thumbnail(workspace: Workspace, graph: int, dark: bool) -> str:
+    """An SVG image of a graph."""
+    data = workspace.graphs[graph]
+    if workspace.atoms or "smiles" in data:
+        picture = _molecule(data, dark)
+        if picture is not None:
+            return picture
+    return _dots_and_lines(workspace.checked(data), dark)
+
+
+def _molecule(data: Any, dark: bool) -> str | None:
+    """The molecule as chemists draw it; None without RDKit, or where RDKit refuses."""
+    try:
+        from rdkit import Chem  # noqa: PLC0415  (an extra)
+        from rdkit.Chem.Draw import rdMolDraw2D  # noqa: PLC0415  (an extra)
+        from rdkit.rdBase import BlockLogs  # noqa: PLC0415  (an extra)
+    except ImportError:
+        return None
+    molecule = Chem.MolFromSmiles(data.smiles) if "smiles" in data else _read_atoms(data)
+    try:
+        with BlockLogs():  # it warns of hydrogen that stands alone
+            without_hydrogen = Chem.RemoveHs(molecule, sanitize=False)
+        without_hydrogen.UpdatePropertyCache(strict=False)
+        canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
+        options: Any = canvas.drawOptions()
+        options.clearBackground = False
+        options.padding = 0.08
+        options.bondLineWidth = 1.3
+        if dark:
+            rdMolDraw2D.SetDarkMode(options)
+            options.clearBackground = False
+        rdMolDraw2D.PrepareAndDrawMolecule(canvas, without_hydrogen, kekulize=False)
+        canvas.FinishDrawing()
+    except Exception:  # of a molecule that RDKit cannot draw
+        return None
+    return re.sub(r"<\?xml[^>]*\?>\s*", "", canvas.GetDrawingText())
+
+
+def _read_atoms(data: Any) -> Any:
+    """The molecule of one-hot kinds of atoms and orders of bonds."""
+    from rdkit import Chem  # noqa: PLC0415  (an extra)
+
+    molecule = Chem.RWMol()
+    for kind in data.x.argmax(1).tolist():
+        molecule.AddAtom(Chem.Atom(ATOMS[kind]))
+    kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
+    attributes = getattr(data, "edge_attr", None)
+    orders = attributes.argmax(1).tolist() if isinstance(attributes, Tensor) else None
+    for position, (u, v) in enumerate(data.edge_index.t().tolist()):
+        if u < v:
+            molecule.AddBond(u, v, kinds[0 if orders is None else min(orders[position], 2)])
+    for atom in molecule.GetAtoms():
+        atom.SetNoImplicit(True)
+    return molecule.GetMol()
+
+
+def _dots_and_lines(graph: Graph, dark: bool) -> str:
+    nodes = graph.num_nodes
+    pairs = {(min(u, v), max(u, v)) for u, v in graph.edge_index.t().tolist() if u != v}
+    drawing = GraphDrawing(
+        tuple(Dot(i, str(i), 0, None, 0.0, 0.0, True, False) for i in range(nodes)),
+        tuple(Stroke(a, b) for a, b in sorted(pairs)),
+    )
+    places = layout.places(drawing, "force" if nodes <= MOST_NODES else "hops", starts=2)
+    low, high = places.min(0, initial=0.0), places.max(0, initial=0.0)
+    room = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
+    scale = float((room / np.maximum(high - low, 1e-9)).min())
+    at = (places - (low + high) / 2) * scale * np.array([1, -1]) + np.array([WIDTH, HEIGHT]) / 2
+    kinds = _kinds(graph)
+    line, plain = ("#566072", "#a3abb9") if dark else ("#b4b8c0", "#5b6270")
+    radius = max(1.5, min(5.0, 40 / max(nodes, 1) ** 0.5))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}">'
+    ]
+    for entry in drawing.lines:
+        (x1, y1), (x2, y2) = at[entry.a], at[entry.b]
+        parts.append(
+            f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke={quoteattr(line)} '
+            f'stroke-width="1.2"/>'
+        )
+    for (cx, cy), kind in zip(at.tolist(), kinds, strict=True):
+        colour = plain if kind is None else palette.of_class(kind)
+        parts.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}" fill="{colour}"/>')
+    return "".join([*parts, "</svg>"])
+
+
+def _kinds(graph: Graph) -> list[int] | list[None]:
+    """What nodes are coloured by: their types, or one-hot features."""
+    if graph.has_types:
+        return [int(kind) for kind in graph.types.node_type]
+    x = graph.x
+    one_hot = x.shape[1] > 1 and bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all())
+    return x.argmax(1).tolist() if one_hot else [None] * graph.num_nodes
+
+
+# --- a run: global importance, wide error bars, wrong predictions ------------------------
+
+
+MOST = 20
+
+
+def run_overview(workspace: Workspace, run: Any, status: Any) -> dict[str, Any]:
+    """Importance by feature, class and distance; the widest bars; wrong predictions first."""
+    summary = run.summary()
+    failed = run.failures()
+    queries = [query for query in run.queries.tolist() if query not in failed]
+    rows = [_row(workspace, number, entry) for number, entry in zip(queries, run, strict=False)]
+    widest = sorted(rows, key=lambda row: -row["error"])[:MOST]
+    wrong = sorted((row for row in rows if row["wrong"]), key=lambda row: -row["score"])
+    settings = run.manifest.get("identity", {}).get("setting", {})
+    return {
+        "folder": str(run.folder.name),
+        "status": {"state": status.state, "total": status.total, "done": status.done,
+                   "failed": status.failed},
+        "method": settings.get("method"),
+        "features": _lines(workspace, summary.features),
+        "classes": {
+            str(output): _lines(workspace, part) for output, part in summary.classes.items()
+        },
+        "roles": _lines(workspace, summary.roles, "hops"),
+        "types": _mean_by_type(run),
+        "widest": [row for row in widest if row["error"] > 0],
+        "wrong": wrong[:200],
+        "explanations": len(rows),
+        "exact": sum(row["exact"] for row in rows),
+        "calls": int(np.sum([row["calls"] for row in rows], dtype=np.int64)),
+    }  # fmt: skip
+
+
+def _mean_by_type(run: Any) -> list[dict[str, Any]]:
+    """Mean over the explanations of the credit of all nodes (or edges) of each type."""
+    credits: dict[str, list[float]] = {}
+    count = 0
+    for explanation in run:
+        if explanation.types is None:
+            return []
+        by_relation = {" – ".join(name): value for name, value in explanation.by_relation().items()}
+        for name, value in (explanation.by_type() or by_relation).items():
+            credits.setdefault(name, []).append(value)
+        count += 1
+    lines = [
+        {
+            "name": one_line(name),
+            "mean": sum(values) / count,
+            "absolute": sum(map(abs, values)) / count,
+            "low": None,
+            "high": None,
+            "count": len(values),
+        }
+        for name, values in credits.items()
+    ]
+    return sorted(lines, key=lambda line: -line["absolute"])
+
+
+def _row(workspace: Workspace, query: int, explanation: Explanation) -> dict[str, Any]:
+    number, label = query + workspace.run_start, None
+    if explanation.kind == "node" and explanation.types is None:
+        classes = explanation.field.classes
+        label = None if classes is None else int(classes[0])
+    elif workspace.live and explanation.kind in ("graph", "node"):
+        labels = workspace.table().label
+        label = None if labels is None else int(labels[number])
+    row = explanation.outputs.index(explanation.target)
+    predicted = explanation.target
+    if len(explanation.outputs) > 1:
+        predicted = explanation.outputs[int(explanation.predictions.argmax())]
+    errors = explanation.errors[explanation.errors.isfinite()]
+    return {
+        "id": number,
+        "name": f"graph {number}" if workspace.task == "graph" else workspace.node_name(number),
+        "class": label if label is None or label >= 0 else None,
+        "predicted": predicted,
+        "score": float(explanation.predictions[row]),
+        "wrong": label is not None and label >= 0 and label != predicted,
+        "error": float(errors.max()) if errors.numel() else 0.0,
+        "exact": explanation.certificate.exact,
+        "calls": explanation.certificate.calls,
+    }
+
+
+def _lines(workspace: Workspace, summary: Summary, kind: str = "features") -> list[dict[str, Any]]:
+    lines = []
+    for line in summary.top(MOST):
+        name = line.name
+        if kind == "features" and workspace.feature_names and isinstance(line.key, int):
+            name = workspace.feature_name(line.key)
+        if kind == "hops":
+            name = f"{line.key} hop{'' if line.key == 1 else 's'} away"
+        lines.append({
+            "name": name,
+            "mean": line.mean,
+            "absolute": line.mean_absolute,
+            "low": line.low if math.isfinite(line.low) else None,
+            "high": line.high if math.isfinite(line.high) else None,
+            "count": line.count,
+        })  # fmt: skip
+    return lines
