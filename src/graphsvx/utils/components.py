@@ -58,9 +58,9 @@ def components() -> Components:
 
 
 @contextmanager
-def only(chosen: Components) -> Iterator[None]:
-    """Estimates in this block use the chosen components."""
-    token = _used.set(chosen)
+def only(parts: Components) -> Iterator[None]:
+    """Estimates in this block use these components."""
+    token = _used.set(parts)
     try:
         yield
     finally:
