@@ -11,8 +11,7 @@ from torch_geometric.nn import SAGEConv
 
 import graphsvx
 from graphsvx.core.query import build_query
-from graphsvx.engine.by_type import evaluators
-from graphsvx.engine.by_type_batches import CopiesByType
+from graphsvx.engine.by_type import CopiesByType, evaluators
 from graphsvx.methods import GraphSVX
 from tests import typed_worlds as worlds
 from tests.typed_worlds import WIDTHS, Stack, shapley, typed_graph, without

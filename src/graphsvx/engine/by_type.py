@@ -1,4 +1,4 @@
-"""Evaluation of typed graphs: the typed receptive field in batches of disjoint copies.
+"""Models that take nodes and edges by type: the receptive field in batches of disjoint copies.
 
 The same guarantee as for graphs without types (`engine.choose`): values are those of one plain
 call a coalition on the whole graph. A batch is a shortcut; it is compared with plain calls on the
@@ -8,8 +8,8 @@ whole graph before and after the games, and where it differs every coalition is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, final
 
 import numpy as np
 import torch
@@ -17,45 +17,121 @@ from torch import Tensor
 from torch_geometric.nn import HeteroConv
 
 from graphsvx.core import field as fields
-from graphsvx.core.depth import message_passing_depth
+from graphsvx.core.arrays import Bools
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
-from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
 from graphsvx.core.query import Query
-from graphsvx.engine.by_type_batches import (
-    Batching,
-    CopiesByType,
-    PlainByType,
-    evaluate_plainly,
+from graphsvx.engine.by_type_calls import NO_SHORTCUT, ROUNDS, Batching, RowsByType, call_by_type
+from graphsvx.engine.checks import (
+    ONE_BY_ONE,
+    SAME_AGAIN,
+    SAME_ALONE,
+    equals_plain_calls,
+    probe_perturbations,
+    require_deterministic,
+    unperturbed,
 )
-from graphsvx.engine.by_type_rounds import ROUNDS
-from graphsvx.engine.checks import ONE_BY_ONE, SAME_AGAIN, SAME_ALONE, equals_plain_calls
 from graphsvx.engine.evaluator import Checks, Evaluator, Plain
-from graphsvx.engine.profile import ModelProfile, graph_fingerprint, profile_for
-from graphsvx.engine.rounding import allclose
+from graphsvx.engine.lazy import plain
+from graphsvx.engine.profile import profile_for
+from graphsvx.engine.rows import batch_items
 from graphsvx.engine.trust import (
     affordable_replays,
     is_known_to_read_degrees,
     plain_up_to,
     reads_degrees,
 )
-from graphsvx.errors import ModelError, see
+from graphsvx.errors import ModelError
 from graphsvx.utils.given_up import give_up, note
 
+# Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
+_BATCH_ITEMS = 1 << 18
+# Rounds that compute few nodes only sum rows up; features are projected once a batch.
+_TRIMMED_BATCH_ITEMS = 1 << 20
 _REPLAYS = (4, 64)
 _REPLAYS_LATER = 2
 
 
-def profile_of(query: Query) -> ModelProfile:
-    """What is cached of the model and the graph of a query."""
-    graph = query.graph
-    return profile_for(
-        query.model,
-        graph,
-        lambda: ModelProfile(
-            graph_fingerprint(graph), message_passing_depth(query.model, graph), query.model.plan
-        ),
-    )
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CopiesByType(Evaluator):
+    """Batches of disjoint copies of the receptive field, without the nodes that do not matter."""
+
+    batching: Batching = NO_SHORTCUT
+
+    def describe(self) -> str:
+        """How the model is called, in a few words."""
+        return "batches of copies of the typed receptive field"
+
+    def evaluate(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts | None = None
+    ) -> Tensor:
+        """Raw outputs [graphs, centres, outputs], in as few calls as memory allows."""
+        hops = self.hop_counts(field, perturbations) if hops is None else hops
+        width = 16 + max((self._width(name) for name in self.query.graph.types.features), default=0)
+        items = _TRIMMED_BATCH_ITEMS if self.batching.trim == "outputs" else _BATCH_ITEMS
+        limit = batch_items(self.query.graph.x.device, self.query.memory, width, items)
+        step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
+        parts = [
+            self._chunk(field, perturbations.take(part), hops[part])
+            for first in range(0, len(perturbations), step)
+            for part in (slice(first, first + step),)
+        ]
+        return torch.cat(parts)
+
+    def _edges_at_most(self, field: Field) -> int:
+        """Edges of a copy, those that are left out not counted."""
+        if self.batching.depth is None:
+            return len(field.edges)
+        return int((field.hops[field.target] < self.batching.depth).sum())
+
+    def _width(self, node_type: str) -> int:
+        x = self.query.graph.types.features[node_type]
+        return 0 if self.batching.shared_rows else x[0].numel() if len(x) else 0
+
+    def _chunk(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        count, size = len(perturbations), field.size
+        depth = self.batching.depth
+        live = hops < UNREACHABLE if depth is None else hops <= depth
+        position = np.cumsum(live.reshape(-1)) - 1
+        flat = np.flatnonzero(live)
+        ends_at = live if depth is None else hops < depth
+        edges_on = _influential_edges(field, perturbations, live, ends_at)
+        copy, edge = np.nonzero(edges_on)
+        source, target = field.source[edge], field.target[edge]
+        outside = source >= size
+        ends = np.stack([
+            np.where(outside, len(flat) + source - size, position[np.minimum(copy * size + source,
+                                                                              live.size - 1)]),
+            position[copy * size + target],
+        ])  # fmt: skip
+        node = flat % size
+        boundary = field.ids[size:] if depth is None else field.ids[:0]
+        ids = np.concatenate([field.ids[node], boundary])
+        replaced = np.zeros((2, 0), dtype=np.int64)
+        if perturbations.feature_row is not None:
+            table_row = perturbations.feature_row.reshape(-1)[flat]
+            changed = np.flatnonzero(table_row >= size)
+            replaced = np.stack([changed, table_row[changed]])
+        rows = RowsByType(
+            self.query.graph, ids, ends, field.edges[edge], replaced,
+            plain(perturbations.feature_table), size, flat // size, count,
+            None if self.batching.trim == "nothing" else hops.reshape(-1)[flat],
+            np.concatenate([node, size + np.arange(len(boundary))]),
+        )  # fmt: skip
+        centres = position.reshape(live.shape)[:, : field.centres]
+        return call_by_type(self.query, rows, centres, self.batching)
+
+
+def _influential_edges(
+    field: Field, perturbations: Perturbations, live: Bools, ends_at: Bools
+) -> Bools:
+    """Edges into the nodes `ends_at` from live ones or the boundary, [graphs, edges]."""
+    edges = perturbations.active_edges(field) & ends_at[:, field.target]
+    inner = field.inner_edges
+    edges[:, inner] &= live[:, field.source[inner]]
+    return edges
 
 
 def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]:
@@ -65,7 +141,7 @@ def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]
     unperturbed graph and with fewer plain calls.
     """
     graph = query.graph
-    profile = profile_of(query)
+    profile = profile_for(query.model, graph)
     profile.explained += 1
     depth = hops if profile.depth is None else profile.depth
     if query.kind == "graph":
@@ -86,14 +162,13 @@ def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]
             replays_vary=_replays(graph) < _REPLAYS[1],
             plain_up_to=plain_up_to(_numbers(graph), graph, profile),
         ),
-        batching=Batching(False, False),
     )
     plainly = checked.plain(field)
     passed: dict[str, Batching] = profile.shortcuts or {}
     profile.shortcuts = passed
     if query.kind in passed:
         note(profile.given_up)
-        expected = plainly.evaluate(field, unperturbed(field))[0]
+        expected = plainly.evaluate(field, unperturbed(query, field))[0]
         replays = _replays(graph, profile.explained)
         yield replace(
             checked,
@@ -101,7 +176,7 @@ def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]
             checks=replace(checked.checks, replays=replays, expected_output=expected),
         )
         passed.clear()
-    probes = _probes(field, np.random.default_rng(seed))
+    probes = probe_perturbations(query, field, np.random.default_rng(seed))
     alone = plainly.evaluate(field, probes)
     for at, batching in enumerate(_batchings(query, depth if local else None)):
         evaluator = replace(checked, batching=batching)
@@ -117,19 +192,8 @@ def evaluators(query: Query, hops: int | None, seed: int) -> Iterator[Evaluator]
             yield evaluator
             passed.clear()
         elif not at:
-            _require_deterministic(query, field, probes, alone)
+            require_deterministic(plainly)
     yield _plain_evaluator(query)
-
-
-def _require_deterministic(
-    query: Query, field: Field, probes: Perturbations, alone: Tensor
-) -> None:
-    if not allclose(alone[:1], evaluate_plainly(query, field, probes.take(slice(0, 1)))):
-        raise ModelError(
-            "the model gives another output each time it is called, also in eval mode; "
-            "switch its random layers off (dropout with training=True, sampling) to explain it"
-            + see("the-model-is-random")
-        )
 
 
 def _batchings(query: Query, depth: int | None) -> list[Batching]:
@@ -153,18 +217,14 @@ def _batchings(query: Query, depth: int | None) -> list[Batching]:
 
 
 def _plain_evaluator(query: Query) -> Plain:
-    local = query.kind != "graph"
     field = (
-        fields.undirected_neighbourhood(query.graph, query.centres, None)
-        if local
-        else fields.whole_graph(query.graph)
+        fields.whole_graph(query.graph)
+        if query.kind == "graph"
+        else fields.undirected_neighbourhood(query.graph, query.centres, None)
     )
-
-    _require_deterministic(
-        query, field, unperturbed(field), evaluate_plainly(query, field, unperturbed(field))
-    )
-    checks = Checks((SAME_AGAIN,), ONE_BY_ONE, proved=True)
-    return PlainByType(query, field, checks=checks)
+    evaluator = Plain(query, field, checks=Checks((SAME_AGAIN,), ONE_BY_ONE, proved=True))
+    require_deterministic(evaluator)
+    return evaluator
 
 
 def _replays(graph: Graph, explained: int = 1) -> int:
@@ -181,16 +241,3 @@ def _replays(graph: Graph, explained: int = 1) -> int:
 def _numbers(graph: Graph) -> int:
     """Numbers that the features of all nodes are."""
     return sum(x.numel() for x in graph.types.features.values())
-
-
-def unperturbed(field: Field) -> Perturbations:
-    """The unperturbed graph, for `evaluate_plainly`."""
-    return Perturbations(np.ones((1, field.size), dtype=bool), None, torch.zeros(field.size, 0))
-
-
-def _probes(field: Field, rng: np.random.Generator) -> Perturbations:
-    """The unperturbed graph, and one without 4 in 10 of its nodes."""
-    on = np.ones((2, field.size), dtype=bool)
-    others = rng.permutation(np.arange(field.centres, field.size))
-    on[1, others[: -(-len(others) * 4 // 10)]] = False
-    return replace(unperturbed(field), active=on)

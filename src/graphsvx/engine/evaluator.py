@@ -27,6 +27,7 @@ from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import call_on
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query
+from graphsvx.engine.by_type_calls import RowsByType, call_by_type
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import profile_for
 from graphsvx.engine.rounding import allclose, nudged
@@ -179,13 +180,18 @@ class Plain(Evaluator):
         """Raw outputs [graphs, centres, outputs], by one call after the other."""
         perturbations = replace(perturbations, feature_table=plain(perturbations.feature_table))
         reference = self.reference or full_reference(self.query.graph, field)
-        return torch.stack([
+        outputs = [
             self._single(field, reference, perturbations.take(slice(k, k + 1)))
             for k in range(len(perturbations))
-        ])  # fmt: skip
+        ]
+        return torch.cat(outputs) if self.query.graph.has_types else torch.stack(outputs)
 
     def nudged(self, field: Field, rng: np.random.Generator) -> Plain:
         """The same with every feature of the graph changed by its last bit."""
+        graph = self.query.graph
+        if graph.has_types:
+            features = {name: nudged(x, rng) for name, x in graph.types.features.items()}
+            return replace(self, query=replace(self.query, graph=graph.with_features(features)))
         reference = self.reference or full_reference(self.query.graph, field)
         return replace(self, reference=replace(reference, x=nudged(reference.x, rng)))
 
@@ -202,6 +208,12 @@ class Plain(Evaluator):
         for change, value in changes:
             if change is not None:
                 keeps[np.isin(reference.edges, field.edges[change[0]])] = value
+        if graph.has_types:
+            rows = RowsByType.of_one(
+                graph, reference.nodes, ends[:, keeps], reference.edges[keeps],
+                reference.position, perturbation,
+            )  # fmt: skip
+            return call_by_type(self.query, rows, reference.position[None, : field.centres])
         x = reference.x
         if perturbation.feature_row is not None:
             x = x.clone()

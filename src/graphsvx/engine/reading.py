@@ -26,7 +26,6 @@ from graphsvx.core.graph import Graph
 from graphsvx.core.model import Model, Reading, Scale, call_on
 from graphsvx.core.query import LINK_CLASSES, Query
 from graphsvx.core.readable import unreadable
-from graphsvx.engine.by_type import profile_of
 from graphsvx.engine.profile import fits_one_call, profile_for, sample_neighbourhood
 from graphsvx.errors import InputError, ModelError
 
@@ -278,7 +277,7 @@ class LastOperation(TorchFunctionMode):
 
 
 def _assumed_by_type(query: Query) -> Assumption:
-    readings = profile_of(query).readings
+    readings = profile_for(query.model, query.graph).readings
     key = (query.kind, *(int(kind) for kind in query.graph.types.kinds(query.centres)))
     if key not in readings:
         readings[key] = _read_by_type(query) if query.decoder is None else _ends(query)

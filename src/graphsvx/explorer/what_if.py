@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphsvx.core import field as fields
 from graphsvx.core.graph import Graph
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.query import Query, build_query
-from graphsvx.engine.by_type_batches import evaluate_with_edges
+from graphsvx.engine.checks import unperturbed
+from graphsvx.engine.evaluator import Plain
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError
 from graphsvx.explorer.questions import Changes, Question
@@ -28,27 +30,22 @@ def scores_after(workspace: Workspace, question: Question, changes: Changes) -> 
     edges = remaining_edges(query.graph, changes)
     with copy.ready():
         graph = changed(query.graph, query.centres.tolist(), changes)
-        called = evaluate_with_edges if graph.has_types else _called
-        out = called(replace(query, graph=graph), edges)
+        out = _called(replace(query, graph=graph), edges)
         return query.scores(out)[0]
 
 
 def _called(query: Query, edges: Any) -> Tensor:
-    """Outputs at the centres, [1, centres, outputs]."""
-    graph, x, device = query.graph, query.graph.x, query.graph.x.device
-    keep = torch.from_numpy(edges).to(device)
-    centres = torch.from_numpy(query.centres).to(device)
-    whole_graphs, pairs = query.kind == "graph", query.model.scores_pairs
-    out = query.model(
-        x,
-        graph.edge_index[:, keep],
-        None if graph.edge_weight is None else graph.edge_weight[keep],
-        None if graph.edge_attr is None else graph.edge_attr[keep],
-        torch.zeros(len(x), dtype=torch.long, device=device) if whole_graphs else None,
-        centres[:, None] if pairs else None,
-        graph.attributes_at(None, keep),
+    """Outputs at the centres, [1, centres, outputs], with these edges only."""
+    graph = query.graph
+    field = (
+        fields.whole_graph(graph)
+        if query.kind == "graph"
+        else fields.undirected_neighbourhood(graph, query.centres, None, everyone=True)
     )
-    return (out if whole_graphs or pairs else out[centres])[None]
+    cut = np.ones((1, graph.num_edges), dtype=bool)
+    cut[0, edges] = False
+    full = unperturbed(query, field)
+    return Plain(query, field).evaluate(field, replace(full, removed_edges=cut[:, field.edges]))
 
 
 def query_of(workspace: Workspace, question: Question, model: Any) -> Query:

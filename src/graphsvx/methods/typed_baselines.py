@@ -14,10 +14,9 @@ from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
 from graphsvx.core.players import FeatureChoice
 from graphsvx.core.query import Query
-from graphsvx.engine.by_type import unperturbed
-from graphsvx.engine.by_type_batches import evaluate_plainly
+from graphsvx.engine.checks import unperturbed
 from graphsvx.engine.choose import choose_evaluator
-from graphsvx.engine.evaluator import Evaluator
+from graphsvx.engine.evaluator import Evaluator, Plain
 from graphsvx.generators import GameSetup
 from graphsvx.methods.build_explanation import credits
 from graphsvx.methods.local_graph import build_explanation, model_restored
@@ -88,7 +87,7 @@ def typed_scores(query: Query, field: Field, features: FeaturesByType | None = N
     if features is not None:
         graph = query.graph
         query = replace(query, graph=graph.with_features(features))
-    return query.scores(evaluate_plainly(query, field, unperturbed(field)))[0]
+    return query.scores(Plain(query, field).evaluate(field, unperturbed(query, field)))[0]
 
 
 def float_features(graph: Graph) -> dict[str, Tensor]:
