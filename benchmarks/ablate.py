@@ -30,7 +30,8 @@ CALLS = (100, 1000, None)
 """Calls of an explanation; None: by default."""
 _LARGEST = 20
 _TRUTH_CALLS = 1000  # a player, of games whose truth is not exact,
-_LARGE_TRUTH = 200_000  # and of large games
+_MOLECULE_TRUTH = 30_000  # where look-ups are precise,
+_LARGE_TRUTH = 200_000  # and of large games, in all
 _BUILDS = {"trees": coverage.tree, "hubs": coverage.hub, "stars": coverage.star}
 _CITATION = (("cora", "gcn"), ("citeseer", "gat"), ("cora", "sage"), ("citeseer", "gcn"))
 _LARGE = (("cora", "gcn"), ("cora", "gat"), ("amazon-photo", "gcn"), ("amazon-photo", "gat"),
@@ -55,7 +56,7 @@ def _on_graphs(
 
 
 def _molecules(low: int, high: int, each: int, seed: int) -> Iterator[Game]:
-    return coverage.games("molecules", (low, high), seed=seed, each=each, calls=_TRUTH_CALLS)
+    return coverage.games("molecules", (low, high), seed=seed, each=each, calls=_MOLECULE_TRUTH)
 
 
 FAMILIES: dict[str, Callable[[int, int], Iterator[Game]]] = {
@@ -81,6 +82,20 @@ REMOVED: dict[str, tuple[GraphSVX, Components]] = {
 }
 
 
+def _without(removed: str) -> tuple[GraphSVX, Components]:
+    """The method without some components, joined by "+"."""
+    method, chosen = METHOD, Components()
+    for name in removed.split("+"):
+        if name in REMOVED:
+            estimator, only_this = REMOVED[name]
+            method = estimator if estimator != METHOD else method
+            off = {part: False for part, on in vars(only_this).items() if not on}
+            chosen = replace(chosen, **off)
+        else:
+            raise ValueError(f"no component {name!r}; known are {', '.join(REMOVED)}")
+    return method, chosen
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One explanation beside the truth."""
@@ -95,7 +110,7 @@ class Outcome:
 @torch.no_grad()
 def outcome(judged: Game, removed: str, calls: int | None, seed: int) -> Outcome | None:
     """Of one explanation without a component; None: it is exact."""
-    method, chosen = REMOVED[removed]
+    method, chosen = _without(removed)
     method = method.with_settings(budget=replace(method.budget, samples=calls))
     start = time.process_time()
     with only(chosen):
@@ -171,16 +186,28 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Ratios of errors by component and family: at 1,000 calls / by default."""
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Errors, coverage and times by component and family, by each number of calls."""
+    ratios = _table(rows, lambda row: row["ratio"])
+    times = _table(rows, lambda row: row["without"]["seconds"] / row["with"]["seconds"])
+    coverage, largest = (
+        _table(rows, lambda row, of=of: row["without"][of]) for of in ("coverage", "largest")
+    )
+    return "\n\n".join([
+        "Error without over with", ratios, "Coverage, all players", coverage,
+        f"Coverage, {_LARGEST} largest", largest, "Time without over with", times,
+    ])  # fmt: skip
+
+
+def _table(rows: list[dict[str, Any]], figure: Callable[[dict[str, Any]], float]) -> str:
     families = list(dict.fromkeys(row["family"] for row in rows))
     found = {(row["removed"], row["family"], row["calls"]): row for row in rows}
-    lines = [f"| removed | {' | '.join(families)} |", "|" + " --- |" * (len(families) + 1)]
+    lines = [f"| without | {' | '.join(families)} |", "|" + " --- |" * (len(families) + 1)]
     for name in dict.fromkeys(row["removed"] for row in rows):
         cells = []
         for family in families:
-            some = [found.get((name, family, calls)) for calls in (1000, None)]
-            cells.append(" / ".join("-" if row is None else f"{row['ratio']:.2f}" for row in some))
+            some = [found.get((name, family, calls)) for calls in CALLS]
+            cells.append(" / ".join("-" if row is None else f"{figure(row):.2f}" for row in some))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -189,7 +216,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench ablate", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one or two games of some families")
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
-    parser.add_argument("--removed", nargs="+", choices=REMOVED, default=list(REMOVED))
+    parser.add_argument(
+        "--removed", nargs="+", default=list(REMOVED), metavar="NAME",
+        help="components, or several joined by +",
+    )  # fmt: skip
     parser.add_argument("--each", type=int, default=6, help="games of a family")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
@@ -200,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
         families = [name for name in families if name in ("small", "trees", "hubs")]
         each, seeds, budgets = 2, 1, (100, 1000)
     rows = measure(families, chosen.removed, each, seeds, budgets, tell=partial(print, flush=True))
-    print(table(rows))
+    print(tables(rows))
     if chosen.json:
         with atomic_write(chosen.json) as part:
             part.write_text(json.dumps(rows, indent=1) + "\n")

@@ -19,6 +19,7 @@ from benchmarks.worlds import Played, node_game, real_games
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Auto, Mask, Paired, SmarterSeparate
+from graphsvx.methods.pipeline import fit_all, play
 
 BUDGETS = (50, 100, 300, 1000)
 Estimate = Callable[[Played, int, int], tuple[np.ndarray, int]]
@@ -63,12 +64,8 @@ def our_default(game: Played, calls: int, seed: int) -> tuple[np.ndarray, int]:
     """On the graph: coalitions that give the same perturbed graph are one call."""
     graph_game, target = node_game(*game.game)
     before = graph_game.calls
-    masks = Auto()(graph_game, calls, torch.Generator().manual_seed(seed))
-    rows = np.zeros((2, game.players), dtype=bool)
-    rows[1] = True
-    values = graph_game.values(np.concatenate([graph_game.states(rows), masks.states]))
-    chosen = values[:, [target]]
-    fit = GaussianProcess()(masks, chosen[2:], chosen[0], chosen[1])
+    played = play(graph_game, Auto(), GaussianProcess(), calls, seed)
+    (fit,) = fit_all([played], GaussianProcess(), [target])
     return fit.values[0].numpy(), max(before, graph_game.calls)
 
 

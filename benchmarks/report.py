@@ -122,9 +122,14 @@ def write_speed(result: dict[str, Any], machine: dict[str, str], folder: Path) -
     _plot_speed(result["lines"], folder / "speed.png")
 
 
+ABLATION = "\n## What each part of the estimator is worth\n"
+"""Heading of the last section of `error.md`, whose tables `bench ablate` prints."""
+
+
 def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -> None:
-    """Parts that were not measured now stay as they are in `error.json`."""
-    record = folder / "error.json"
+    """Parts that were not measured now stay as they are, and so does the ablation in the page."""
+    record, page = folder / "error.json", folder / "error.md"
+    _, heading, ablation = page.read_text().partition(ABLATION) if page.exists() else ("", "", "")
     before = json.loads(record.read_text()) if record.exists() else {}
     every = {**before, **result, "machine": machine}
     text = [
@@ -139,7 +144,7 @@ def write_error(result: dict[str, Any], machine: dict[str, str], folder: Path) -
         _plot_large_games(every["large"], folder / "error-large.png")
     if "coverage" in every:
         text.append(_coverage_section(every["coverage"]))
-    _write(folder / "error.md", "".join(text))
+    _write(page, "".join([*text, heading, ablation]))
     _write(record, json.dumps(every, indent=1) + "\n")
 
 

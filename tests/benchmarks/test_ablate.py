@@ -25,4 +25,4 @@ def test_an_estimate_without_the_process_misses_more() -> None:
     assert complete is not None
     assert without is not None
     assert without.error > 2 * complete.error
-    assert ablate.outcome(game, "tables", 300, 0).error == complete.error  # no look-ups here
+    assert ablate.outcome(game, "waves", 300, 0).error == complete.error  # no look-ups here

@@ -30,7 +30,7 @@ from graphsvx.engine.cost import counted_seconds
 from graphsvx.engine.lazy import plain
 from graphsvx.methods import graphsvx as graphsvx_method
 from graphsvx.methods import rounds
-from graphsvx.methods.rounds import FIRST_CALLS
+from graphsvx.methods.increments import FIRST_CALLS
 
 FEATURES = 1433
 

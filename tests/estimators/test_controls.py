@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import permutations
-
 import numpy as np
 import pytest
 import torch
 
-from graphsvx.core.arrays import Bools, Floats
-from graphsvx.estimators.controls import ControlledWLS, _Controls
+from graphsvx.core.arrays import Bools
+from graphsvx.estimators.controls import ControlledWLS
 from graphsvx.estimators.least_squares import WLS
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks import All, Masks, Paired
 from graphsvx.masks.base import all_rows
-
-
-def shapley(value: Callable[[Bools], float], players: int) -> Floats:
-    """Average marginal contribution over all orders."""
-    credit = np.zeros(players)
-    orders = list(permutations(range(players)))
-    for order in orders:
-        on = np.zeros(players, dtype=bool)
-        before = value(on)
-        for player in order:
-            on[player] = True
-            after = value(on)
-            credit[player] += after - before
-            before = after
-    return credit / len(orders)
 
 
 def rough_game(players: int, seed: int) -> FunctionGame:
@@ -44,14 +26,6 @@ def rough_game(players: int, seed: int) -> FunctionGame:
         return torch.from_numpy(np.tanh(0.5 * (products + rows @ own)))[:, None]
 
     return FunctionGame(function, players)
-
-
-def test_credit_of_controls_is_their_shapley_values() -> None:
-    rng = np.random.default_rng(3)
-    controls = _Controls(*(rng.normal(size=(5, 2)) for _ in range(3)))
-    for output in range(2):
-        expected = shapley(lambda on, o=output: controls.at(on[None])[0, o], 5)
-        assert np.allclose(controls.credit()[output], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(3))

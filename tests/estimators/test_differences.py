@@ -7,8 +7,15 @@ import pytest
 import torch
 
 from graphsvx.core.arrays import Bools, Floats
-from graphsvx.estimators.corrected import Slopes, corrected, expected_errors, players_to_measure
-from graphsvx.estimators.differences import Differences, Values, measure
+from graphsvx.estimators.differences import (
+    Differences,
+    Values,
+    corrected,
+    expected_errors,
+    measure,
+    players_to_measure,
+)
+from graphsvx.estimators.evidence import Evidence, combine, of_derivatives
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import all_rows
@@ -50,7 +57,7 @@ def measured(
 def test_differences_of_an_additive_game_are_its_credit() -> None:
     credit = np.random.default_rng(0).normal(size=(PLAYERS, 2))
     found = measured(lambda rows: rows @ credit, [1, 4, 5, 8], 300, 0)
-    values, variances = found.estimate()
+    values, variances = found.evidence().credit.T, found.evidence().variance.T
     assert values == pytest.approx(credit[[1, 4, 5, 8]])
     assert variances == pytest.approx(0, abs=1e-25)
     assert found.variance_of_sums(np.ones((4, 1))) == pytest.approx(0, abs=1e-25)
@@ -59,7 +66,7 @@ def test_differences_of_an_additive_game_are_its_credit() -> None:
 def test_differences_that_do_not_vary_at_all_are_measured_on() -> None:
     alike = measured(lambda rows: rows @ np.ones((PLAYERS, 2)), [1, 4], 300, 0)
     assert 250 < alike.calls <= 300
-    assert alike.estimate()[0].tolist() == [[1, 1], [1, 1]]
+    assert alike.evidence().credit.T.tolist() == [[1, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("players", [[0, 3, 7], list(range(PLAYERS))])
@@ -68,7 +75,7 @@ def test_values_come_near_brute_force_and_errors_hold(players: list[int]) -> Non
     for seed in range(40):
         values, truth = random_game(seed)
         found = measured(values, players, 1500, seed)
-        estimate, variances = found.estimate()
+        estimate, variances = found.evidence().credit.T, found.evidence().variance.T
         scores.append((estimate - truth[players]) / np.sqrt(variances))
         total = (estimate - truth[players]).sum(0)
         of_sums.append(total / np.sqrt(found.variance_of_sums(np.ones((len(players), 1)))[:, 0]))
@@ -157,10 +164,11 @@ def test_slopes_tell_players_apart_and_the_fit_tells_their_sum() -> None:
     far = np.arange(PLAYERS) >= 4
     slopes = np.where(far[:, None], truth + 0.05, 0.0)  # all too large
     errors = np.where(far[:, None], 0.01, np.zeros_like(truth))
-    joined = corrected(fit, Slopes(ExpectedCredit(slopes, errors, far, 16, slice(0, 2), 0)))
-    assert joined.values[:, ~far].numpy() == pytest.approx(fit.values[:, ~far].numpy())
-    assert joined.values.sum(1).numpy() == pytest.approx(fit.values.sum(1).numpy())
-    apart = (joined.values.numpy() - truth.T)[:, far]
+    derivatives = ExpectedCredit(slopes, errors, far, 16, slice(0, 2), 0)
+    joined = combine(Evidence.of(fit), of_derivatives(derivatives))
+    assert joined.credit[:, ~far] == pytest.approx(fit.values[:, ~far].numpy())
+    assert joined.credit.sum(1) == pytest.approx(fit.values.sum(1).numpy())
+    apart = (joined.credit - truth.T)[:, far]
     assert apart.std(1) == pytest.approx(0, abs=0.01)
     of_far = far.astype(float)[:, None]
     assert joined.variance_of_sums(of_far) == pytest.approx(fit.variance_of_sums(of_far))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from graphsvx.estimators import WLS, GaussianProcess
 from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.gaussian_process import Known, _without_known
 from graphsvx.estimators.process_average import Pairs, average_processes
 from graphsvx.games.base import FunctionGame, PlayerPrior
 from graphsvx.games.derivatives import ExpectedCredit
@@ -90,10 +89,11 @@ def test_a_poor_expectation_leaves_credit_to_the_values(budget: int) -> None:
     credit = np.where(players[:, None], np.random.default_rng(1).normal(size=(24, 2)), 0.0)
     errors = np.where(players[:, None], 1e6, np.zeros((24, 2)))
     expected = ExpectedCredit(credit, errors, players, 32, slice(0, 2), 0)
-    prior = PlayerPrior(np.ones(24), np.ones(24, dtype=bool), None, expected)
+    prior = PlayerPrior(np.ones(24), np.ones(24, dtype=bool))
     shared, total = torch.from_numpy(masks.rows @ credit), torch.from_numpy(credit.sum(0))
-    fit = GaussianProcess()(replace(masks, prior=prior), values + shared, empty, full + total)
-    left = GaussianProcess()(replace(masks, prior=prior.without_expected()), values, empty, full)
+    known, rest = Known(prior, expected), Known(_without_known(prior, expected))
+    fit = GaussianProcess()(masks, values + shared, empty, full + total, known)
+    left = GaussianProcess()(masks, values, empty, full, rest)
     by_values = left.values + torch.from_numpy(credit.T)
     torch.testing.assert_close(fit.values, by_values, rtol=0, atol=1e-6)
     torch.testing.assert_close(fit.errors, left.errors, rtol=1e-5, atol=0)
@@ -106,7 +106,18 @@ def test_a_process_alone_has_a_wider_variance(seed: int) -> None:
     masks, values, empty, full = played(40, 600, seed)
     signs = np.concatenate([np.ones((1, 40)), 2.0 * masks.rows[::2] - 1])
     odd = np.concatenate([[(full - empty).numpy()], values[::2].numpy() - values[1::2].numpy()]) / 2
-    pairs = Pairs(Coalitions.of(signs), odd, np.append(0.0, masks.weights[::2]), None)
-    average = average_processes(pairs, None)
-    (process,) = average.processes
-    assert (average.variance >= 2**0.5 * process.left[:, None] * process.scale * (1 - 1e-9)).all()
+    pairs = Pairs(Coalitions.of(signs), odd, np.append(0.0, masks.weights[::2]))
+    processes = average_processes(pairs, None)
+    alone = processes.likeliest.evidence().variance
+    assert (processes.evidence.variance >= 2**0.5 * alone * (1 - 1e-9)).all()
+
+
+def test_the_prior_of_what_derivatives_leave_goes_by_their_errors() -> None:
+    players = np.array([True, True, False])
+    values, errors = np.array([[3.0], [4.0], [0.0]]), np.array([[0.0], [1.0], [0.0]])
+    credit = ExpectedCredit(values, errors, players, 32, slice(0, 1), 0)
+    prior = PlayerPrior(np.array([1.0, 7.0, 2.0]), np.array([False, False, True]))
+    left = _without_known(prior, credit)
+    # Errors over the root mean square of credit, 1 / sqrt(13) and at least 1 %, of relevance 5.
+    np.testing.assert_allclose(left.relevance, [0.05, 5 / np.sqrt(13), 2.0])
+    np.testing.assert_array_equal(left.direct, prior.direct)

@@ -10,7 +10,6 @@ import pytest
 from graphsvx.estimators import kernels
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
-from graphsvx.estimators.walks import Walks
 from graphsvx.masks.base import all_rows
 from tests.masks.test_paired import shapley
 
@@ -19,9 +18,7 @@ MIXTURES = {
     "per size": Mixture(per_size=2, theta=0, white=0),
     "product": Mixture(per_size=0, theta=4, white=0),
     "white": Mixture(per_size=0, theta=0, white=5),
-    "walk": Mixture(per_size=0, theta=0, white=0, walk=1.5),
     "all": Mixture(per_size=0.7, theta=3, white=0.4),
-    "all, walks": Mixture(per_size=0.7, theta=3, white=0.4, walk=0.5),
 }
 
 
@@ -51,24 +48,13 @@ def direct(players: int) -> np.ndarray:
     return np.arange(players) % 3 != 1
 
 
-def walks(players: int, name: str) -> Walks | None:
-    if not MIXTURES[name].walk:
-        return None
-    ids = np.flatnonzero(direct(players))
-    passed = np.random.default_rng(players).random((len(ids), players)) / players
-    passed[np.arange(len(ids)), ids] = 0
-    return Walks.of(ids, passed)
-
-
 @pytest.mark.parametrize("some_direct", [False, True])
 @pytest.mark.parametrize("name", MIXTURES)
 @pytest.mark.parametrize("players", [3, 4, 7])
 def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
     players: int, name: str, some_direct: bool
 ) -> None:
-    coalitions = Coalitions.of(
-        pairs(players), direct(players) if some_direct else None, walks(players, name)
-    )
+    coalitions = Coalitions.of(pairs(players), direct(players) if some_direct else None)
     kernel = Kernel(coalitions, relevance(players))
     whole = every(kernel, MIXTURES[name])
     # A function with the odd part k(., T) is k(., T) itself: it is odd.
@@ -93,7 +79,7 @@ def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_covariances_with_other_pairs_are_those_of_the_gram_matrix(name: str) -> None:
-    coalitions = Coalitions.of(pairs(6), direct(6), walks(6, name))
+    coalitions = Coalitions.of(pairs(6), direct(6))
     first, other = np.arange(20), np.arange(20, 32)
     w = relevance(6)
     gram = Kernel(coalitions, w).gram(MIXTURES[name])
@@ -117,7 +103,7 @@ def test_the_product_is_that_of_distances() -> None:
 @pytest.mark.parametrize("name", MIXTURES)
 def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) -> None:
     signs = 2.0 * (np.random.default_rng(0).random((150, 9)) < 0.5) - 1
-    kernel = Kernel(Coalitions.of(signs, direct(9), walks(9, name)), relevance(9))
+    kernel = Kernel(Coalitions.of(signs, direct(9)), relevance(9))
     upper = np.triu_indices(len(signs))
     np.testing.assert_allclose(
         kernel.gram_once(MIXTURES[name])[upper], kernel.gram(MIXTURES[name])[upper], atol=1e-12
@@ -126,7 +112,7 @@ def test_covariances_for_one_mixture_are_those_of_the_cached_parts(name: str) ->
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_covariance_with_another_white_part_is_not_that_of_the_first(name: str):
-    kernel = Kernel(Coalitions.of(pairs(5), direct(5), walks(5, name)), relevance(5))
+    kernel = Kernel(Coalitions.of(pairs(5), direct(5)), relevance(5))
     for white in (0.4, 0.0, 2.0):
         mixture = replace(MIXTURES[name], white=white)
         upper = np.triu_indices(len(kernel.coalitions))

@@ -13,12 +13,11 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators import GaussianProcess, logit_model, logit_shapley
-from graphsvx.estimators.gaussian_process import averaged
-from graphsvx.estimators.least_squares import Fit
+from graphsvx.estimators.gaussian_process import Known, Outcomes
 from graphsvx.estimators.logit_model import Link, LogitModel, Messages, fit_logits
 from graphsvx.games.base import FunctionGame, PlayerPrior
 from graphsvx.masks import Paired
-from graphsvx.masks.base import Masks, Outcomes, all_rows
+from graphsvx.masks.base import Masks, all_rows
 
 
 def random_prior(rng: np.random.Generator, direct: int, players: int) -> PlayerPrior:
@@ -79,13 +78,13 @@ def message_game(seed: int, direct: int, players: int) -> MessageGame:
     return MessageGame(probabilities, players, prior=prior)
 
 
-def played(game: MessageGame, budget: int, seed: int) -> tuple[Masks, Tensor, Floats]:
-    """Masks that know the outcomes, the values of the first output, and all outcomes."""
+def played(game: MessageGame, budget: int, seed: int) -> tuple[Masks, Tensor, Known]:
+    """Coalitions, the values of the first output, and what is known of the game."""
     masks = Paired()(game, budget, torch.Generator().manual_seed(seed))
     ends = game.states(np.repeat([[False], [True]], game.players, 1))
     values = game.values(np.concatenate([ends, masks.states]))
-    outcomes = Outcomes(values.numpy(), slice(0, 1))
-    return replace(masks, outcomes=outcomes), values[:, :1], values.numpy()
+    known = Known(game.prior, outcomes=Outcomes(values.numpy(), slice(0, 1)))
+    return masks, values[:, :1], known
 
 
 @pytest.mark.parametrize("hears", [True, False])
@@ -114,8 +113,11 @@ def test_simulated_shapley_values_are_those_of_the_model_over_all_coalitions(
 
 def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
     game = message_game(1, direct=4, players=9)
-    masks, _, outcomes = played(game, 150, 0)
-    fitted = fit_logits(masks, outcomes, slice(0, 1))
+    masks, _, known = played(game, 150, 0)
+    assert known.prior is not None
+    assert known.outcomes is not None
+    outcomes = known.outcomes.probabilities
+    fitted = fit_logits(masks, known.prior, outcomes, slice(0, 1))
     assert fitted is not None
     for pair in (0, 7):
         others = np.delete(np.arange(len(masks.rows)), [2 * pair, 2 * pair + 1])
@@ -131,10 +133,10 @@ def test_pairs_are_predicted_as_by_a_fit_to_all_others() -> None:
             [gram.astype(np.float64) for gram in grams], logits, link
         )
         covariance = sum(v * gram for v, gram in zip(variances, grams, strict=True))
-        known = np.concatenate([[0, 1], others + 2])
-        inner = covariance[np.ix_(known, known)] + noise * np.eye(len(known))
+        seen = np.concatenate([[0, 1], others + 2])
+        inner = covariance[np.ix_(seen, seen)] + noise * np.eye(len(seen))
         left_out = np.array([2 * pair + 2, 2 * pair + 3])
-        predicted = covariance[np.ix_(left_out, known)] @ np.linalg.solve(inner, logits[known])
+        predicted = covariance[np.ix_(left_out, seen)] @ np.linalg.solve(inner, logits[seen])
         expected = link.scores(predicted)
         assert fitted.scores[left_out] == pytest.approx(expected, abs=1e-4)
 
@@ -157,34 +159,16 @@ def test_a_model_of_logits_makes_errors_smaller_and_credit_stays_efficient() -> 
         game = message_game(seed, direct=6, players=12)
         bits = all_rows(12)
         exact = shapley(game.function(bits).numpy()[:, :1])[:, 0]
-        masks, values, _ = played(game, 190, seed)
-        errors = []
-        for outcomes in (masks.outcomes, None):
-            fit = GaussianProcess()(
-                replace(masks, outcomes=outcomes), values[2:], values[0], values[1]
-            )
+        masks, values, known = played(game, 190, seed)
+        errors, models = [], []
+        for each in (known, Known(game.prior)):
+            fit = GaussianProcess()(masks, values[2:], values[0], values[1], each)
+            models.append(str(fit.model))
             assert float(fit.values.sum()) == pytest.approx(float(values[1] - values[0]), abs=1e-9)
             errors.append(float(((fit.values[0].numpy() - exact) ** 2).sum()))
         ratios.append(errors[0] / errors[1])
-        assert "logits" in str(fit_model(masks, values))
+        assert "logits" in models[0]
     assert np.exp(np.log(ratios).mean()) < 0.8
-
-
-def fit_model(masks: Masks, values: Tensor) -> str | None:
-    return GaussianProcess()(masks, values[2:], values[0], values[1]).model
-
-
-def test_an_average_goes_by_the_precision_of_its_fits() -> None:
-    game = message_game(0, direct=4, players=9)
-    masks, values, _ = played(game, 60, 0)
-    credit = torch.zeros(1, 9, dtype=torch.float64)
-    one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    sure = Fit(credit, torch.full_like(credit, 0.1), zero, one)
-    unsure = Fit(credit + 1, torch.full_like(credit, 0.3), zero, one)
-    fit = averaged(masks, values[2:], values[0], [sure, unsure])
-    assert fit.values == pytest.approx(torch.full_like(credit, 0.1))
-    unknown = replace(unsure, errors=torch.full_like(credit, torch.nan))
-    assert averaged(masks, values[2:], values[0], [sure, unknown]) is sure
 
 
 def test_few_or_very_many_coalitions_are_left_to_the_process(
@@ -196,7 +180,7 @@ def test_few_or_very_many_coalitions_are_left_to_the_process(
     )
     game = message_game(2, direct=4, players=12)
     for budget, is_fitted in ((100, False), (180, True), (400, False)):
-        masks, values, _ = played(game, budget, 0)
+        masks, values, known = played(game, budget, 0)
         calls.clear()
-        GaussianProcess()(masks, values[2:], values[0], values[1])
+        GaussianProcess()(masks, values[2:], values[0], values[1], known)
         assert bool(calls) == is_fitted

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphsvx.estimators.coalitions import Coalitions
-from graphsvx.estimators.kernels import Kernel, Mixture
-from graphsvx.estimators.process_average import Process, _error_factor
+from graphsvx.estimators.process_average import _error_factor
 from graphsvx.masks.base import all_rows, shapley_kernel
 
 
@@ -24,22 +22,6 @@ def test_errors_of_credit_that_residuals_show_widen_the_bars() -> None:
         np.testing.assert_allclose(factor, ratio, rtol=0.15)
     assert (_error_factor(signs, signs / 2 @ missed, weights, 2 * squared) == 1).all()
     assert (_error_factor(signs, np.zeros((len(signs), 2)), weights, squared) == 1).all()
-
-
-def test_a_mean_square_as_expected_leaves_the_scale_as_it_is() -> None:
-    rng = np.random.default_rng(1)
-    signs = np.sign(rng.normal(size=(30, 8)))
-    signs[0] = 1
-    kernel, mixture = Kernel(Coalitions.of(signs), np.ones(8)), Mixture(0.5, 2.0, 0.3)
-    odd, weights = rng.normal(size=(30, 2)), np.append(0.0, np.ones(29))
-    alone = Process.of(kernel, mixture, odd, 15, weights, None)
-    # Values of a process have the variances of the diagonal, times its scale.
-    usual = kernel.gram(mixture).diagonal()[1:].mean() * alone.scale
-    same = Process.of(kernel, mixture, odd, 15, weights, usual)
-    np.testing.assert_allclose(same.scale, alone.scale)
-    larger = Process.of(kernel, mixture, odd, 15, weights, 10 * usual)
-    assert (larger.scale > 1.2 * alone.scale).all()
-    assert (larger.scale < 10 * alone.scale).all()
 
 
 def test_residuals_that_are_noise_do_not_widen_the_bars() -> None:

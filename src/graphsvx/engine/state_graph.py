@@ -535,13 +535,6 @@ class Subcubes:
         possible = ~(self.boundary[:, always_on].any(1) | (members & boundary).any(1))
         return Subcubes(self.state[possible], members[possible], boundary[possible])
 
-    def take(self, places: Ids) -> Subcubes:
-        """Some of them."""
-        members, boundary = (
-            part.T.take(places, axis=1).T for part in (self.members, self.boundary)
-        )
-        return Subcubes(self.state[places], members, boundary)
-
     def credit(self, values: Floats) -> Floats:
         """Shapley values [M, outputs] of a function of the state, [states, outputs]."""
         r, b = row_sizes(self.members), row_sizes(self.boundary)
@@ -549,53 +542,3 @@ class Subcubes:
         shared = np.exp(logs[r] + logs[b] - logs[r + b])[:, None] * values[self.state]
         inside: Floats = self.members.T @ (shared / np.maximum(r, 1)[:, None])
         return inside - self.boundary.T @ (shared / np.maximum(b, 1)[:, None])
-
-
-@dataclass(frozen=True, eq=False)
-class LocalStates:
-    """The states of one node in a batch of coalitions, and the coalitions that have each."""
-
-    number: Numbers
-    """Of each coalition."""
-    count: int
-    subcubes: Subcubes
-
-
-def subcubes_of_states(
-    node: Ids, active: Bools, rounds: int, senders: Bools, shows_itself: Bools
-) -> Subcubes:
-    """Switched-on nodes that make up the state of a node after some rounds, for many states.
-
-    `node` [states] has state i in a graph with the nodes `active[i]`; `senders` [nodes, nodes] has
-    the edges into each node. The state is that of all graphs with the same nodes on within reach.
-    Unless a node `shows_itself` by a loop or its features, it has the same state without
-    neighbours as switched off.
-    """
-    state = np.arange(len(node))
-    members, boundary = _within_reach(node, active, rounds, senders)
-    twofold = np.flatnonzero(~shows_itself[node] & (row_sizes(members) <= 1))
-    nodes = node[twofold]
-    is_on = active[twofold, nodes][:, None]
-    alone = np.eye(len(senders), dtype=bool)[nodes]
-    other_members = alone & ~is_on
-    other_boundary = np.where(is_on, alone, senders[nodes])
-    return Subcubes(
-        np.concatenate([state, twofold]),
-        np.concatenate([members.T, other_members.T], axis=1).T,
-        np.concatenate([boundary.T, other_boundary.T], axis=1).T,
-    )
-
-
-def _within_reach(node: Ids, active: Bools, rounds: int, senders: Bools) -> tuple[Bools, Bools]:
-    """Active nodes from which messages reach a node in some rounds, and others next to them."""
-    # By node: each has few neighbours, and the columns of all states are long.
-    on = np.ascontiguousarray(active.T)
-    start = np.zeros_like(on)
-    start[node, np.arange(len(node))] = True
-    targets = [np.flatnonzero(column) for column in senders.T]
-    members, boundary = start & on, start & ~on
-    for _ in range(rounds):
-        neighbours = np.stack([members[into].any(0) for into in targets])
-        boundary |= neighbours & ~on
-        members |= neighbours & on
-    return members.T, boundary.T

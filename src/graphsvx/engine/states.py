@@ -160,8 +160,6 @@ class LookedUp:
     """[graphs that were not known, outputs]."""
     states: int
     """States of the last round that no known graph has: embeddings that were not known."""
-    rounds: tuple[list[NodeStates], ...]
-    """States of each node after each round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +181,7 @@ class Lookup:
         numbers = [node.number[looked_up:] for node in states.last]
         pool = PooledStates(NodeEmbeddings(tables, numbers, poolings), self._order)
         outputs = torch.cat([self.pooled_model.head(pooled) for pooled in pool.batches()])
-        rounds = states.levels[len(states.levels) - self.states.depth :]
-        return LookedUp(outputs, count, tuple(rounds))
+        return LookedUp(outputs, count)
 
     def embeddings(self, perturbations: Perturbations, limit: int) -> NodeEmbeddings:
         """Embeddings of nodes in perturbed graphs; a TooManyStatesError beyond `limit` of them."""

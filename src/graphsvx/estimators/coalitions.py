@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import gammaln
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.estimators.walks import Walks
 from graphsvx.utils.components import components
 
 _NOISE_POWER = 1.5  # what a mean of k messages leaves unexplained falls about so fast with k
@@ -41,16 +40,10 @@ class Coalitions:
     combined."""
     units: tuple[float, float]
     """What slopes and functions of sizes were divided by."""
-    walks: Walks | None = None
-    passed: Floats | None = None
-    """Regressors of walks, [pairs, M + m]."""
-    walk_scale: Floats | None = None
-    """What they are multiplied by: passed and own parts have mean squares of 1, [M + m]."""
 
     @staticmethod
     def of(
-        signs: Floats, direct: Bools | None = None, walks: Walks | None = None,
-        units: tuple[float, float] | None = None,
+        signs: Floats, direct: Bools | None = None, units: tuple[float, float] | None = None
     ) -> Coalitions:  # fmt: skip
         """`direct` [M]: players whose messages the explained node combines; None: all of them.
 
@@ -79,18 +72,9 @@ class Coalitions:
             # With none or all of the direct players, only the others can make a difference.
             share = size / players
             noise[slope == 0] *= np.minimum(1, 8 * share * (1 - share))[slope == 0]
-        passed = walk_scale = None
-        if walks is not None:
-            passed = walks.regressors(signs)
-            walk_scale = np.repeat(
-                [1 / _root_mean_square(passed[:, :players], inner),
-                 1 / _root_mean_square(passed[:, players:], inner)],
-                [players, passed.shape[1] - players],
-            )  # fmt: skip
         return Coalitions(
             signs, inner.astype(np.float64), combined, count, centred, slope / units[0],
             mean_slope / units[0], sizes / units[1], alone, noise, units,
-            walks, passed, walk_scale,
         )  # fmt: skip
 
     def others(self, signs: Floats) -> Coalitions:
@@ -99,11 +83,7 @@ class Coalitions:
         if self.combined is not None:
             direct = np.zeros(self.players, dtype=bool)
             direct[self.direct] = True
-        others = Coalitions.of(signs, direct, None, self.units)
-        if self.walks is None:
-            return others
-        passed = self.walks.regressors(signs)
-        return replace(others, walks=self.walks, passed=passed, walk_scale=self.walk_scale)
+        return Coalitions.of(signs, direct, self.units)
 
     def __len__(self) -> int:
         return len(self.signs)
@@ -115,12 +95,8 @@ class Coalitions:
 
     def take(self, index: Ids) -> Coalitions:
         """The coalitions at these positions, in the same units."""
-        return Coalitions(
-            self.signs[index], self.inner[index], self.direct, self.combined,
-            self.direct_centred[index], self.slope[index], self.mean_slope, self.sizes[index],
-            self.alone[index], self.noise[index], self.units, self.walks,
-            None if self.passed is None else self.passed[index], self.walk_scale,
-        )  # fmt: skip
+        by_pair = ("signs", "inner", "direct_centred", "slope", "sizes", "alone", "noise")
+        return replace(self, **{name: vars(self)[name][index] for name in by_pair})
 
 
 def _falling_slopes(signs: Floats) -> tuple[Floats, float]:

@@ -1,19 +1,15 @@
-"""Least squares with control variates, for very many coalitions.
+"""Least squares with control variates, for very many coalitions (cross-fitted).
 
 A game g of known Shapley values is fitted to the values and subtracted; least squares are left
-with v - g, which varies less, and phi(v) = phi(v - g) + phi(g) whatever g is. With z = +1 for
-members, -1 for others and s the mean of z, the terms of g are odd:
-
-    z_i                   2 of credit for the player
-    z_i s^2, z_i s^4      the slope of a player changes with the size of the coalition
-
-and waves and tables of states (`estimators.crossed`).
+with v - g, which varies less, and phi(v) = phi(v - g) + phi(g) whatever g is. g is a sum of waves
+(`waves`), which have more coefficients than can be fitted without seeing their own noise in the
+values: they are fitted to one half of the pairs and subtracted from the other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,16 +18,15 @@ from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, by_size, row_sizes
 from graphsvx.estimators.least_squares import WLS, Fit, centred_inverse, surrogate
-from graphsvx.estimators.state_tables import StateTables, drawn_pairs, fit_table, without_sizes
-from graphsvx.estimators.waves import WAVES, Singles, Waves, signs_of, train_waves
+from graphsvx.estimators.waves import WAVES, Singles, signs_of, train_waves
 from graphsvx.masks.base import Masks
 from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked
 
-_FITTED = 1 << 13  # pairs that the terms are fitted to
-_CROSSED = 1 << 11  # drawn pairs from which on waves and tables can be fitted to half of them
-_RIDGE = 3e-3
-_BLOCK = 1 << 12  # pairs whose terms stay in the cache
+_CROSSED = 1 << 11  # drawn pairs from which on waves can be fitted to half of them
+_FITTED_FOLDS = 1 << 15  # pairs of a half that its controls are fitted to
+
+Number = TypeVar("Number", np.float32, np.float64)
 
 
 @dataclass(frozen=True)
@@ -40,37 +35,28 @@ class ControlledWLS(Checked):
 
     def memory(self, coalitions: int, players: int) -> int:
         """Bytes that a fit takes: least squares', and those of the control variates."""
-        terms = 8 * min(coalitions // 2, _FITTED) * 3 * players
-        return WLS().memory(coalitions, players) + terms + CrossFit.memory(coalitions, players)
+        return WLS().memory(coalitions, players) + CrossFit.memory(coalitions, players)
 
     def __call__(self, masks: Masks, values: Tensor, empty: Tensor, full: Tensor) -> Fit:
         """Credit of the controls in closed form, of the rest by least squares."""
         if masks.exact or not _enough_pairs(masks):
             return WLS()(masks, values, empty, full)
-        odd = (values[::2] - values[1::2]).numpy() / 2
-        controls = _Controls.of(masks, odd)
-        if not components().size_controls:
-            controls = _Controls(*(0 * part for part in vars(controls).values()))
-        rest = odd - controls.at(masks.rows[::2])
-        gain, credit = (full - empty).numpy() - 2 * controls.at_full(), controls.credit()
         drawn_ids = np.flatnonzero(drawn_pairs(masks))
-        model = "least squares with slopes"
-        if len(drawn_ids) >= _CROSSED and (components().waves or components().tables):
-            rest[drawn_ids] = without_sizes(rest[drawn_ids], masks.rows[::2][drawn_ids])
-            even = (values[::2] + values[1::2]).numpy() / 2
-            fitted = cross_fit(masks, rest, even - even[drawn_ids].mean(0), drawn_ids)
-            rest, gain, credit = fitted.rest, gain - 2 * fitted.at_full, credit + fitted.credit
-            model += f", {describe(masks)}"
-        part, errors = corrected(masks, rest, gain)
-        phi = torch.from_numpy(part + credit)
+        odd, even = ((values[::2] + sign * values[1::2]).numpy() / 2 for sign in (-1, 1))
+        odd[drawn_ids] = without_sizes(odd[drawn_ids], masks.rows[::2][drawn_ids])
+        fitted = cross_fit(masks, odd, even - even[drawn_ids].mean(0), drawn_ids)
+        part, errors = corrected(masks, fitted.rest, (full - empty).numpy() - 2 * fitted.at_full)
+        phi = torch.from_numpy(part + fitted.credit)
         fit = surrogate(masks, values, empty, phi, torch.from_numpy(errors))
-        return Fit(fit.values, fit.errors, fit.base, fit.r2, model=f"{model} as control variates")
+        return replace(fit, model=f"least squares with {WAVES} waves as control variates")
 
 
 def _enough_pairs(masks: Masks) -> bool:
-    """Whether there are pairs that were drawn, more than enough for a regression on them."""
+    """Whether so many pairs were drawn that waves can be fitted to half of them."""
     players = masks.rows.shape[1]
-    return masks.pair is not None and players > 2 and int((masks.pair >= 0).sum()) > 8 * players
+    if masks.pair is None or players <= 2 or not components().waves:
+        return False
+    return int(drawn_pairs(masks).sum()) >= max(_CROSSED, 4 * players + 1)
 
 
 def corrected(masks: Masks, odd: Floats, gain: Floats) -> tuple[Floats, Floats]:
@@ -115,101 +101,13 @@ def _centred(members: Bools) -> Singles:
 
 
 @dataclass(frozen=True, eq=False)
-class _Controls:
-    """g: an odd game with Shapley values in closed form."""
-
-    slopes: Floats
-    """Coefficients of z_i, [M, outputs]."""
-    squares: Floats
-    """Coefficients of z_i s^2, [M, outputs]."""
-    fourths: Floats
-    """Coefficients of z_i s^4, [M, outputs]."""
-
-    @staticmethod
-    def of(masks: Masks, odd: Floats) -> _Controls:
-        """Fitted to some of the drawn pairs, given by half the differences of their values.
-
-        Whatever depends on the size alone gives no credit, and is left out on both sides.
-        """
-        if masks.pair is None:
-            raise ValueError("these rows were not drawn as pairs")
-        fitted = np.flatnonzero(masks.pair[::2] >= 0)
-        fitted = fitted[:: -(-len(fitted) // _FITTED)]
-        members = masks.rows[::2][fitted]
-        signs = signs_of(members)
-        squares = signs.mean(1, keepdims=True) ** 2
-        target = without_sizes(odd[fitted].astype(np.float32), members)
-        terms = [signs, signs * squares, signs * squares**2]
-        singles = without_sizes(np.concatenate(terms, 1), members)
-        return _Controls(*_ridge(singles, target).reshape(3, members.shape[1], -1))
-
-    def at(self, members: NDArray[np.bool_]) -> Floats:
-        """g at coalitions, [coalitions, outputs]."""
-        parts = []
-        for first in range(0, len(members), _BLOCK):
-            signs = signs_of(members[first : first + _BLOCK])
-            squares = signs.mean(1, keepdims=True) ** 2
-            part = signs @ self.slopes.astype(np.float32)
-            part += squares * (signs @ self.squares.astype(np.float32))
-            part += squares**2 * (signs @ self.fourths.astype(np.float32))
-            parts.append(part.astype(np.float64))
-        return np.concatenate(parts)
-
-    def at_full(self) -> Floats:
-        """g at the full coalition, where every term is 1, [outputs]."""
-        terms = (self.slopes, self.squares, self.fourths)
-        total: Floats = np.concatenate(terms).sum(0)
-        return total
-
-    def credit(self) -> Floats:
-        """Shapley values of g, [outputs, M]."""
-        players = len(self.squares)
-        credit = 2 * self.slopes.T
-        for power, coefficients in ((2, self.squares), (4, self.fourths)):
-            own_credit, other_credit = _credit_of_slopes(players, power)
-            shares = (own_credit - other_credit) * coefficients.T
-            credit += other_credit * coefficients.sum(0)[:, None] + shares
-        return credit
-
-
-def _credit_of_slopes(players: int, power: int) -> tuple[float, float]:
-    """Shapley values of z_i s^power: of player i, and of each other player."""
-    height = (2 * np.arange(players + 1) / players - 1) ** power
-    # Player i comes after any number of the others, and turns -h(k) into h(k + 1).
-    own_credit = float((height[1:] + height[:-1]).mean())
-    return own_credit, (2.0 - own_credit) / (players - 1)
-
-
-def _ridge(design: Singles, target: Singles) -> Floats:
-    """Coefficients, [terms, outputs]."""
-    gram = (design.T @ design).astype(np.float64)
-    diagonal = gram.diagonal().copy()
-    gram[np.diag_indices(len(gram))] += _RIDGE * diagonal + 1e-12 * diagonal.max(initial=1e-300)
-    return _solved(gram, (design.T @ target).astype(np.float64))
-
-
-def _solved(gram: Floats, right: Floats) -> Floats:
-    solution: Floats = np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
-    return solution
-
-
-# Control variates that are fitted to one half of the drawn pairs and subtracted from the other.
-#
-# Waves and tables of states have more coefficients than can be fitted without seeing their own
-# noise in the values. What they leave of pairs that they have not seen is honest.
-
-
-_FITTED_FOLDS = 1 << 15  # pairs of a half that its controls are fitted to
-
-
-@dataclass(frozen=True, eq=False)
 class CrossFit:
-    """Odd games of known Shapley values, and what they leave."""
+    """Cross-fitted control variates and their residuals."""
 
     rest: Floats
     """Of half the differences of pairs, by controls that have not seen them, [pairs, outputs]."""
     at_full: Floats
-    """Mean of the controls at the full coalition, [outputs]."""
+    """Mean of the waves at the full coalition, [outputs]."""
     credit: Floats
     """Mean of their Shapley values, [outputs, M]."""
 
@@ -220,12 +118,12 @@ class CrossFit:
         return 4 * fitted * players + (1 << 23)
 
 
-def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn_ids: Ids) -> CrossFit:
-    """Waves, and tables of states where these are known, fitted to half differences.
+def cross_fit(masks: Masks, odd: Floats, even: Floats, drawn_ids: Ids) -> CrossFit:
+    """Waves fitted to half differences.
 
-    `missed` [pairs, outputs] is to be explained; `even`, half the sums of values, tells which
-    players matter together. Pairs before those that are `drawn_ids` are enumerated, and get the
-    mean of the controls of both halves.
+    `odd` [pairs, outputs], half the differences, is to be explained; `even`, half the sums of
+    values, tells which players matter together. Pairs before those that are `drawn_ids` are
+    enumerated, and get the mean of the controls of both halves.
     """
     on = masks.rows[::2]
     listed = np.arange(len(on) - len(drawn_ids))
@@ -235,42 +133,17 @@ def cross_fit(masks: Masks, missed: Floats, even: Floats, drawn_ids: Ids) -> Cro
         np.stack([signs_of(on[half[:fitted]]) for half in halves]),
         *(
             np.stack([part[half[:fitted]] for half in halves]).astype(np.float32)
-            for part in (missed, even)
+            for part in (odd, even)
         ),
     )
-    if not components().waves:
-        waves = [Waves(wave.directions, 0 * wave.amplitudes) for wave in waves]
-    # What controls leave of the pairs that they are fitted to, and of those of the other half.
-    left = [missed[half[:fitted]] for half in halves]
-    rest = [missed[pairs] for pairs in (*halves, listed)]
+    rest = odd.copy()
     for half, wave in enumerate(waves):
-        left[half] -= wave.at(on[halves[half][:fitted]])
-        rest[1 - half] -= wave.at(on[halves[1 - half]])
-        rest[2] -= wave.at(on[listed]) / 2
-    # The pairs in the order of `rest`: their coalitions, then their complements.
-    ordered = np.concatenate([*halves, listed])
-    coalitions = 2 + 2 * ordered + np.arange(2)[:, None]
-    ends = np.cumsum([0, *(len(part) for part in rest)])
-    tables: list[Floats] = []
-    for states in masks.local:
-        numbers = states.number.take(coalitions).astype(np.intp)
-        parts = [(numbers[0, i:j], numbers[1, i:j]) for i, j in pairwise(ends)]
-        mean = np.zeros((states.count, missed.shape[1]))
-        for half in range(2):
-            first, second = parts[half]
-            table = fit_table(first[:fitted], second[:fitted], left[half], states.count)
-            _subtract(table, *parts[1 - half], rest[1 - half])
-            mean += table / 2
-        _subtract(mean, *parts[2], rest[2])
-        tables.append(mean)
-    in_order = np.empty_like(missed)
-    in_order[ordered] = np.concatenate(rest)
+        unseen = halves[1 - half]
+        rest[unseen] -= wave.at(on[unseen])
+        rest[listed] -= wave.at(on[listed]) / 2
     at_full = np.sum([wave.at_full() for wave in waves], axis=0) / 2
     credit = np.sum([wave.credit() for wave in waves], axis=0) / 2
-    if masks.local:
-        of_nodes = StateTables(masks.local, tables)
-        at_full, credit = at_full + of_nodes.at_full(), credit + of_nodes.credit()
-    return CrossFit(in_order, at_full, credit)
+    return CrossFit(rest, at_full, credit)
 
 
 def _even_halves(on: Bools, drawn_ids: Ids) -> list[Ids]:
@@ -281,12 +154,26 @@ def _even_halves(on: Bools, drawn_ids: Ids) -> list[Ids]:
     return [np.sort(drawn_ids[order[start::2]]) for start in range(2)]
 
 
-def _subtract(table: Floats, first: Ids, second: Ids, rest: Floats) -> None:
-    for output, column in enumerate(np.ascontiguousarray(table.T)):
-        rest[:, output] -= column.take(first) - column.take(second)
+def drawn_pairs(masks: Masks) -> Bools:
+    """Which pairs were drawn; those that were not are enumerated."""
+    if masks.pair is None:
+        raise ValueError("these rows were not drawn as pairs")
+    is_drawn: Bools = masks.pair[::2] >= 0
+    return is_drawn
 
 
-def describe(masks: Masks) -> str:
-    """The controls in words."""
-    states = sum(states.count for states in masks.local)
-    return f"{WAVES} waves" + (f" and tables of {states} states of nodes" if states else "")
+def without_sizes(terms: NDArray[Number], members: Bools) -> NDArray[Number]:
+    """Odd functions of coalitions, [coalitions, terms], less their means over those of a size.
+
+    An odd function of the size alone gives nobody more credit than others.
+    """
+    players = members.shape[1]
+    size = row_sizes(members)
+    stratum = np.minimum(size, players - size)
+    # +1 for a coalition, -1 for a complement of one; halves are both.
+    side = np.sign(players - 2 * size).astype(np.float32)
+    indicators = np.zeros((len(members), players // 2 + 1), dtype=np.float32)
+    indicators[np.arange(len(members)), stratum] = side
+    counts = np.maximum(np.bincount(stratum, None, indicators.shape[1]), 1)
+    means = indicators.T @ terms.astype(np.float32) / counts[:, None].astype(np.float32)
+    return terms - (indicators @ means).astype(terms.dtype)

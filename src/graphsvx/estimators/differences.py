@@ -1,4 +1,4 @@
-"""Shapley values of some players as means of the differences that they make.
+"""Shapley values of some players by stratified sampling of marginal contributions.
 
 The m players in question are the *measured* ones. A player's Shapley value is the mean, over the
 levels l = 0 ... m - 1, of its mean marginal contribution to coalitions with l of the other measured
@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
+import torch
 from scipy.special import stdtrit
 
 from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.estimators.evidence import Evidence, combine, doubt
+from graphsvx.estimators.least_squares import Fit
 
 Values = Callable[[Bools], Floats]
 """Values of coalitions [coalitions, M], [coalitions, outputs]."""
@@ -31,6 +33,8 @@ _DOUBT_OF_SPREAD = 2.0  # draws that the mean spread of all strata counts as, in
 _POOLED = 4.0  # degrees of freedom of the spread that all players of a stratum have together
 _LEAST = 1e-300
 _ENTRIES_AT_ONCE = 1 << 24
+_DOUBT_OF_CREDIT = 0.1  # a model of the game may be wrong by a tenth where it does not say so
+_SCATTER = 4.0  # variance of a difference in units of squared credit, before any was measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,6 @@ class Differences:
     """Differences [coalitions, m, outputs]; NaN: not measured there."""
     calls: int = 0
     stages: int = 0
-    fit_tells_sum: ClassVar[bool] = False
 
     @staticmethod
     def none(players: Ids, count: int, outputs: int, calls: int) -> Differences:
@@ -101,13 +104,16 @@ class Differences:
             variances[k] = (_POOLED * pooled + squares) / (_POOLED + freedom)[:, None]
         return means, variances, numbers
 
-    def estimate(self) -> tuple[Floats, Floats]:
-        """Shapley values of the measured players and their variances, [m, outputs] each."""
+    def evidence(self) -> Evidence:
+        """Shapley values of the measured players."""
         means, variances, numbers = self.moments()
         weights = self.weights[:, None, None]
         wider = stdtrit(numbers.sum(0) + _POOLED, 0.975) / stdtrit(np.inf, 0.975)
-        variance = (weights**2 * variances / numbers[:, :, None]).sum(0)
-        return (weights * means).sum(0), wider[:, None] ** 2 * variance
+        variance = wider[:, None] ** 2 * (weights**2 * variances / numbers[:, :, None]).sum(0)
+        source = f"differences of {len(self.players):,} players at {self.coalitions:,} coalitions"
+        return Evidence(
+            (weights * means).sum(0).T, variance.T, self.variance_of_sums, source, self.players
+        )
 
     def spread(self) -> Floats:
         """Root of the summed variances that a draw of each stratum leaves, [strata]."""
@@ -126,10 +132,6 @@ class Differences:
         now = float((weights**2 * spread**2 / draws).sum())
         best = float((weights * spread * np.sqrt(costs)).sum()) ** 2 / max(calls, 1)
         return min(1.0, best / max(now, _LEAST))
-
-    def description(self) -> str:
-        """What was measured, in words."""
-        return f"differences of {len(self.players):,} players at {self.coalitions:,} coalitions"
 
     def variance_of_sums(self, sums: Floats) -> Floats:
         """Variances of weighted sums of the values, [outputs, sums], for weights [m, sums].
@@ -247,3 +249,47 @@ def _starts(levels: int, strata: int) -> Ids:
     if strata == 1:
         low = low[:1]
     return np.unique(np.concatenate([low, levels - low]))
+
+
+def corrected(fit: Fit, measured: Differences) -> Fit:
+    """The fit, combined with what was measured; credit still adds up."""
+    joined = combine(Evidence.of(fit), measured.evidence())
+    return replace(
+        fit, values=torch.from_numpy(joined.credit),
+        errors=torch.from_numpy(np.sqrt(joined.variance)), model=joined.source,
+        variance_of_sums=joined.variance_of_sums,
+    )  # fmt: skip
+
+
+def players_to_measure(fit: Fit, calls: int) -> Ids:
+    """The players for which so many calls lower the error of a fit most, in ascending order.
+
+    The less sure a player's credit is, the sooner it is measured; the more players are measured,
+    the fewer coalitions there are for each.
+    """
+    doubted = (fit.errors**2 + (_DOUBT_OF_CREDIT * fit.values) ** 2).numpy()
+    size = np.maximum((fit.values**2).numpy().sum(1, keepdims=True), _LEAST)
+    unsure, credit = (doubted / size).mean(0), ((fit.values**2).numpy() / size).mean(0)
+    order = np.argsort(-unsure, kind="stable")
+    left = unsure.sum() - np.cumsum(unsure[order])
+    measured = _SCATTER * np.arange(2, len(order) + 2) / calls * np.cumsum(credit[order])
+    best = int((left + np.minimum(measured, np.cumsum(unsure[order]))).argmin()) + 1
+    return np.sort(order[: max(best, 2)])
+
+
+def expected_errors(fit: Fit, measured: Differences, calls: int) -> tuple[float, float]:
+    """Squared error over squared credit of a fit, and with differences by so many calls in all.
+
+    Means over the outputs. That of the fit is as large as the differences show it to be.
+    """
+    evidence, players = measured.evidence(), measured.players
+    size = np.maximum((fit.values**2).numpy().sum(1), _LEAST)
+    squares = fit.errors.numpy() ** 2
+    of_fit = doubt(Evidence.of(fit), evidence) * squares[:, players].sum(1)
+    of_others = squares.sum(1) - squares[:, players].sum(1)
+    later = measured.variance_after(calls) * evidence.variance.sum(1)
+    of_joined = of_fit * later / np.maximum(of_fit + later, _LEAST)
+    return (
+        float(((of_fit + of_others) / size).mean()),
+        float(((of_joined + of_others) / size).mean()),
+    )

@@ -1,7 +1,7 @@
 """Covariances of the odd part of a game, and the Shapley values of functions drawn from them.
 
 Shapley values depend on a game v only through its odd part, (v(S) - v(N \\ S)) / 2. With signs
-s_j = +-1 (in, out), the covariance of its values at S and T is a sum of six parts:
+s_j = +-1 (in, out), the covariance of its values at S and T is a sum of five parts:
 
     linear      sum of e_j s_j t_j / M, and the same of an effect that all players have in common
     per size    linear again, with slopes that fall as 1 / min(k, m - k), where k of the m players
@@ -9,7 +9,6 @@ s_j = +-1 (in, out), the covariance of its values at S and T is a sum of six par
     size        odd functions of the numbers of players that are in; their Shapley values are zero
     product     exp(-d(S, T)) - exp(-d(S, N \\ T)), d = sum of theta w_j / M where S and T differ:
                 interactions of all orders, the more of them the larger theta is
-    walk        linear in the walks from the explained node that end at each player (`walks`)
     white       a value of its own for every pair of coalitions
 
 The relevance w_j (mean 1) says how much player j interacts; its linear effect has the variance
@@ -42,7 +41,6 @@ class Mixture:
     theta: float
     """Of the product, which has variance 1; 0: there is none."""
     white: float
-    walk: float = 0.0
 
 
 class Kernel:
@@ -90,12 +88,6 @@ class Kernel:
         gram: Floats = rows @ rows.T
         return gram
 
-    @cached_property
-    def _walk(self) -> Floats:
-        rows = _scaled_walks(self.coalitions, 1.0)
-        gram: Floats = rows @ rows.T
-        return gram
-
     def _product(self, theta: float) -> Floats:
         """The product, scaled to variance 1."""
         if theta not in self._products:
@@ -107,8 +99,6 @@ class Kernel:
         gram = self._linear.copy()
         if mixture.per_size:
             gram += mixture.per_size * self._per_size
-        if mixture.walk:
-            gram += mixture.walk * self._walk
         if mixture.theta:
             gram += self._product(mixture.theta)
         return self.with_white(gram, mixture.white)
@@ -149,10 +139,8 @@ class Kernel:
     def expected(self, others: Coalitions, mixture: Mixture, solved: Floats) -> Floats:
         """Covariances of other pairs (none of these) with the pairs, times `solved`."""
         coalitions = self.coalitions
-        fitted_parts, other_parts = (self._linear_parts(c, mixture) for c in (coalitions, others))
-        predictions: Floats = np.zeros((len(others), solved.shape[1]))
-        for (part, scale), (other_part, _) in zip(fitted_parts, other_parts, strict=True):
-            predictions += other_part @ (scale[:, None] ** 2 * (part.T @ solved))
+        shared = self._regressors(coalitions, mixture).T @ solved
+        predictions: Floats = self._regressors(others, mixture) @ shared
         if mixture.theta:
             weighted = others.signs * (self.relevance * (mixture.theta / 2 / coalitions.players))
             predictions += product_covariance(weighted @ coalitions.signs.T, mixture.theta) @ solved
@@ -160,26 +148,13 @@ class Kernel:
 
     def _regressors(self, coalitions: Coalitions, mixture: Mixture) -> Floats:
         """Rows whose products are all parts but the product and the white one."""
-        return np.concatenate(
-            [p * scale for p, scale in self._linear_parts(coalitions, mixture)], 1
-        )
-
-    def _linear_parts(
-        self, coalitions: Coalitions, mixture: Mixture
-    ) -> list[tuple[Floats, Floats]]:
-        """The regressors by part, and what their columns are multiplied by."""
-        parts = [
-            (coalitions.signs, self.loading),
-            (coalitions.sizes, np.ones(coalitions.sizes.shape[1])),
-            (self.common(coalitions)[:, None], np.ones(1)),
-        ]
+        rows = [
+            coalitions.signs * self.loading, coalitions.sizes, self.common(coalitions)[:, None]
+        ]  # fmt: skip
         if mixture.per_size:
             scale = np.sqrt(mixture.per_size * self.effect[coalitions.direct])
-            parts.append((coalitions.direct_centred * coalitions.slope[:, None], scale))
-        if mixture.walk:
-            passed, scale = _walks(coalitions)
-            parts.append((passed, np.sqrt(mixture.walk) * scale))
-        return parts
+            rows.append(coalitions.direct_centred * coalitions.slope[:, None] * scale)
+        return np.concatenate(rows, 1)
 
     def product_derivative(self, theta: float) -> Floats:
         """The derivative of the product by w_j is s_j t_j times this, [pairs, pairs]."""
@@ -201,9 +176,6 @@ class Kernel:
         if mixture.theta:
             theta = mixture.theta * self.relevance / coalitions.players
             credit += product_shapley(coalitions.signs, theta) / -np.expm1(-mixture.theta)
-        if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
-            rows = _scaled_walks(coalitions, mixture.walk)
-            credit += coalitions.walks.shapley(rows, np.sqrt(mixture.walk) * coalitions.walk_scale)
         white = coalitions.alone * coalitions.noise * (mixture.white / 2)
         credit += coalitions.signs * white[:, None]
         credit -= (white * coalitions.signs.mean(1))[:, None]
@@ -220,8 +192,6 @@ class Kernel:
         if mixture.theta:
             product = product_prior(mixture.theta * self.relevance / players)
             variance += product / -np.expm1(-mixture.theta)
-        if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
-            variance += mixture.walk * coalitions.walks.variances(coalitions.walk_scale)
         variance += mixture.white * white_prior(players, coalitions.combined)
         return variance
 
@@ -240,26 +210,10 @@ class Kernel:
         if mixture.theta:
             product = product_prior_of_sums(mixture.theta * self.relevance / players, weights)
             variance += product / -np.expm1(-mixture.theta)
-        if mixture.walk and coalitions.walks is not None and coalitions.walk_scale is not None:
-            loadings = coalitions.walks.loadings(weights, coalitions.walk_scale)
-            variance += mixture.walk * (loadings**2).sum(0)
         centred = weights - weights.mean(0)
         white = mixture.white * white_prior(players, coalitions.combined)
         variance += white * players / max(players - 1, 1) * (centred**2).sum(0)
         return variance
-
-
-def _scaled_walks(coalitions: Coalitions, variance: float) -> Floats:
-    """Regressors of walks, [pairs, M + m]."""
-    passed, scale = _walks(coalitions)
-    return passed * (np.sqrt(variance) * scale)
-
-
-def _walks(coalitions: Coalitions) -> tuple[Floats, Floats]:
-    """Regressors of walks, and what they are multiplied by."""
-    if coalitions.passed is None or coalitions.walk_scale is None:
-        raise ValueError("these coalitions have no walks")
-    return coalitions.passed, coalitions.walk_scale
 
 
 def _weighted_products(a: Coalitions, b: Coalitions, weights: Floats) -> Floats:

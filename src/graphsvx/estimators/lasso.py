@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,23 +14,13 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from graphsvx.core.arrays import Floats
-from graphsvx.estimators.least_squares import WLS, Fit, surrogate
+from graphsvx.estimators.least_squares import WLS, Fit, PlayedRows, surrogate
 from graphsvx.masks.base import Masks
 from graphsvx.utils.constraints import Checked, Range
 
 _MOST_VALIDATED = 50
 _SUFFICIENT_SHARE = 0.95
 _PERTURBATION, _ROUNDING = 1e-10, 1e-13
-
-
-class PlayedRows(NamedTuple):
-    """Input of an estimator: coalitions of one game with their values."""
-
-    masks: Masks
-    values: Tensor
-    """[rows, outputs]."""
-    empty: Tensor
-    full: Tensor
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -55,6 +55,16 @@ class Fit:
         if self.variance_of_sums is None:
             return credit, np.full_like(credit, np.nan)
         return credit, np.sqrt(self.variance_of_sums(weights))
+
+
+class PlayedRows(NamedTuple):
+    """Input of an estimator: coalitions of one game with their values."""
+
+    masks: Masks
+    values: Tensor
+    """[rows, outputs]."""
+    empty: Tensor
+    full: Tensor
 
 
 class Estimator(Protocol):

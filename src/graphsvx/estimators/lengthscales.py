@@ -1,6 +1,7 @@
-"""What the pairs say of their own covariance: the parts it is mixed of, and who matters.
+"""Kernel hyperparameters by marginal likelihood (automatic relevance determination).
 
-Both are learnt by marginal likelihood, with the scale of the values profiled out.
+A relevance of each player and the variances of the parts of the covariance, with the scale of the
+values profiled out (Rasmussen and Williams 2006, chapter 5).
 """
 
 from __future__ import annotations

@@ -153,14 +153,14 @@ class FittedLogits:
     fitted: by the others."""
 
 
-def fit_logits(masks: Masks, probabilities: Floats, columns: slice) -> FittedLogits | None:
+def fit_logits(
+    masks: Masks, prior: PlayerPrior, probabilities: Floats, columns: slice
+) -> FittedLogits | None:
     """Fit to the `probabilities` of all outputs, [2 + rows, outputs], ends first.
 
     None: the regression is singular.
     """
-    if masks.prior is None:
-        raise ValueError("nothing is known about the players")
-    messages, link = Messages.of(masks.prior), Link.of(probabilities, columns)
+    messages, link = Messages.of(prior), Link.of(probabilities, columns)
     ends = np.repeat([[False], [True]], messages.players, 1)
     count = min(len(masks.rows), _FITTED, _MOST_ENTRIES // messages.players) // 2 * 2
     members = np.concatenate([ends, masks.rows[:count]])

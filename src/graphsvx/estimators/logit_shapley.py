@@ -1,4 +1,4 @@
-"""Shapley values of a model of logits, by simulation.
+"""Shapley values of a model of logits, by Monte Carlo over coalitions and their complements.
 
 A player's Shapley value is the mean, over q in [0, 1] and coalitions that each player is in with
 probability q, of the difference that it makes. Coalitions are drawn with their complements, and for

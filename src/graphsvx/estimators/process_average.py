@@ -1,7 +1,7 @@
-"""Gaussian processes that explain the same pairs of coalitions about as well, averaged.
+"""Averages of Gaussian processes, weighted by marginal likelihood.
 
 Relevances and mixtures are learnt on some of the pairs and judged on the others. Pairs that no
-process was fitted to correct the average (`Corrected`).
+process was fitted to correct the average (`corrected`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from scipy.special import softmax
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.estimators.cholesky import cholesky, solve_lower
 from graphsvx.estimators.coalitions import Coalitions
+from graphsvx.estimators.evidence import Evidence, average
 from graphsvx.estimators.kernels import Kernel, Mixture
 from graphsvx.estimators.lengthscales import (
-    FittedKernel,
     all_mixtures,
     fit_lengthscales,
     log_likelihood,
@@ -34,7 +34,6 @@ from graphsvx.utils.components import components
 
 
 _BLOCK = 512  # pairs that g is evaluated at together
-_MOST_EXPECTED = 4  # pairs that a known mean square counts as in the scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +58,9 @@ class Process:
     fitted: int
 
     @staticmethod
-    def of(
-        kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int, weights: Floats,
-        expected: Floats | None,
-    ) -> Process:  # fmt: skip
-        """`fitted`: number of leading pairs that the covariance was learnt on.
-
-        `expected` [outputs]: mean square of `odd` that is known from elsewhere; it counts as a
-        quarter of the judging pairs more in the scale, one to four.
-        """
-        gram = kernel.gram_once(mixture)
-        inner = kernel.coalitions.inner > 0
-        typical = float(gram.diagonal()[inner].mean()) if inner.any() else 1.0
-        factor = cholesky(gram)
+    def of(kernel: Kernel, mixture: Mixture, odd: Floats, fitted: int, weights: Floats) -> Process:
+        """`fitted`: number of leading pairs that the covariance was learnt on."""
+        factor = cholesky(kernel.gram_once(mixture))
         outputs = odd.shape[1]
         whitened = solve_lower(factor, np.concatenate([odd, kernel.shapley(mixture)], 1))
         values, shares = whitened[:, :outputs].copy(), whitened[:, outputs:]
@@ -79,11 +68,6 @@ class Process:
         moved, explained = shares[fitted:].T @ values[fitted:], squares(shares[fitted:])
         judges = values[fitted if fitted < len(values) else 0 :]
         scale = (judges**2).mean(0)
-        if expected is not None:
-            pseudo_pairs = min(max(len(judges) / 4, 1), _MOST_EXPECTED)
-            scale = (squares(judges) + pseudo_pairs * expected / typical) / (
-                len(judges) + pseudo_pairs
-            )
         apart = (moved**2 / np.maximum(np.multiply.outer(explained, scale), 1e-300)).mean(0)
         understatement = np.ones(outputs)
         cut = max(fitted, len(values) // 2)  # rows from there on tell how good those before are
@@ -119,12 +103,25 @@ class Process:
             blocks.append(self.kernel.expected(others, self.mixture, solved))
         return np.concatenate(blocks)
 
-    def sums(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Variances [sums] and values [outputs, sums] of weighted sums of Shapley values."""
-        shares = solve_lower(self.factor, self.kernel.shapley(self.mixture) @ weights)
-        prior = self.kernel.prior_of_sums(self.mixture, weights)
-        left = np.maximum(prior - squares(shares), 1e-10 * prior)
-        return left, self.whitened.T @ shares
+    def evidence(self) -> Evidence:
+        """Shapley values with their posterior variances, in units of the values."""
+
+        def of_sums(weights: Floats) -> Floats:
+            shares = solve_lower(self.factor, self.kernel.shapley(self.mixture) @ weights)
+            prior = self.kernel.prior_of_sums(self.mixture, weights)
+            left: Floats = np.maximum(prior - squares(shares), 1e-10 * prior)
+            return np.multiply.outer(self.scale, left)
+
+        return Evidence(self.credit.T, np.multiply.outer(self.scale, self.left), of_sums)
+
+    def description(self) -> str:
+        """The parts of the covariance, in words."""
+        parts = ["linear"]
+        if self.mixture.per_size:
+            parts.append("slopes per size")
+        if self.mixture.theta:
+            parts.append(f"interactions (theta {self.mixture.theta:g})")
+        return f"Gaussian process: {', '.join(parts)}, noise {self.mixture.white:g}"
 
 
 def _error_factor(signs: Floats, residuals: Floats, weights: Floats, variance: Floats) -> Floats:
@@ -158,14 +155,12 @@ def squares(rows: Floats) -> Floats:
 _FEW = 8  # up to so many pairs, relevances are not learnt
 _LEAST_LEARNT, _MOST_LEARNT = 64, 192  # pairs to learn a covariance on; more are a quarter
 _BEST, _MANY = 2, 40  # mixtures that are averaged for a learnt relevance, and for a prior one
-_JUDGES = 256  # held-out pairs on which a mixture with walks is compared with the likeliest
-_CLEARLY = 0.9  # largest ratio of their squared errors for which it is taken
 _WHITES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # variances of the white part to try
 _WHITE_PAIRS = 512  # most pairs that they are compared on
 # Powers of the expected relevance for which nothing was learnt, with few pairs and with more.
 _FEW_POWERS, _POWERS = (0.5, 1.5), (1.0, 2.0)
-_ALONE = 2.0  # what the factor of the variance of a process alone is drawn to, if it is smaller,
-_FEW_PLAYERS = 20  # and not where so many pairs tell all of so few players
+_PRIOR_INFLATION = 2.0  # of the variance of a process that is not averaged with others
+_FEW_PLAYERS = 20  # for whom that is 1
 _FLATTER = 0.25  # exponent of likelihoods as weights, where covariances are learnt on halves
 _LIKELY = 0.1  # least likelihood of a mixture in the average, relative to the best
 
@@ -179,65 +174,24 @@ class Pairs:
     """[pairs, outputs]."""
     weights: Floats
     """Regression weights, [pairs]."""
-    expected_square: Floats | None
-    """Mean square of `odd` as log-odds predict it, [outputs]; None: they are not known."""
 
     def take(self, index: Ids) -> Pairs:
         """The pairs at these positions."""
-        return Pairs(
-            self.coalitions.take(index), self.odd[index], self.weights[index], self.expected_square
-        )
+        return Pairs(self.coalitions.take(index), self.odd[index], self.weights[index])
 
 
 @dataclass(frozen=True, eq=False)
-class Average:
-    """Several processes that have seen the same pairs, averaged."""
+class Processes:
+    """Processes that have seen the same pairs, and what they say together."""
 
-    processes: list[Process]
-    weights: Floats
-    credit: Floats
-    """Shapley values, [M, outputs]."""
-    variance: Floats
-    """Variance of the Shapley values, with the differences between the processes, [M, outputs]."""
-    disagreement: Floats
-    """Factor of the variance, [outputs]."""
-    held_out_r2: Floats
-    """Share of the variance of held-out pairs that was predicted, [outputs]."""
-
-    @property
-    def pairs(self) -> int:
-        """Number of pairs that the processes have seen, the full coalition included."""
-        return len(self.processes[0].whitened)
-
-    def at(self, members: Bools) -> Floats:
-        """g at other pairs, [pairs, outputs], by the process with the most weight."""
-        return self.processes[int(self.weights.argmax())].at(members)
-
-    def description(self) -> str:
-        """The parts of the covariance with the most weight, in words."""
-        mixture = self.processes[int(self.weights.argmax())].mixture
-        parts = ["linear"]
-        if mixture.per_size:
-            parts.append("slopes per size")
-        if mixture.walk:
-            parts.append("walks")
-        if mixture.theta:
-            parts.append(f"interactions (theta {mixture.theta:g})")
-        return f"Gaussian process: {', '.join(parts)}, noise {mixture.white:g}"
-
-    def variance_of_sums(self, weights: Floats) -> Floats:
-        """Variances of weighted sums of Shapley values, [outputs, sums], for weights [M, sums]."""
-        mean = self.credit.T @ weights
-        total_variance = np.zeros_like(mean)
-        for process, weight in zip(self.processes, self.weights, strict=True):
-            variance, credit = process.sums(weights)
-            total_variance += weight * (
-                np.multiply.outer(process.scale, variance) + (credit - mean) ** 2
-            )
-        return total_variance * self.disagreement[:, None]
+    likeliest: Process
+    """The one with the most weight."""
+    pairs: int
+    """How many pairs they have seen, the full coalition included."""
+    evidence: Evidence
 
 
-def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
+def average_processes(pairs: Pairs, expected: Floats | None) -> Processes:
     """The processes that explain these pairs; `expected` [M]: relevance of the players."""
     processes: list[Process] = []
     weights: list[Floats] = []
@@ -255,10 +209,7 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
             candidates = _learnt_on_half(pairs, fitted, held_out, expected)
         order = np.concatenate([fitted, held_out])
         same = [
-            Process.of(
-                kernel, mixture, odd[order], len(fitted), pairs.weights[order],
-                pairs.expected_square,
-            )
+            Process.of(kernel, mixture, odd[order], len(fitted), pairs.weights[order])
             for kernel, mixture in candidates
         ]  # fmt: skip
         if not components().averaging:
@@ -271,16 +222,16 @@ def average_processes(pairs: Pairs, expected: Floats | None) -> Average:
         missed += (same[int(likelihood.argmax())].one_step_errors() ** 2).sum(0)
         size += (odd[held_out] ** 2).sum(0)
     weight = np.concatenate(weights) / len(splits)
-    credits = np.array([process.credit for process in processes])
-    credit = np.einsum("p,pmo->mo", weight, credits)
-    variances = [process.left[:, None] * process.scale for process in processes]
-    variance = np.einsum("p,pmo->mo", weight, np.array(variances) + (credits - credit) ** 2)
     disagreement = np.einsum("p,po->o", weight, [process.disagreement for process in processes])
     if len(processes) == 1:  # no others whose differences say what the covariance leaves open
-        alone = min(_ALONE, pairs.coalitions.players / _FEW_PLAYERS)
+        alone = min(_PRIOR_INFLATION, pairs.coalitions.players / _FEW_PLAYERS)
         disagreement = np.maximum(disagreement, np.sqrt(alone * disagreement))
+    likeliest = processes[int(weight.argmax())]
+    parts = [process.evidence() for process in processes]
+    evidence = average(parts, np.repeat(weight[:, None], odd.shape[1], 1)).widened(disagreement)
     r2 = np.where(size > 0, 1 - missed / np.where(size > 0, size, 1), np.nan)
-    return Average(processes, weight, credit, variance * disagreement, disagreement, r2)
+    evidence = replace(evidence, source=likeliest.description(), held_out_r2=r2)
+    return Processes(likeliest, len(odd), evidence)
 
 
 def _nothing_learnt(pairs: Pairs, expected: Floats | None) -> list[tuple[Kernel, Mixture]]:
@@ -299,7 +250,7 @@ def _learnt(
     """Relevance and mixture, learnt on the pairs `fitted`."""
     part = pairs.take(fitted)
     lengthscales = fit_lengthscales(part.coalitions, part.odd, expected)
-    mixture = _best_predicted(pairs.coalitions, pairs.odd, fitted, held_out, lengthscales)
+    (mixture,) = lengthscales.best(1, _LIKELY)
     order = np.concatenate([fitted, held_out])
     kernel = Kernel(pairs.coalitions.take(order), lengthscales.relevance)
     return kernel, _likeliest_white(kernel, mixture, pairs.odd[order])
@@ -357,36 +308,6 @@ def _climb(likelihood: Callable[[float], float], start: float) -> int:
         best = next_best
 
 
-def _best_predicted(
-    coalitions: Coalitions, odd: Floats, fitted: Ids, held_out: Ids, lengthscales: FittedKernel
-) -> Mixture:
-    """The likeliest mixture, or one with walks that predicts held-out pairs clearly better.
-
-    Likelihood is a poor judge of walks: it goes by the small coalitions, which vary most.
-    """
-    (likeliest,) = lengthscales.best(1, _LIKELY)
-    if coalitions.walks is None:
-        return likeliest
-    candidates = [
-        replace(likeliest, walk=3.0), replace(likeliest, walk=3.0, per_size=3.0),
-        Mixture(per_size=3.0, theta=0.0, white=0.3, walk=3.0),
-    ]  # fmt: skip
-    kernel = Kernel(coalitions.take(fitted), lengthscales.relevance)
-    judges = held_out[:_JUDGES]
-    others, actual = coalitions.take(judges), odd[judges]
-    size = np.maximum((actual**2).sum(0), 1e-300)
-
-    def missed(mixture: Mixture) -> float:
-        factor = cholesky(kernel.gram(mixture))
-        solved, _ = lapack.dpotrs(factor, odd[fitted], lower=1)
-        errors = actual - kernel.expected(others, mixture, solved)
-        return float(((errors**2).sum(0) / size).mean())
-
-    misses = [missed(mixture) for mixture in candidates]
-    best = int(np.argmin(misses))
-    return candidates[best] if misses[best] < _CLEARLY * missed(likeliest) else likeliest
-
-
 def _splits(count: int, players: int) -> list[tuple[Ids, Ids]]:
     """Pairs that covariances are learnt on, and others that say how good they are.
 
@@ -406,51 +327,45 @@ def _splits(count: int, players: int) -> list[tuple[Ids, Ids]]:
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class Corrected:
-    """g corrected by what it misses on pairs that it has not seen.
+def corrected(processes: Processes, masks: Masks, odd: Floats) -> Evidence:
+    """Processes, which have seen the first pairs of `masks`, corrected by all pairs.
 
-    What is missed is regressed on coalitions, with the variances of g's Shapley values as prior of
-    what their errors can be: few more pairs change little, and with very many this is weighted
-    least squares. Errors come from the residuals, not from the model.
+    What g misses on pairs that it has not seen is regressed on coalitions, with the variances of
+    g's Shapley values as prior of what their errors can be: few more pairs change little, and with
+    very many this is weighted least squares. Errors come from the residuals, not from the model.
     """
+    if masks.pair is None or masks.unseen is None:
+        raise ValueError("these rows were not drawn as pairs")
+    members, unseen = masks.rows[::2], masks.unseen[::2]
+    sampled, weights = masks.pair[::2] >= 0, masks.weights[::2].copy()
+    fresh = np.arange(len(sampled)) >= processes.pairs - 1
+    size = members.sum(1)
+    size = np.minimum(size, members.shape[1] - size)
+    # Fresh pairs stand for all draws of their size; enumerated ones that g saw miss nothing.
+    new = sampled & fresh
+    size_mass = np.bincount(size[sampled], weights[sampled])
+    rest_mass = np.bincount(size[new], weights[new], len(size_mass))
+    weights[new] *= (size_mass / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
+    used = np.flatnonzero(fresh | ~sampled)
+    missed = np.zeros((len(used), odd.shape[1]))
+    missed[fresh[used]] = odd[1:][fresh] - processes.likeliest.at(members[fresh])
+    rows = centred_rows(members[used])
+    left = np.where(sampled, unseen, 0.0)[used]
+    before = processes.evidence
+    fits = [
+        fit_residuals(rows, residuals, weights[used], prior, left)
+        for residuals, prior in zip(missed.T, before.variance, strict=True)
+    ]
+    change = np.stack([fit.coefficients for fit in fits])
 
-    credit: Floats
-    variance: Floats
-    fits: list[ResidualFit]
+    def of_sums(sums: Floats) -> Floats:
+        centred = sums - sums.mean(0)
+        return np.stack([fit.variances_of_sums(centred) for fit in fits])
 
-    @staticmethod
-    def of(average: Average, masks: Masks, odd: Floats) -> Corrected:
-        """Correct `average`, which has seen the first pairs, by all pairs of `masks`."""
-        if masks.pair is None or masks.unseen is None:
-            raise ValueError("these rows were not drawn as pairs")
-        members, unseen = masks.rows[::2], masks.unseen[::2]
-        sampled, weights = masks.pair[::2] >= 0, masks.weights[::2].copy()
-        fresh = np.arange(len(sampled)) >= average.pairs - 1
-        size = members.sum(1)
-        size = np.minimum(size, members.shape[1] - size)
-        # Fresh pairs stand for all draws of their size; enumerated ones that g saw miss nothing.
-        new = sampled & fresh
-        size_mass = np.bincount(size[sampled], weights[sampled])
-        rest_mass = np.bincount(size[new], weights[new], len(size_mass))
-        weights[new] *= (size_mass / np.where(rest_mass > 0, rest_mass, 1))[size[new]]
-        used = np.flatnonzero(fresh | ~sampled)
-        missed = np.zeros((len(used), odd.shape[1]))
-        missed[fresh[used]] = odd[1:][fresh] - average.at(members[fresh])
-        rows = centred_rows(members[used])
-        left = np.where(sampled, unseen, 0.0)[used]
-        fits = [
-            fit_residuals(rows, residuals, weights[used], prior, left)
-            for residuals, prior in zip(missed.T, average.variance.T, strict=True)
-        ]
-        change = np.stack([fit.coefficients for fit in fits], 1)
-        variance = np.stack([fit.variances for fit in fits], 1)
-        return Corrected(average.credit + change - change.mean(0), variance, fits)
-
-    def variance_of_sums(self, weights: Floats) -> Floats:
-        """Variances of weighted sums of Shapley values, [outputs, sums], for weights [M, sums]."""
-        centred = weights - weights.mean(0)
-        return np.stack([fit.variances_of_sums(centred) for fit in self.fits])
+    return replace(
+        before, credit=before.credit + change - change.mean(1, keepdims=True),
+        variance=np.stack([fit.variances for fit in fits]), variance_of_sums=of_sums,
+    )  # fmt: skip
 
 
 # Bayesian linear regression of residuals on coalitions, without a matrix of players by players.

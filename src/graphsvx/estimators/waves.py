@@ -1,4 +1,4 @@
-"""Waves: sines of weighted sums of players, control variates that are trained on a game.
+"""Control variates: sines of weighted sums of players, trained on a game by Adam.
 
 With z = +1 for members and -1 for others, a wave sin(a . z) is odd and a product over players, so
 that its Shapley values are integrals of polynomials, in closed form. A sum of waves is a neural

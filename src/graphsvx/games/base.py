@@ -13,10 +13,7 @@ from torch import Tensor
 from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.row_ids import row_keys
 from graphsvx.errors import BudgetError, see
-from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.utils.constraints import MOST
-
-_LEAST_SHARE = 0.01  # of the relevance of players whose credit is expected
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +26,8 @@ class PlayerPrior:
     """[M]: players whose messages the explained node combines itself."""
     passed: Floats | None = None
     """[direct players, M]: share of a direct player's messages that comes from each player."""
-    expected: ExpectedCredit | None = None
-    """Credit of some players by derivatives, [M, outputs]."""
     received: Floats | None = None
     """[direct players]: number of messages that each combines, its own included."""
-
-    def without_expected(self) -> PlayerPrior:
-        """The prior of the game that is left when the expected credit is subtracted."""
-        if self.expected is None:
-            return self
-        on = self.expected.players
-        usual = float(np.sqrt((self.relevance[on] ** 2).mean()))
-        left = np.maximum(self.expected.open_share, _LEAST_SHARE) * usual
-        return PlayerPrior(np.where(on, left, self.relevance), self.direct)
 
 
 class Game(Protocol):

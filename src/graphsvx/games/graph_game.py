@@ -367,11 +367,6 @@ class GraphGame:
         steps = self.evaluator.depth or min(int(field.hops.max(initial=0)), _MOST_STEPS)
         return priors[self.side](field, self.setup.players, steps)
 
-    @property
-    def has_slopes(self) -> bool:
-        """Whether derivatives tell the credit of some players."""
-        return self._expected is not None and bool(self._expected.players.any())
-
     def expected_credit(self, calls: int, seed: int) -> ExpectedCredit | None:
         """Credit of nodes beyond the neighbours by derivatives, for a share of so many calls.
 

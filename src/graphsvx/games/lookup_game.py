@@ -9,25 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Ids, taken
+from graphsvx.core.arrays import Bools, Ids
 from graphsvx.core.field import Field
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.pooled import NodeEmbeddings
-from graphsvx.engine.state_graph import LocalStates, NodeStates, Subcubes, subcubes_of_states
 from graphsvx.engine.states import Lookup, States
 from graphsvx.games.base import LEAST_MEMORY, PlayerPrior, empty_and_full
-from graphsvx.generators import Isolate
 from graphsvx.generators.base import GameSetup, Generator
 
 LOOK_UPS = 44
 """Coalitions that are looked up for each model call of the budget,"""
 MOST_LOOK_UPS = 132
 """and if these are all that there are."""
-_ROUNDS = 1  # the last round, and so many before it, whose states of nodes are told
-_MOST_BITS = 1 << 23  # of the subcubes of one round
 
 
 @dataclass(eq=False)
@@ -51,8 +47,6 @@ class LookupGame:
     _raw: Tensor | None = None
     _evaluated: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
     _end_states: Ids | None = None
-    _rounds: tuple[Ids, tuple[list[NodeStates], ...]] | None = None
-    """Coalitions that were looked up at once, and the states of their nodes after each round."""
     full_output: Tensor | None = None
     """Raw output of the full coalition, [1, outputs]."""
     replayed: int = 0
@@ -126,11 +120,10 @@ class LookupGame:
         if len(new):
             looked_up = np.flatnonzero(requested & self._evaluated)
             if len(new) < len(looked_up):
-                looked_up = looked_up[:0]  # a few, whose states are not told with those of others
+                looked_up = looked_up[:0]  # a few: not worth to tell whose states are known
             self._rows = [np.concatenate(self._rows)]
             all_states = np.concatenate([looked_up, new])
-            out, rounds = self._look_up(self._rows[0][all_states], len(looked_up))
-            self._rounds = None if rounds is None else (all_states, rounds)
+            out = self._look_up(self._rows[0][all_states], len(looked_up))
             if self._raw is None or len(self._raw) < len(requested):
                 grown = out.new_zeros(len(requested), out.shape[1])
                 if self._raw is not None:
@@ -150,80 +143,8 @@ class LookupGame:
         self._states_evaluated += sum(len(table) for table in embedded.tables[0])
         return embedded
 
-    def take_local_states(self, states: Ids) -> tuple[LocalStates, ...]:
-        """States of nodes after each of the last rounds in the coalitions looked up last.
-
-        None of them where they do not fit, are of other coalitions, or are no subcubes. They are
-        not kept: they take more memory than the values.
-        """
-        looked_up, self._rounds = self._rounds, None
-        local = isinstance(self.generator, Isolate) and self.side == "nodes"
-        if (
-            looked_up is None
-            or not local
-            or self.lookup.states.reads_degrees
-            or self.setup.field.boundary
-        ):
-            return ()
-        evaluated, rounds = looked_up
-        place = np.full(len(self._ids), -1)
-        place[evaluated] = np.arange(len(evaluated))
-        at = place[states]
-        if at.min() < 0:
-            return ()
-        active = self.setup.players.active_nodes(self.setup.field.size, self._rows[0][evaluated])
-        return tuple(
-            state
-            for number in range(max(1, len(rounds) - _ROUNDS), len(rounds) + 1)
-            for state in self._states_after(number, rounds[number - 1], active, at)
-        )
-
-    def _states_after(
-        self, rounds: int, nodes: list[NodeStates], active: Bools, at: Ids
-    ) -> list[LocalStates]:
-        field, players = self.setup.field, self.setup.players
-        counts = [len(states.example) for states in nodes]
-        if sum(counts) * field.size > _MOST_BITS:
-            return []
-        senders = np.zeros((field.size, field.size), dtype=bool)
-        senders[field.target, field.source] = True
-        shows_itself = senders.diagonal().copy()
-        if isinstance(self.generator, Isolate) and self.generator.erase:
-            shows_itself[:] = True
-        np.fill_diagonal(senders, val=False)
-        owner = np.zeros((field.size, players.nodes), dtype=bool)
-        owner[players.node_members, players.node_owner] = True
-        node = np.arange(field.size).repeat(counts)
-        examples = active[np.concatenate([states.example for states in nodes])]
-        subcubes = subcubes_of_states(node, examples, rounds, senders, shows_itself)
-        subcubes = subcubes.of_players(owner)
-        subcubes = subcubes.take(subcubes.state.argsort(kind="stable"))
-        starts = np.cumsum([0, *counts])
-        ends = np.searchsorted(subcubes.state, starts)
-        same_order = np.array_equal(at, np.arange(len(at)))
-        local = []
-        for u, states in enumerate(nodes):
-            mine = slice(ends[u], ends[u + 1])
-            local.append(
-                LocalStates(
-                    states.number if same_order else taken(states.number, at),
-                    counts[u],
-                    Subcubes(
-                        subcubes.state[mine] - starts[u],
-                        subcubes.members[mine],
-                        subcubes.boundary[mine],
-                    ),
-                )
-            )
-        return local
-
-    def _look_up(
-        self, rows: Bools, looked_up: int
-    ) -> tuple[Tensor, tuple[list[NodeStates], ...] | None]:
-        """Outputs of all rows but the first ones, which have been `looked_up`.
-
-        The states of nodes after each round as well, if all rows fit into one block.
-        """
+    def _look_up(self, rows: Bools, looked_up: int) -> Tensor:
+        """Outputs of all rows but the first ones, which have been `looked_up`."""
         block = self.lookup.states.block(max(self.memory, LEAST_MEMORY))
         if len(rows) > block:
             rows, looked_up = rows[looked_up:], 0
@@ -239,7 +160,7 @@ class LookupGame:
             self._states_evaluated += result.states
             limit -= result.states
             outputs.append(result.outputs.cpu())
-        return torch.cat(outputs), result.rounds if len(outputs) == 1 else None
+        return torch.cat(outputs)
 
     def played(self) -> Tensor:
         """Raw outputs of all states that have been looked up."""

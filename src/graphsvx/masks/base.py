@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import numpy as np
@@ -12,21 +12,8 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids
-from graphsvx.engine.state_graph import LocalStates
-from graphsvx.games.base import Game, PlayerPrior
+from graphsvx.games.base import Game
 from graphsvx.utils.constraints import Block
-
-
-@dataclass(frozen=True, eq=False)
-class Outcomes:
-    """Probabilities of all outputs, of which only some are explained."""
-
-    probabilities: Floats
-    """[2 + rows, outputs]: of the empty, the full and the drawn coalitions."""
-    columns: slice
-    """The explained outputs."""
-    memory: int | None = None
-    """Bytes that a fit to them may take; None: unlimited."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,23 +35,6 @@ class Masks:
     one independent draw, -1 marks enumerated pairs, which come first."""
     unseen: Floats | None = None
     """Paired samplers: share of the row's stratum that was not drawn (1 for huge strata)."""
-    prior: PlayerPrior | None = None
-    """Paired samplers: what is known about the players beforehand."""
-
-    probabilities: bool = False
-    """Paired samplers: values are probabilities."""
-    outcomes: Outcomes | None = None
-    """Probabilities of all outputs, once the coalitions have been evaluated."""
-    local: tuple[LocalStates, ...] = ()
-    """Whole graphs by look-ups: states of nodes in the empty, the full and these coalitions."""
-
-    def of_outputs(self, columns: slice) -> Masks:
-        """The same masks for some of the outputs; expected credit of other outputs is dropped."""
-        if self.prior is None or self.prior.expected is None:
-            return self
-        if self.prior.expected.columns == columns:
-            return self
-        return replace(self, prior=replace(self.prior, expected=None))
 
 
 class Mask(Protocol):

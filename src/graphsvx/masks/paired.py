@@ -1,8 +1,8 @@
-"""Paired sampling: coalitions with their complements, small and large sizes first."""
+"""Paired sampling of coalitions with their complements (Covert and Lee 2021), by strata of size."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations, islice
 from math import comb, log
@@ -17,13 +17,11 @@ from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.row_ids import packed_words
 from graphsvx.games.base import Game, require_memory
 from graphsvx.masks.base import Masks
-from graphsvx.utils.components import components
 from graphsvx.utils.constraints import Checked, Range
 
 _GOLDEN = 0.6180339887498949
 _NOISE = 1 << 31
-_EVEN_PAIRS = 512  # as many as the default estimator fits its model to,
-_FEW_EVEN_PAIRS = 128  # or fewer where derivatives tell of far players: neighbours need small sizes
+_EVEN_PAIRS = 512  # as many as the default estimator fits its model to
 _MORE = 1.05  # pairs than the share of distinct states suggests
 _STRETCHED_PAIRS = 8192  # more for the same calls are not worth the time of a fit
 # Random numbers that are drawn at once: bounds the memory of games with very many players.
@@ -52,14 +50,8 @@ class Paired(Checked):
         if players < 2:
             none = np.zeros((0, players), dtype=bool)
             return Masks(none, game.states(none), np.zeros(0), exact=True)
-        prior, expected, even_pairs = game.player_prior(), None, _EVEN_PAIRS
-        if prior is not None and hasattr(game, "expected_credit") and components().derivatives:
-            expected = game.expected_credit(budget, rng.initial_seed())
-            if expected is not None and expected.players.any():
-                prior, even_pairs = replace(prior, expected=expected), _FEW_EVEN_PAIRS
-        spent = expected.calls + expected.evaluated if expected else 0
-        calls = max(2, budget - 2 - spent)
-        strata = _strata(players, even_pairs)
+        calls = max(2, budget - 2)
+        strata = _strata(players)
         listed = strata.enumerable(calls // 2)
         pairs = most = 0
         if listed < strata.count:
@@ -98,8 +90,6 @@ class Paired(Checked):
             exact=bool((unseen == 0).all()),
             pair=pair.repeat(2),
             unseen=unseen[stratum].repeat(2),
-            prior=prior,
-            probabilities=game.probabilities,
         )
 
 
@@ -114,11 +104,11 @@ def _within(states: Ids, most: int) -> int:
 class _Strata:
     """Coalitions of M players by the smaller of their size and their complement's.
 
-    The first `even_pairs` draws go evenly over the sizes, the others by the root of the kernel.
+    The first draws go evenly over the sizes, the others by the root of the kernel.
     """
 
-    def __init__(self, players: int, even_pairs: int = _EVEN_PAIRS) -> None:
-        self.players, self.even_pairs = players, even_pairs
+    def __init__(self, players: int) -> None:
+        self.players = players
         self.count = players // 2
         sizes = np.arange(1, self.count + 1)
         # Kernel mass of all coalitions of a size: (M - 1) / (s (M - s)); both sizes of a stratum.
@@ -160,7 +150,7 @@ class _Strata:
 
     def shares(self, pairs: int) -> Floats:
         """Expected shares of the strata in so many draws."""
-        first = min(pairs, self.even_pairs) / max(pairs, 1)
+        first = min(pairs, _EVEN_PAIRS) / max(pairs, 1)
         return first * self.even + (1 - first) * self.root
 
     def pairs_of(self, listed: int) -> tuple[Bools, Ids]:
@@ -186,8 +176,8 @@ class _Strata:
         spread: Floats = np.arange(int(pairs / share) + self.players, dtype=np.float64)
         spread = (start + _GOLDEN * spread) % 1.0
         strata = np.concatenate([
-            _strata_at(self.even, spread[: self.even_pairs]),
-            _strata_at(self.root, spread[self.even_pairs :]),
+            _strata_at(self.even, spread[: _EVEN_PAIRS]),
+            _strata_at(self.root, spread[_EVEN_PAIRS :]),
         ])  # fmt: skip
         places = np.flatnonzero(strata >= listed)[:pairs]
         stratum = strata[places]
@@ -232,9 +222,9 @@ class _Strata:
 
 
 @lru_cache
-def _strata(players: int, even_pairs: int) -> _Strata:
+def _strata(players: int) -> _Strata:
     """Strata of games with this number of players, cached."""
-    return _Strata(players, even_pairs)
+    return _Strata(players)
 
 
 def _strata_at(shares: Floats, spread: Floats) -> Ids:

@@ -32,6 +32,21 @@ from graphsvx.methods.base import Method
 from graphsvx.methods.build_explanation import field_record, no_influence
 from graphsvx.methods.cells import EvaluatedGames
 from graphsvx.methods.edge_features import EdgeFeatureSettings, explain_edge_features
+from graphsvx.methods.increments import (
+    FIRST_CALLS,
+    MOST_AT_ONCE,
+    AllCalls,
+    Clock,
+    ErrorBelow,
+    Goal,
+    Increments,
+    RelativeErrorBelow,
+    calls_needed,
+    default_first_calls,
+    first_of_many,
+    limited_by_cost,
+    measures_differences,
+)
 from graphsvx.methods.names_by_type import with_types
 from graphsvx.methods.pipeline import (
     PlayableGame,
@@ -39,7 +54,6 @@ from graphsvx.methods.pipeline import (
     fit_all,
     play_all,
     score_alone,
-    without_local,
 )
 from graphsvx.methods.player_kinds import (
     KINDS,
@@ -49,21 +63,6 @@ from graphsvx.methods.player_kinds import (
     PlayerKind,
 )
 from graphsvx.methods.replay import first_coalitions_agree, replays_agree
-from graphsvx.methods.rounds import (
-    FIRST_CALLS,
-    ONE_ROUND,
-    AllCalls,
-    Clock,
-    ErrorBelow,
-    Goal,
-    RelativeErrorBelow,
-    Rounds,
-    calls_needed,
-    default_first_calls,
-    first_of_many,
-    limited_by_cost,
-    measures_differences,
-)
 from graphsvx.methods.settings import (
     Budget,
     FlatSettings,
@@ -248,17 +247,17 @@ class GraphSVX(Checked):
             fits = fit_all(played, self.estimator, outputs)
             goal = self._goal()
             if goal is None:
-                return _Run(evaluator, setup, without_local(played), fits, outputs, target)
-            rounds = Rounds(
+                return _Run(evaluator, setup, list(played), fits, outputs, target)
+            increments = Increments(
                 goal, self.mask, self.estimator, outputs, seed, self.budget.most_calls, clock
             )
             first = time.monotonic() - began
-            played, fits = rounds.play([replace(game, seconds=first) for game in played], fits)
+            played, fits = increments.play([replace(game, seconds=first) for game in played], fits)
             played_at = time.monotonic()
             if clock is not None:
                 calls = sum(game.game.calls for game in played)
                 profile.seconds_of_played = (played_at - began) / max(calls, 1)
-            return _Run(evaluator, setup, without_local(played), fits, outputs, target, goal)
+            return _Run(evaluator, setup, list(played), fits, outputs, target, goal)
 
         def holds(evaluator: Evaluator, result: _Run) -> bool:
             replays = evaluator.checks.replays
@@ -312,7 +311,7 @@ class GraphSVX(Checked):
         """When calls end; None: after `samples`."""
         if self.budget.tolerance is not None:
             return ErrorBelow(self.budget.tolerance)
-        many = self.budget.seconds is None and (self.budget.samples or 0) > ONE_ROUND
+        many = self.budget.seconds is None and (self.budget.samples or 0) > MOST_AT_ONCE
         if many and measures_differences(self.mask, self.estimator):
             return AllCalls()
         by_default = self.budget.samples is None and not isinstance(self.estimator, Lasso)

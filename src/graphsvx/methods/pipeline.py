@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from torch import Tensor
@@ -12,14 +13,14 @@ from graphsvx.core.random import derive_rng
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
 from graphsvx.estimators.controls import ControlledWLS
-from graphsvx.estimators.gaussian_process import GaussianProcess
-from graphsvx.estimators.lasso import Lasso, PlayedRows
-from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
+from graphsvx.estimators.gaussian_process import GaussianProcess, Known, Outcomes
+from graphsvx.estimators.lasso import Lasso
+from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit, PlayedRows
 from graphsvx.games.base import require_memory
+from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.games.graph_game import MOST_LOOK_UPS, GraphGame
 from graphsvx.games.lookup_game import LookupGame
-from graphsvx.masks import Auto, Mask, Masks
-from graphsvx.masks.base import Outcomes
+from graphsvx.masks import Auto, Mask, Masks, Paired
 from graphsvx.masks.exact import exact_within
 from graphsvx.masks.paper import split_budget
 from graphsvx.methods.additive import additive_states
@@ -46,17 +47,25 @@ class PlayedGame:
     budget: int
     measured: int = 0
     """Coalitions more, at which differences that players make were measured."""
+    derivatives: ExpectedCredit | None = None
+    """Credit of far players, of some outputs."""
     seconds: float = 0.0
-    """How long its last round took, with the fit; for limits by the clock only."""
+    """How long its last increment took, with the fit; for limits by the clock only."""
 
     def estimator_rows(self, outputs: Sequence[int]) -> PlayedRows:
         """Input of an estimator, for the chosen outputs."""
-        columns = slice(outputs[0], outputs[-1] + 1)  # one of them, or all
-        values, masks = self.values[:, columns], self.masks.of_outputs(columns)
-        if masks.probabilities:
+        values = self.values[:, outputs[0] : outputs[-1] + 1]  # one of them, or all
+        return PlayedRows(self.masks, values[2:], values[0], values[1])
+
+    def known(self, outputs: Sequence[int]) -> Known:
+        """What is known of the chosen outputs beside the values of coalitions."""
+        columns = slice(outputs[0], outputs[-1] + 1)
+        derivatives, outcomes = self.derivatives, None
+        if derivatives is not None and derivatives.columns != columns:
+            derivatives = None
+        if self.game.probabilities:
             outcomes = Outcomes(self.values.numpy(), columns, self.game.memory)
-            masks = replace(masks, outcomes=outcomes)
-        return PlayedRows(masks, values[2:], values[0], values[1])
+        return Known(self.game.player_prior(), derivatives, outcomes)
 
     def report(self, fit: Fit, row: int, mask: str) -> GameReport:
         """The game's entry in the certificate; `row`: position of the target among the outputs."""
@@ -86,11 +95,11 @@ def play(
 ) -> PlayedGame:  # fmt: skip
     """Choose and evaluate coalitions of one game; a BudgetError if they exceed its memory.
 
-    `most_calls` bounds the calls of the game with those of earlier rounds: coalitions of a larger
-    budget need not contain those of a smaller one.
+    `most_calls` bounds the calls of the game with those of earlier increments: coalitions of a
+    larger budget need not contain those of a smaller one.
     """
     if isinstance(game, GraphGame) and most_calls is not None:
-        masks = mask(game, budget, derive_rng(seed, game.side))
+        masks, _ = _choose(game, mask, estimator, budget, seed)
         if game.calls + game.count_new(masks.states) > most_calls:
             budget = max(2, most_calls - game.calls)
     if isinstance(game, LookupGame) and isinstance(mask, Auto) and isinstance(estimator, _LINEAR):
@@ -114,27 +123,41 @@ def play(
 def _play(
     game: PlayableGame, mask: Mask, estimator: Estimator, coalitions: int, budget: int, seed: int
 ) -> PlayedGame:
-    none = np.zeros((0, game.players), dtype=bool)
-    if game.players == 0:
-        masks = Masks(none, game.states(none), np.zeros(0), exact=True)
-    else:
-        masks = mask(game, coalitions, derive_rng(seed, game.side))
+    masks, derivatives = _choose(game, mask, estimator, coalitions, seed)
     _require_memory_of_fit(game, masks, estimator)
     ends = game.end_states()
     game.record_output_of(int(ends[1]))
     states = np.concatenate([ends, masks.states])
-    values = game.values(states)
-    if isinstance(game, LookupGame):
-        local = game.take_local_states(states)
-        controlled = isinstance(_estimator_of(estimator, masks), ControlledWLS)
-        if controlled and not masks.exact and components().tables:
-            masks = replace(masks, local=local)
-    return PlayedGame(game, masks, values, budget)
+    return PlayedGame(game, masks, game.values(states), budget, derivatives=derivatives)
 
 
-def without_local(played: Sequence[PlayedGame]) -> list[PlayedGame]:
-    """The games without states of nodes, which take much memory and serve the fit alone."""
-    return [replace(game, masks=replace(game.masks, local=())) for game in played]
+def _choose(
+    game: PlayableGame, mask: Mask, estimator: Estimator, coalitions: int, seed: int
+) -> tuple[Masks, ExpectedCredit | None]:
+    """Coalitions of a game, and credit by derivatives, whose calls are part of the budget."""
+    if game.players == 0:
+        none = np.zeros((0, 0), dtype=bool)
+        return Masks(none, game.states(none), np.zeros(0), exact=True), None
+    rng = derive_rng(seed, game.side)
+    derivatives = None
+    if _uses_derivatives(game, mask, estimator, coalitions):
+        derivatives = game.expected_credit(coalitions, rng.initial_seed())
+    if derivatives is not None:
+        coalitions = max(4, coalitions - derivatives.calls - derivatives.evaluated)
+        derivatives = derivatives if derivatives.players.any() else None
+    return mask(game, coalitions, rng), derivatives
+
+
+def _uses_derivatives(
+    game: PlayableGame, mask: Mask, estimator: Estimator, coalitions: int
+) -> TypeGuard[GraphGame]:
+    """Whether credit by derivatives takes part: not where coalitions make the game exact."""
+    paired = isinstance(mask.otherwise if isinstance(mask, Auto) else mask, Paired)
+    if not (paired and isinstance(game, GraphGame) and isinstance(estimator, GaussianProcess)):
+        return False
+    if not components().derivatives or game.players < 2 or game.player_prior() is None:
+        return False
+    return not (isinstance(mask, Auto) and exact_within(game, coalitions))
 
 
 def _require_memory_of_fit(game: PlayableGame, masks: Masks, estimator: Estimator) -> None:
@@ -184,9 +207,13 @@ def fit_all(played: list[PlayedGame], estimator: Estimator, outputs: Sequence[in
     if isinstance(estimator, Lasso):
         return estimator.over(rows)
     fits = []
-    for part in rows:
+    for game, part in zip(played, rows, strict=True):
         stop_if_unwanted()
-        fits.append(_estimator_of(estimator, part.masks)(*part))
+        of_game = _estimator_of(estimator, part.masks)
+        if isinstance(of_game, GaussianProcess):
+            fits.append(of_game(*part, game.known(outputs)))
+        else:
+            fits.append(of_game(*part))
     return fits
 
 

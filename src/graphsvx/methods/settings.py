@@ -10,6 +10,7 @@ from graphsvx.errors import BudgetError, InputError
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.generators import Indirect, Isolate, RemoveRows
 from graphsvx.masks import Mask
+from graphsvx.methods.increments import FIRST_CALLS
 from graphsvx.methods.player_kinds import (
     KINDS,
     Cells,
@@ -23,7 +24,6 @@ from graphsvx.methods.player_kinds import (
     Relations,
     SubgraphFeatures,
 )
-from graphsvx.methods.rounds import FIRST_CALLS
 from graphsvx.utils.constraints import MOST, Checked, Range, checked, shown
 
 _FIRST_BY_CLOCK = 200  # calls before the first look at the clock

@@ -24,10 +24,6 @@ class Components:
     """More white noise at small coalitions."""
     per_size: bool = True
     """Slopes that fall with the size of coalitions in the covariance."""
-    walk_kernel: bool = True
-    """Walks from the explained node in the covariance."""
-    log_odds: bool = True
-    """Predictive variance of unseen probabilities in the scale."""
     averaging: bool = True
     """Several processes, weighted by their likelihood."""
     error_factor: bool = True
@@ -40,12 +36,8 @@ class Components:
     """Credit of far players by derivatives."""
     differences: bool = True
     """Means of marginal contributions."""
-    size_controls: bool = True
-    """Slopes by size as control variates of look-ups."""
     waves: bool = True
     """Sines of sums of players as control variates of look-ups."""
-    tables: bool = True
-    """Tables of states as control variates of look-ups."""
 
 
 _ALL = Components()

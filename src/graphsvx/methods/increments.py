@@ -1,4 +1,4 @@
-"""More calls for the games of an explanation, in rounds, until its errors are small enough."""
+"""More calls for the games of an explanation, in increments, until its errors are small enough."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from graphsvx.core.arrays import Bools, Floats
 from graphsvx.engine.states import TooManyStatesError
 from graphsvx.errors import BudgetError
-from graphsvx.estimators.corrected import (
-    Slopes,
+from graphsvx.estimators.differences import (
+    Differences,
     corrected,
     expected_errors,
+    measure,
     players_to_measure,
 )
-from graphsvx.estimators.differences import Differences, measure
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.least_squares import Estimator, Fit
 from graphsvx.games.graph_game import FEWEST_LOOK_UPS, GraphGame
@@ -34,7 +34,7 @@ from graphsvx.utils.interruption import stop_if_unwanted
 logger = logging.getLogger("graphsvx")
 
 FIRST_CALLS = 1000
-"""Calls of the first round: games with no more distinct perturbed graphs are exact."""
+"""Calls of the first increment: games with no more distinct perturbed graphs are exact."""
 MOST_CALLS = 10_000
 """Calls that a game is given by default at most."""
 MOST_CALLS_OF_LOOK_UPS = 3000
@@ -43,10 +43,10 @@ MOST_CALLS_OF_DIFFERENCES = 30_000
 """Calls that a game is given by default at most where differences of players are measured."""
 RELATIVE_ERROR = 0.01
 """Relative error below which no more calls are made by default."""
-# Calls of the first round of a whole graph by look-ups, by the least number of players. Large
-# graphs get all at once: a second round would train its control variates again.
+# Calls of the first increment of a whole graph by look-ups, by the least number of players. Large
+# graphs get all at once: a second one would train its control variates again.
 _CALLS_OF_MANY = {28: 1500, 44: MOST_CALLS_OF_LOOK_UPS}
-ONE_ROUND = 4500
+MOST_AT_ONCE = 4500
 """Calls of all games together that are made at once."""
 _WORK = 2.5e8  # below a second of known layers,
 _WORK_OF_DIFFERENCES = 1.2e9  # and where no model of the game is fitted to them
@@ -57,9 +57,9 @@ _LEARNT_FROM = 4  # calls a player, before which pairs of coalitions tell little
 _NODE_WORK, _EDGE_WORK = 24.0, 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
 _MARGIN = 1.3  # more calls than errors that fall as 1 / sqrt(calls) would need
-_WORTH = 1.5  # by default, a round with fewer calls than this times those made is not worth its fit
+_WORTH = 1.5  # by default, fewer calls than this times those made are not worth a fit
 _WORTH_WHERE_ASKED = 1.2  # the same where a limit of calls was given
-_CALLS_A_PLAYER = 2  # with fewer, a first round is never enough
+_CALLS_A_PLAYER = 2  # with fewer, a first increment is never enough
 _SHARE_OF_TIME = 0.8
 _NEAR = 0.7  # times a tolerance: errors above it may turn out to be too large
 
@@ -114,13 +114,13 @@ def _relative_square(fit: Fit) -> float:
 
 
 def _work(game: GraphGame) -> float:
-    """Of a call."""
+    """Estimated cost of one model call."""
     field = game.setup.field
     return max(_NODE_WORK * field.size + _EDGE_WORK * len(field.inner_edges), 1.0)
 
 
 def default_first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
-    """Calls of the first round by default: all, where a second fit would be needed or small."""
+    """Calls of the first increment, summed over games: all, if a second fit is needed or small."""
     affordable = [_affordable(game, len(games)) for game in games if isinstance(game, GraphGame)]
     most = len(games) * min((calls or MOST_CALLS for calls in affordable), default=MOST_CALLS)
     return most if most < FIRST_CALLS else min(_first_calls(games, estimator), most)
@@ -136,7 +136,7 @@ def _first_calls(games: Sequence[PlayableGame], estimator: Estimator) -> int:
         return FIRST_CALLS  # and then differences, which need no second fit
     allowed = [_calls_in_batches(game, len(games)) for game in games if isinstance(game, GraphGame)]
     most = min(allowed, default=FIRST_CALLS)
-    return most if large or most <= ONE_ROUND else FIRST_CALLS
+    return most if large or most <= MOST_AT_ONCE else FIRST_CALLS
 
 
 def measures_differences(mask: Mask, estimator: Estimator) -> bool:
@@ -145,7 +145,7 @@ def measures_differences(mask: Mask, estimator: Estimator) -> bool:
 
 
 def first_of_many(games: Sequence[PlayableGame], calls: int) -> int:
-    """Calls of the first round if so many were asked for: all, where they make games exact."""
+    """Calls of the first increment if so many were asked for: all, where they make games exact."""
     exact = any(isinstance(game, GraphGame) and exact_within(game, calls) for game in games)
     look_ups = any(isinstance(game, LookupGame) for game in games)
     return calls if exact or look_ups else FIRST_CALLS
@@ -243,7 +243,7 @@ class Clock:
         return int(min(calls, max(_FEWEST_BY_CLOCK * len(games), affordable)))
 
     def growth(self, seconds: float) -> float:
-        """How many times the calls of a game there is time for; its last round took `seconds`.
+        """How many times the calls of a game there is time for; its last increment took `seconds`.
 
         Fits to them may take the square of it.
         """
@@ -263,8 +263,8 @@ _Played = tuple[PlayedGame, Fit, _Measured | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Rounds:
-    """How the games of an explanation go on."""
+class Increments:
+    """Adds calls until `goal` or a limit is reached."""
 
     goal: Goal
     mask: Mask
@@ -336,13 +336,6 @@ class Rounds:
             return None
         most = self._in_time(games, i, self._allowed_for_differences(games, i))
         calls = game.calls
-        slopes = (
-            game.expected_credit(most, self.seed)
-            if game.has_slopes and components().derivatives
-            else None
-        )
-        if slopes is not None and slopes.players.any():
-            fit = corrected(fit, Slopes(slopes))
         left = most - game.calls
         players = np.union1d(
             players_to_measure(fit, max(left, 1)), np.flatnonzero(self.goal.unsure(fit))
@@ -404,7 +397,7 @@ class Rounds:
         budget = (
             most if needed == float("inf") else min(int(max(games[i].budget, 4) * growth), most)
         )
-        if budget > ONE_ROUND and self._has_look_ups(games, i):
+        if budget > MOST_AT_ONCE and self._has_look_ups(games, i):
             budget = max(budget, FEWEST_LOOK_UPS)
         return self._in_time(games, i, budget)
 

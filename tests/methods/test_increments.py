@@ -1,4 +1,4 @@
-"""Calls go on in rounds, until errors are small enough or a limit is reached."""
+"""Calls are added in increments, until errors are small enough or a limit is reached."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.base import FunctionGame
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Paired, Random
-from graphsvx.methods import pipeline, rounds
-from graphsvx.methods.rounds import ErrorBelow, RelativeErrorBelow
+from graphsvx.methods import increments, pipeline
+from graphsvx.methods.increments import ErrorBelow, RelativeErrorBelow
 from tests.worlds import random_graph, random_model
 
 
@@ -51,9 +51,9 @@ def test_by_default_calls_go_on_until_one_percent(world) -> None:
     few = explain(model, data, node=1, method=GraphSVX(samples=1000, players="nodes"))
     many = explain(model, data, node=1, method=GraphSVX(players="nodes"))
     assert few.certificate.calls <= 1000
-    assert few.certificate.relative_error > rounds.RELATIVE_ERROR
+    assert few.certificate.relative_error > increments.RELATIVE_ERROR
     assert few.certificate.calls_needed is None  # nothing but `samples` was asked for
-    assert 1000 < many.certificate.calls <= rounds.MOST_CALLS_OF_DIFFERENCES
+    assert 1000 < many.certificate.calls <= increments.MOST_CALLS_OF_DIFFERENCES
     assert many.certificate.relative_error < few.certificate.relative_error
     game = many.certificate.games[0]
     assert game.model.startswith("Gaussian process")
@@ -64,7 +64,8 @@ def test_by_default_calls_go_on_until_one_percent(world) -> None:
 
 def test_calls_end_where_the_size_of_the_field_ends_them(world, monkeypatch) -> None:
     model, data = world
-    monkeypatch.setattr(rounds, "_WORK", 24.0 * 34 * 2500)
+    monkeypatch.setattr(increments, "_WORK", 24.0 * 34 * 2500)
+    monkeypatch.setattr(increments, "_HARD", np.inf)  # pairs only
     certificate = explain(model, data, node=1, method=GraphSVX(players="nodes")).certificate
     assert 1000 < certificate.calls <= 2500
     assert certificate.calls_needed > certificate.calls
@@ -72,7 +73,7 @@ def test_calls_end_where_the_size_of_the_field_ends_them(world, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("mask", [Paired(), Random()])
-def test_earlier_rounds_count(world, mask) -> None:
+def test_earlier_increments_count(world, mask) -> None:
     model, data = world
     method = GraphSVX(mask=mask, samples=60, tolerance=1e-9, max_samples=700, estimator=WLS())
     certificate = explain(model, data, node=1, method=method).certificate
@@ -93,7 +94,7 @@ def test_a_tolerance_that_was_not_met_names_the_calls(world) -> None:
     assert explain(model, data, node=1, method=method).certificate.tolerance_met is True
 
 
-def test_rounds_are_logged(world, caplog) -> None:
+def test_increments_are_logged(world, caplog) -> None:
     model, data = world
     with caplog.at_level(logging.INFO, logger="graphsvx"):
         explain(model, data, node=1, method=GraphSVX(samples=60, tolerance=1e-4, max_samples=500))
@@ -133,11 +134,11 @@ def test_few_more_calls_than_the_usual_ones_are_made_at_once(
 ) -> None:
     model, data = world
     fits = []
-    fit_all = rounds.fit_all
-    monkeypatch.setattr(rounds, "fit_all", lambda *args: fits.append(args) or fit_all(*args))
-    monkeypatch.setattr(rounds, "_HARD", np.inf)  # pairs only
+    fit_all = increments.fit_all
+    monkeypatch.setattr(increments, "fit_all", lambda *args: fits.append(args) or fit_all(*args))
+    monkeypatch.setattr(increments, "_HARD", np.inf)  # pairs only
     for allowed, first, later in ((1800, 1800, False), (6000, 1000, True)):
-        monkeypatch.setattr(rounds, "_calls_in_batches", lambda *_, most=allowed: most)
+        monkeypatch.setattr(increments, "_calls_in_batches", lambda *_, most=allowed: most)
         fits.clear()
         explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
         assert first - 10 <= explanation.certificate.calls <= allowed
@@ -162,7 +163,7 @@ def test_hard_games_are_measured_by_differences(hub) -> None:
     by_default = explain(model, data, node=0, method=GraphSVX(players="nodes"))
     game = by_default.certificate.games[0]
     assert "differences of" in game.model
-    assert 1000 < game.calls <= rounds.MOST_CALLS_OF_DIFFERENCES
+    assert 1000 < game.calls <= increments.MOST_CALLS_OF_DIFFERENCES
     assert game.coalitions > 500
     assert game.held_out_r2 is not None
     total = float(by_default.node_credit.values[0].sum())
@@ -193,7 +194,7 @@ def test_differences_keep_to_a_limit_and_are_not_used_where_values_will_be_exact
     assert "differences of" in certificate.games[0].model
     assert 22_000 < certificate.calls <= 24_000
     assert certificate.calls_needed is None
-    monkeypatch.setattr(rounds, "_HARD", 0.0)
+    monkeypatch.setattr(increments, "_HARD", 0.0)
     small = random_graph(3, nodes=12, chance=0.4)
     method = GraphSVX(players="nodes", samples=30, tolerance=1e-12)
     assert explain(random_model("gcn", 3), small, node=1, method=method).certificate.exact
@@ -204,8 +205,10 @@ def test_differences_end_where_coalitions_have_known_states(
 ) -> None:
     """Few calls are new in a tree; coalitions must end all the same."""
     monkeypatch.setattr(GraphGame, "most_look_ups", 0)
-    monkeypatch.setattr(rounds, "_HARD", 0.0)
-    monkeypatch.setattr(rounds, "expected_errors", lambda *_: (1.0, 0.0))  # differences are better
+    monkeypatch.setattr(increments, "_HARD", 0.0)
+    monkeypatch.setattr(
+        increments, "expected_errors", lambda *_: (1.0, 0.0)
+    )  # differences are better
     child = torch.arange(1, 20)
     edges = torch.stack([child, (child - 1) // 2])
     x = torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -236,8 +239,8 @@ def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) ->
         return fit_all(played, *rest)
 
     monkeypatch.setattr("graphsvx.methods.graphsvx.fit_all", counted)
-    monkeypatch.setattr(rounds, "fit_all", counted)
-    monkeypatch.setattr(rounds, "MOST_CALLS", 5000)
+    monkeypatch.setattr(increments, "fit_all", counted)
+    monkeypatch.setattr(increments, "MOST_CALLS", 5000)
     explain(random_model("gcn", 2), data, node=0, method=GraphSVX(players="nodes", estimator=WLS()))
     assert budgets == [5000]
     budgets.clear()
@@ -246,22 +249,22 @@ def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) ->
     assert budgets[0] == 1000
 
 
-def test_rounds_end_where_fewer_calls_are_left_than_were_made(
+def test_increments_end_where_fewer_calls_are_left_than_were_made(
     world, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Coalitions of a larger budget may be others, for all of which there are no calls left."""
     model, data = world
     budgets: list[int] = []
-    play = rounds.play
+    play = increments.play
 
     def with_few_left(game, mask, estimator, budget, seed, most):
         budgets.append(budget)
-        assert len(budgets) < 10, "rounds go on for ever"
+        assert len(budgets) < 10, "increments go on for ever"
         return play(game, mask, estimator, 40 if len(budgets) > 1 else budget, seed, most)
 
-    monkeypatch.setattr(rounds, "play", with_few_left)
-    monkeypatch.setattr(rounds, "_HARD", np.inf)  # pairs only
-    monkeypatch.setattr(rounds, "_MOST_GROWTH", 3.0)
+    monkeypatch.setattr(increments, "play", with_few_left)
+    monkeypatch.setattr(increments, "_HARD", np.inf)  # pairs only
+    monkeypatch.setattr(increments, "_MOST_GROWTH", 3.0)
     explanation = explain(model, data, node=1, method=GraphSVX(players="nodes"))
     assert budgets == [3000, 9000]
     assert explanation.certificate.games[0].budget == 3000
