@@ -15,7 +15,6 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
-from benchmarks.error import shapley
 from benchmarks.truths import Truth, stored
 from benchmarks.worlds import node_game
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
@@ -24,6 +23,7 @@ from graphsvx.masks import Auto
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.exact import connected_masks, connected_sets
 from graphsvx.methods.pipeline import fit_all, play
+from graphsvx.testing.oracle import shapley_of_table
 from graphsvx_lab import zoo
 
 Question = tuple[nn.Module, Data, int | None]
@@ -187,7 +187,7 @@ def exact(game: GraphGame, target: int) -> np.ndarray | None:
         if masks.credit is not None:
             return own.values(masks.states)[:, target].numpy() @ masks.credit.numpy()
     if game.players <= _ENUMERATED:
-        return shapley(values_of(game, target, all_rows(game.players)))
+        return shapley_of_table(values_of(game, target, all_rows(game.players)))
     return None
 
 

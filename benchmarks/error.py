@@ -13,32 +13,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import gammaln
 
 from benchmarks.worlds import Played, node_game, real_games
 from graphsvx.estimators import WLS, Estimator, GaussianProcess
 from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Auto, Mask, Paired, SmarterSeparate
 from graphsvx.methods.pipeline import fit_all, play
+from graphsvx.testing.oracle import shapley_of_table
 
 BUDGETS = (50, 100, 300, 1000)
 Estimate = Callable[[Played, int, int], tuple[np.ndarray, int]]
 """(game, calls, seed) -> Shapley values, distinct calls made."""
-
-
-def shapley(values: np.ndarray) -> np.ndarray:
-    """By definition, over all coalitions."""
-    players = len(values).bit_length() - 1
-    rows = (np.arange(len(values))[:, None] >> np.arange(players)) & 1 == 1
-    sizes = rows.sum(1)
-    weight = np.exp(
-        gammaln(sizes + 1) + gammaln(np.maximum(players - sizes, 1)) - gammaln(players + 1)
-    )
-    credit = np.zeros(players)
-    for i in range(players):
-        out = np.flatnonzero(~rows[:, i])
-        credit[i] = (weight[out] * (values[out | (1 << i)] - values[out])).sum()
-    return credit
 
 
 def _number(rows: np.ndarray) -> np.ndarray:
@@ -146,7 +131,7 @@ def measure(each: int = 11, sizes: range = range(12, 17), seeds: int = 3, skip: 
             budgets: tuple[int, ...] = BUDGETS) -> dict[str, Any]:  # fmt: skip
     """Median relative squared error by estimator and budget, over games and seeds."""
     games = list(real_games(each, sizes, skip))
-    truths = [shapley(game.values) for game in games]
+    truths = [shapley_of_table(game.values) for game in games]
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name, estimate in estimators().items():
         table[name] = {}

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
-from torch_geometric.nn import GATConv, GCNConv, GINEConv, global_add_pool, global_mean_pool
+from torch_geometric.nn import GATConv, GCNConv, GINEConv
 from torch_geometric.utils import remove_self_loops
 
 import graphsvx
@@ -52,7 +52,7 @@ from graphsvx.utils.given_up import collected
 from graphsvx_lab.metrics.effects import leave_one_out
 from tests import typed_worlds
 from tests.simulated_device import Counts, counted, simulated_device
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model, seeded
 
 CPU = torch.device("cpu")
 Move = Callable[[Any], Any]
@@ -71,23 +71,6 @@ def on_device() -> Iterator[Callable[..., Any]]:
 def _start_process() -> None:
     torch.set_num_threads(1)
     simulated_device()
-
-
-class Pooled(nn.Module):
-    """A score for the whole graph."""
-
-    pool = staticmethod(global_add_pool)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.head = GCNConv(3, 6), nn.Linear(6, 2)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        return self.head(self.pool(self.conv(x, edge_index).tanh(), batch).tanh())
-
-
-class PooledMeans(Pooled):
-    pool = staticmethod(global_mean_pool)
 
 
 class Pairs(nn.Module):
@@ -126,12 +109,6 @@ class Mixing(nn.Module):
         return hidden - hidden.mean(0)
 
 
-def _seeded(make: Callable[[], nn.Module]) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return make().double().eval()
-
-
 def _graph() -> Data:
     """A graph with a self-loop and features of edges."""
     data, rng = random_graph(3), torch.Generator().manual_seed(5)
@@ -164,13 +141,13 @@ WORLDS: dict[str, Callable[[], World]] = {
     **{f"wide {name}": lambda name=name: (random_model(name, 2), _wide(), {"node": 1})
        for name in ("gcn", "gat", "gin", "sage")},
     "wide, weights": lambda: (random_model("graphconv", 2), _weighted(_wide()), {"node": 1}),
-    "edge features": lambda: (_seeded(WithEdgeFeatures), _graph(), {"node": 1}),
-    "mixing": lambda: (_seeded(Mixing), _graph(), {"node": 1}),
-    "link": lambda: (_seeded(Pairs), _graph(), {"edge": (1, 4)}),
+    "edge features": lambda: (seeded(WithEdgeFeatures), _graph(), {"node": 1}),
+    "mixing": lambda: (seeded(Mixing), _graph(), {"node": 1}),
+    "link": lambda: (seeded(Pairs), _graph(), {"edge": (1, 4)}),
     "link of embeddings": lambda: (random_model("gcn", 2), _graph(), {"edge": (1, 4)}),
-    "graph": lambda: (_seeded(Pooled), _graph(), {"graph": True}),
-    "graph of means": lambda: (_seeded(PooledMeans), _graph(), {"graph": True}),
-    "large graph": lambda: (_seeded(Pooled), _wide(40), {"graph": True}),
+    "graph": lambda: (pooled("gcn", "add", 0), _graph(), {"graph": True}),
+    "graph of means": lambda: (pooled("gcn", "mean", 0), _graph(), {"graph": True}),
+    "large graph": lambda: (pooled("gcn", "add", 0), _wide(40), {"graph": True}),
     **{f"typed node of {name}": lambda name=name: (
         typed_worlds.hetero_model(name, _TYPED, 2), _TYPED.clone(), {"node": ("paper", 1)})
        for name in ("sage", "gat", "graphconv", "hgt")},

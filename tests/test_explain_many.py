@@ -7,8 +7,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
-from torch_geometric.nn import GCN, global_add_pool
 
 from graphsvx import Failure, GraphSVX, explain, explain_many, runs
 from graphsvx.errors import InputError, UnsupportedError
@@ -16,7 +14,7 @@ from graphsvx.masks import Paired
 from graphsvx.methods import GraphLIME
 from graphsvx.results import serialize
 from tests.runs.helpers import ThisProcess
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model
 
 METHOD = GraphSVX(mask=Paired(), samples=60)
 
@@ -85,17 +83,8 @@ def test_wrong_arguments_are_refused_at_the_call() -> None:
 
 
 def test_a_list_of_graphs_is_explained_one_graph_each() -> None:
-    class Pooled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.gnn = GCN(3, 8, 2, 2).double()
-
-        def forward(self, x, edge_index, batch):
-            return global_add_pool(self.gnn(x, edge_index), batch)
-
     graphs = [random_graph(seed, nodes=6) for seed in range(4)]
-    model = Pooled().eval()
+    model = pooled("gcn", "add", 0)
     explanations = {e.graph_index: e for e in explain_many(model, graphs, workers=2)}
     assert sorted(explanations) == [0, 1, 2, 3]
     for i, graph in enumerate(graphs):

@@ -1,7 +1,6 @@
 """Models and data as PyG users bring them along are explained right.
 
-Each case says how its user calls the model. The oracle enumerates coalitions with that call on the
-whole graph, so it shares no code with the library.
+Each case says how its user calls the model, and so does the oracle.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ from torch_geometric.utils import to_torch_coo_tensor, to_torch_csr_tensor
 from graphsvx import Explanation, GraphSVX, explain, explain_many
 from graphsvx.errors import InputError, ModelError
 from graphsvx.runs import arrow_schema
-from tests.worlds import random_graph, shapley
+from graphsvx.testing.oracle import algorithm_1, cut, shapley_values
+from tests.worlds import random_graph
 
 NODE = 1
 
@@ -59,6 +59,8 @@ class Case:
     question: dict[str, Any] = field(default_factory=lambda: {"node": NODE})
     options: dict[str, Any] = field(default_factory=dict)
     warns: str | None = None
+    edges: Data | None = None
+    """The graph with `edge_index`, where the data has something else."""
 
 
 def graph_of(seed: int = 3, nodes: int = 8, features: int = 3, **attributes: Any) -> Data:
@@ -268,16 +270,15 @@ def adjacency(layout: str, weighted: bool) -> Case:
     data = graph_of()
     edges = data.edge_index.unique(dim=1)
     weight = draws(edges.shape[1]).abs() if weighted else torch.ones(edges.shape[1]).double()
-    # The oracle switches edges off, so it keeps them beside the sparse matrix.
+    plain = Data(x=data.x, edge_index=edges, edge_weight=weight)
     make = to_torch_csr_tensor if layout == "csr" else to_torch_coo_tensor
 
     def call(model, d):
-        return model(d.x, make(d.ends.flip(0), d.strength, size=(8, 8)))
+        return model(d.x, make(d.edge_index.flip(0), d.edge_weight, size=(8, 8)))
 
     data.edge_index = None
     data.adj_t = make(edges.flip(0), weight, size=(8, 8))
-    data.ends, data.strength = edges, weight
-    return Case(TakesAdjacency(layer=GCNConv), data, call)
+    return Case(TakesAdjacency(layer=GCNConv), data, call, edges=plain)
 
 
 def matrix_product() -> Case:
@@ -293,12 +294,12 @@ def matrix_product() -> Case:
     weight = draws(edges.shape[1]).abs()
     data.edge_index = None
     data.adj = torch.sparse_coo_tensor(edges.flip(0), weight, (8, 8)).coalesce()
-    data.ends, data.strength = edges, weight
+    plain = Data(x=data.x, edge_index=edges, edge_weight=weight)
 
     def call(model, d):
-        return model(d.x, torch.sparse_coo_tensor(d.ends.flip(0), d.strength, (8, 8)))
+        return model(d.x, torch.sparse_coo_tensor(d.edge_index.flip(0), d.edge_weight, (8, 8)))
 
-    return Case(Product(), data, call)
+    return Case(Product(), data, call, edges=plain)
 
 
 def one_number_a_node() -> Case:
@@ -566,18 +567,6 @@ CASES: dict[str, Callable[[], Case]] = {
 }  # fmt: skip
 
 
-def without(data: Data, nodes_off: set[int]) -> Data:
-    """A copy of the data without the edges of some nodes, sliced by hand."""
-    ends = data.ends if "ends" in data else data.edge_index
-    keep = torch.tensor([u not in nodes_off and v not in nodes_off for u, v in ends.t().tolist()])
-    copy = data.clone()
-    for name in ("edge_weight", "edge_type", "closeness", "strength"):
-        if name in copy:
-            copy[name] = copy[name][keep]
-    copy["ends" if "ends" in data else "edge_index"] = ends[:, keep]
-    return copy
-
-
 def scores(case: Case, data: Data) -> Tensor:
     with torch.no_grad():
         out = case.call(case.model, data)
@@ -599,14 +588,12 @@ def test_brute_force_agrees(name: str) -> None:
     else:
         assert any(case.warns in message for message in said), said
     tolerance = 1e-5 if case.warns == "float64" else 1e-9
-    full = scores(case, case.data)
-    assert e.prediction == pytest.approx(float(full[e.target]), abs=tolerance)
-    players = e.node_ids.tolist()
-    assert players
-    truth = shapley(
-        players, lambda on: float(scores(case, without(case.data, {*players} - on))[e.target])
+    assert e.nodes
+    truth = algorithm_1(
+        lambda d: float(scores(case, d)[e.target]), case.edges or case.data, NODE, [*e.nodes], []
     )
-    assert e.nodes == pytest.approx(truth, abs=tolerance), e.certificate.line()
+    assert e.prediction == pytest.approx(truth.prediction, abs=tolerance)
+    assert e.nodes == pytest.approx(truth.nodes, abs=tolerance), e.certificate.line()
 
 
 # --- features ------------------------------------------------------------------------------
@@ -614,7 +601,7 @@ def test_brute_force_agrees(name: str) -> None:
 
 def feature_scores(case: Case, groups: list[list[int]], other: Tensor, off: set[int]) -> Tensor:
     """Scores of the isolated node with some features (groups of columns) switched off."""
-    data = without(case.data, {*range(case.data.num_nodes)} - {NODE})
+    data = cut(case.data, {*range(case.data.num_nodes)} - {NODE})
     flat = data.x.clone().reshape(data.num_nodes, -1)
     for feature in off:
         flat[NODE, groups[feature]] = other[groups[feature]].to(flat.dtype)
@@ -636,7 +623,7 @@ def test_features_of_every_shape_play(name: str, groups: list[list[int]], other:
     players = e.feature_ids.tolist()
     assert players == list(range(len(groups)))
     reference = other(case.data.x)
-    truth = shapley(
+    truth = shapley_values(
         players,
         lambda on: float(feature_scores(case, groups, reference, {*players} - on)[e.target]),
     )
@@ -1021,7 +1008,7 @@ def test_columns_of_edge_attr_play(question: dict[str, Any], reference: list[flo
         row = out[NODE] if "node" in question else out.mean(0)
         return float(row.softmax(-1)[e.target])
 
-    assert e.features == pytest.approx(shapley(range(4), value), abs=1e-9)
+    assert e.features == pytest.approx(shapley_values(range(4), value), abs=1e-9)
     assert e.base == pytest.approx(value(frozenset()), abs=1e-9)
     assert e.certificate.exact
     assert e.feature_credit.names == ("near", "old", "paid", "warm")

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 import graphsvx
 from graphsvx import GraphSVX
+from graphsvx.testing.oracle import credit_of, probability_of
 from tests import typed_worlds
-from tests.worlds import node_truth, prediction, random_graph, random_model
+from tests.worlds import random_graph, random_model
 
 
 class AutocastInside(nn.Module):
@@ -51,13 +52,13 @@ def test_half_precision_is_computed_as_the_model_does_and_said(kind: str, settin
     around = torch.autocast("cpu", dtype=torch.bfloat16)
     with around if setting == "autocast around" else nullcontext():
         explanation = graphsvx.explain(model, data, node=1, method=GraphSVX(players="nodes"))
-        score, target = prediction(model, data, 1, None)
-        truth = node_truth(model, data, 1, target, list(explanation.nodes))
+        scores = probability_of(model, 1)(data)
+        truth = credit_of(explanation, model, data)
     # A score is rounded to this share of it; credit is a mean of differences of two.
     rounding = 2 * torch.finfo(getattr(torch, precision)).eps
-    assert explanation.target == target
-    assert explanation.prediction == pytest.approx(score, abs=rounding)
-    assert explanation.nodes == pytest.approx(truth, abs=rounding)
+    assert explanation.target == int(scores.argmax())
+    assert explanation.prediction == pytest.approx(float(scores.max()), abs=rounding)
+    assert explanation.nodes == pytest.approx(truth.nodes, abs=rounding)
     assert explanation.certificate.precision is not None
     assert explanation.certificate.precision.startswith(precision)
     assert f"computes in {precision}" in explanation.certificate.line()

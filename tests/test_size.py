@@ -22,7 +22,7 @@ BOUNDS = {
     "graphsvx/metrics": 580,
     "graphsvx/results": 3_340,
     "graphsvx/runs": 2_400,
-    "graphsvx/testing": 780,
+    "graphsvx/testing": 1_120,
     "graphsvx/utils": 1_470,
     "graphsvx/views": 2_930,
     "graphsvx_lab/datasets": 2_280,

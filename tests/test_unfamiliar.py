@@ -22,7 +22,8 @@ from torch_geometric.utils import degree, to_undirected
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import choose
 from graphsvx.engine.checks import SAME_ALONE
-from tests.worlds import node_truth, prediction, random_graph
+from graphsvx.testing.oracle import credit_of
+from tests.worlds import random_graph
 
 
 class RowNormalised(MessagePassing):
@@ -77,9 +78,9 @@ def test_brute_force_agrees(name: str, directed: bool) -> None:
         data = random_graph(seed, nodes=7, directed=directed, chance=0.2)
         node = seed + 1
         e = explain(model, data, node=node, method=GraphSVX(samples=4000))
-        assert e.prediction == pytest.approx(prediction(model, data, node, e.target)[0], abs=1e-9)
-        truth = node_truth(model, data, node, e.target, e.node_ids.tolist())
-        assert e.nodes == pytest.approx(truth, abs=1e-9), e.certificate.line()
+        truth = credit_of(e, model, data)
+        assert e.prediction == pytest.approx(truth.prediction, abs=1e-9)
+        assert e.nodes == pytest.approx(truth.nodes, abs=1e-9), e.certificate.line()
 
 
 def test_nodes_that_matter_against_the_edges_play() -> None:
@@ -133,8 +134,7 @@ def test_unknown_layers_are_batched_where_that_changes_nothing(name: str, how: s
     e = explain(model, data, node=1, method=GraphSVX(samples=4000))
     assert how in str(e.certificate.fallback)
     assert (SAME_ALONE in e.certificate.checks) == (how == "copies of")
-    truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
-    assert e.nodes == pytest.approx(truth, abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
 
 
 @pytest.mark.parametrize("wide", [3, 100])
@@ -188,5 +188,5 @@ def test_untraceable_models_are_detected_by_their_outputs(name: str) -> None:
         model = Elsewhere(NUMBERS[name]).double().eval()
         data = random_graph(seed, nodes=6, chance=0.2)
         e = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=4000))
-        truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
-        assert e.nodes == pytest.approx(truth, abs=1e-9), e.certificate.line()
+        truth = credit_of(e, model, data)
+        assert e.nodes == pytest.approx(truth.nodes, abs=1e-9), e.certificate.line()

@@ -1,14 +1,8 @@
-"""Random typed graphs and models, and an oracle that shares no code with the library.
-
-The oracle enumerates coalitions with one model call each on the whole typed graph.
-"""
+"""Random typed graphs and models for the tests."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Hashable, Sequence
-from itertools import combinations
-from math import comb
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -261,77 +255,8 @@ def relational_model(kind: str, seed: int, relations: int = 3) -> nn.Module:
     return _built(lambda: Relational(conv, relations), None, seed)
 
 
-# --- the oracle --------------------------------------------------------------------------------
-
 Node = tuple[str, int]
 
 
-def shapley(players: Sequence[Hashable], value: Callable[[frozenset[Any]], Tensor]) -> Any:
-    """Shapley values by enumeration, {player: [outputs]}, and the value of the empty set."""
-    cache = {
-        frozenset(chosen): value(frozenset(chosen))
-        for size in range(len(players) + 1)
-        for chosen in combinations(players, size)
-    }
-    count = len(players)
-    credit = {}
-    for player in players:
-        total: Any = 0.0
-        for chosen, score in cache.items():
-            if player not in chosen:
-                weight = 1 / (count * comb(count - 1, len(chosen)))
-                total = total + weight * (cache[chosen | {player}] - score)
-        credit[player] = total
-    return credit, cache[frozenset()]
-
-
-def without(
-    data: HeteroData, absent: set[Node], cut: set[tuple[Any, int]] = frozenset()
-) -> HeteroData:
-    """The graph without the edges of absent nodes and without the edges (type, position) cut."""
-    changed = data.clone()
-    for name in data.edge_types:
-        ends = data[name].edge_index.tolist()
-        keep = [
-            i
-            for i, (u, v) in enumerate(zip(*ends, strict=True))
-            if (name[0], u) not in absent and (name[2], v) not in absent and (name, i) not in cut
-        ]
-        store = changed[name]
-        for key, value in data[name].items():
-            store[key] = value[:, keep] if key == "edge_index" else value[keep]
-    return changed
-
-
-def reaching(data: HeteroData, node: Node, depth: int) -> list[Node]:
-    """Nodes with a path of at most `depth` edges to `node`, itself left out."""
-    distance = {node: 0}
-    front = {node}
-    for hop in range(1, depth + 1):
-        new = set()
-        for name in data.edge_types:
-            for u, v in data[name].edge_index.t().tolist():
-                if (name[2], v) in front and (name[0], u) not in distance:
-                    new.add((name[0], u))
-        distance.update(dict.fromkeys(new, hop))
-        front = new
-    return [other for other in distance if other != node]
-
-
-def probability(out: Tensor) -> Tensor:
-    return out.double().softmax(-1)
-
-
-def call(model: nn.Module, data: HeteroData) -> Any:
-    """The model on the whole graph, with the dictionaries that its forward names."""
-    names = list(inspect.signature(model.forward).parameters)[2:]
-    given = {}
-    for name in names:
-        if name == "batch_dict":
-            given[name] = {
-                k: torch.zeros(data[k].num_nodes, dtype=torch.long) for k in data.node_types
-            }
-        else:
-            given[name] = data.collect(name.removesuffix("_dict"))
-    with torch.no_grad():
-        return model(data.x_dict, data.edge_index_dict, **given)
+def every_node(data: HeteroData) -> list[Node]:
+    return [(name, i) for name in data.node_types for i in range(data[name].num_nodes)]

@@ -1,18 +1,27 @@
-"""Random models and graphs for the tests, and an oracle that shares no code with the library.
-
-The oracle enumerates coalitions with one model call each on the whole graph.
-"""
+"""Random models and graphs for the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import combinations
-from math import comb
+from collections.abc import Callable
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GAT, GCN, GIN, GraphConv, GraphSAGE
+from torch_geometric.nn import (
+    GAT,
+    GCN,
+    GIN,
+    GraphConv,
+    GraphSAGE,
+    global_add_pool,
+    global_max_pool,
+    global_mean_pool,
+)
+
+from graphsvx import Explanation
+from graphsvx.testing.oracle import Credit
 
 
 class SumNet(nn.Module):
@@ -53,10 +62,34 @@ def random_graph(seed: int, nodes: int = 9, features: int = 3, directed: bool = 
     return Data(x=x, edge_index=edges.contiguous(), y=torch.arange(nodes) % 2)
 
 
-def random_model(kind: str, seed: int, features: int = 3, classes: int = 3) -> nn.Module:
+def seeded(make: Callable[[], nn.Module], seed: int = 0) -> Any:
+    """A new model of float64, with the random weights of a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return MODELS[kind](features, classes).double().eval()
+        return make().double().eval()
+
+
+def joined(pairs: Any, features: int = 3, seed: int = 0, both: bool = True) -> Data:
+    """A graph with these edges (pairs or [2, E]), in both directions, and random features."""
+    ends = torch.as_tensor(pairs)
+    ends = ends if isinstance(pairs, Tensor) else ends.t().contiguous()
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(int(ends.max()) + 1, features, generator=rng, dtype=torch.float64)
+    return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], 1) if both else ends)
+
+
+def star(leaves: int, features: int = 3, seed: int = 0) -> Data:
+    """Node 0 with so many neighbours."""
+    return joined([(leaf, 0) for leaf in range(1, leaves + 1)], features, seed)
+
+
+def tree(nodes: int, branches: int = 2, seed: int = 0) -> Data:
+    """A tree whose nodes have `branches` children; the root is node 0."""
+    return joined([(child, (child - 1) // branches) for child in range(1, nodes)], seed=seed)
+
+
+def random_model(kind: str, seed: int, features: int = 3, classes: int = 3) -> Any:
+    return seeded(lambda: MODELS[kind](features, classes), seed)
 
 
 def one_gcn() -> nn.Module:
@@ -64,80 +97,34 @@ def one_gcn() -> nn.Module:
     return random_model("gcn", 1)
 
 
-def prediction(model: nn.Module, data: Data, node: int, target: int | None) -> tuple[float, int]:
-    with torch.no_grad():
-        probs = _call(model, data.x, data.edge_index, data)[node].softmax(-1)
-    target = int(probs.argmax()) if target is None else target
-    return float(probs[target]), target
+POOLS = {"add": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
 
 
-def score(
-    model: nn.Module, data: Data, node: int, target: int, nodes_off: Sequence[int],
-    features_off: Sequence[int], reference: Tensor | None = None,
-) -> float:  # fmt: skip
-    """f_v(X', A') by Eq. 1 and 2, to the letter: one call on the whole graph."""
-    x = data.x.clone()
-    mean = data.x.mean(0) if reference is None else reference
-    for column in features_off:
-        x[node, column] = mean[column]
-    gone = set(nodes_off)
-    keep = [
-        position
-        for position, (u, v) in enumerate(data.edge_index.t().tolist())
-        if u not in gone and v not in gone
-    ]
-    with torch.no_grad():
-        out = _call(model, x, data.edge_index[:, keep], data, keep)
-    return float(out[node].softmax(-1)[target])
+class Pooled(nn.Module):
+    """Convolutions, a pooling over each graph's nodes, one linear layer."""
+
+    def __init__(self, kind: str, pool: str, features: int = 3, classes: int = 2) -> None:
+        super().__init__()
+        self.nodes = MODELS[kind](features, 6)
+        self.out = nn.Linear(6, classes)
+        self.pool = POOLS[pool]
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        return self.out(self.pool(self.nodes(x, edge_index), batch))
 
 
-def _call(
-    model: nn.Module, x: Tensor, edge_index: Tensor, data: Data, keep: list[int] | None = None
-):
-    weight = getattr(data, "edge_weight", None)
-    if weight is None:
-        return model(x, edge_index)
-    return model(x, edge_index, weight if keep is None else weight[keep])
+def pooled(kind: str, pool: str, seed: int, **sizes: int) -> Any:
+    return seeded(lambda: Pooled(kind, pool, **sizes), seed)
 
 
-def shapley(players: Sequence[int], value: Callable[[frozenset[int]], float]) -> dict[int, float]:
-    """The definition: weighted marginal contributions over all coalitions."""
-    count = len(players)
-    worth = {
-        frozenset(chosen): value(frozenset(chosen))
-        for size in range(count + 1)
-        for chosen in combinations(players, size)
-    }
-    return {
-        player: sum(
-            (worth[group | {player}] - worth[group]) / (count * comb(count - 1, len(group)))
-            for group in worth
-            if player not in group
-        )
-        for player in players
-    }
+def node_world(kind: str, seed: int, **options: Any) -> tuple[nn.Module, Data]:
+    return random_model(kind, seed), random_graph(seed, **options)
 
 
-def node_truth(
-    model: nn.Module, data: Data, node: int, target: int, players: Sequence[int]
-) -> dict[int, float]:
-    """Exact credit of nodes, all features on."""
-    return shapley(
-        players,
-        lambda on: score(model, data, node, target, [p for p in players if p not in on], []),
-    )
-
-
-def feature_truth(
-    model: nn.Module,
-    data: Data,
-    node: int,
-    target: int,
-    players: Sequence[int],
-    nodes: Sequence[int],
-) -> dict[int, float]:
-    """Exact credit of features, all nodes off."""
-    return shapley(
-        players,
-        lambda on: score(model, data, node, target, nodes, [p for p in players if p not in on]),
-    )
+def assert_same(e: Explanation, truth: Credit) -> None:
+    """Everything that the oracle says, and that it adds up."""
+    assert e.nodes == pytest.approx(truth.nodes, abs=1e-9)
+    assert e.features == pytest.approx(truth.features, abs=1e-9)
+    assert e.base == pytest.approx(truth.base, abs=1e-9)
+    assert e.prediction == pytest.approx(truth.prediction, abs=1e-9)
+    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)

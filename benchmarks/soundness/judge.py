@@ -18,13 +18,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmarks.soundness.graphs import positions_by_ends
-from benchmarks.soundness.oracle import Oracle, Perturbation, Players, Question, perturb, shapley
+from benchmarks.soundness.oracle import Oracle, Perturbation, Players, Question, perturb
 from graphsvx import GraphSVX, explain
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.errors import GraphSVXError, ModelError
 from graphsvx.generators.replace import ReplaceRows
 from graphsvx.masks import Auto, Mask
 from graphsvx.results.explanation import Explanation
+from graphsvx.testing.oracle import cut, distances, shapley_values
 
 MOST_PLAYERS = 7
 """Games with more players are not enumerated: a sample of their coalitions is compared."""
@@ -188,7 +189,7 @@ def judge_sets(world: World, e: Explanation) -> None:
     count = len(players.nodes)
 
     def predicted(off: Sequence[int]) -> int:
-        changed = perturb(world.data, players, world.question.centres, [], off, [])
+        changed = perturb(world.data, players, world.question.centres, nodes_off=off)
         return int(oracle.raw(changed)[0][0].argmax())
 
     def smallest(does: Callable[[set[int]], bool]) -> int | None:
@@ -218,7 +219,8 @@ def works_alone(world: World, draw: random.Random) -> bool:
     edge_masks = [torch.rand(edges) < draw.random() for _ in range(6)]
     try:
         for kept in (torch.ones(edges), *edge_masks, torch.zeros(edges)):
-            perturbation = Perturbation(world.data.x, kept.nonzero()[:, 0])
+            off = (kept == 0).nonzero()[:, 0].tolist()
+            perturbation = Perturbation(cut(world.data, edges=off))
             scores = [oracle.scores(perturbation)[0] for _ in range(2)]
             if not bool(scores[0].isfinite().all()) or not torch.equal(*scores):
                 return False
@@ -267,7 +269,8 @@ class _Check:
             report = next((game for game in e.certificate.games if game.name == name), None)
             exact = report is not None and report.exact
             if exact and 0 < count <= self.world.enumerated:
-                truth = shapley(count, lambda on, of=coalition: self._value(*of(on)))
+                values = shapley_values(range(count), lambda on, of=coalition: self._value(*of(on)))
+                truth = torch.stack([*values.values()])
                 unsaid = name != "features" and e.certificate.no_influence is None
                 if unsaid and not bool(truth.any()):
                     raise WrongError(f"{name} change nothing, and that is not said")
@@ -314,7 +317,7 @@ class _Check:
         strangers = replace(players, nodes=tuple((node,) for node in others))
         alone = [[at] for at in self.draw.sample(range(len(others)), min(3, len(others)))]
         for off in [*alone, list(range(len(others)))]:
-            perturbation = perturb(world.data, strangers, world.question.centres, [], off, [])
+            perturbation = perturb(world.data, strangers, world.question.centres, nodes_off=off)
             try:
                 score = self.oracle.scores(perturbation)[0]
             except Exception:  # the model's own fault
@@ -500,8 +503,8 @@ def _paths(world: World, e: Explanation, recorder: Recorder) -> dict[int, tuple[
     area, paths = game.setup.field, game.generator.paths
     ids = area.ids.tolist()
     inside = set(ids[: area.size])
-    ends = [pair for pair in world.data.edge_index.t().tolist() if inside.issuperset(pair)]
-    steps = _steps(ends, e.centres)
+    ends = [(u, v) for u, v in world.data.edge_index.t().tolist() if {u, v} <= inside]
+    steps = distances(ends, e.centres)
     found = {}
     for local in range(len(e.centres), area.size):
         node = ids[local]
@@ -518,16 +521,6 @@ def _paths(world: World, e: Explanation, recorder: Recorder) -> dict[int, tuple[
             raise WrongError(f"the path of node {node} is no shortest path: {path}")
         found[node] = tuple(path)
     return found
-
-
-def _steps(ends: Sequence[Sequence[int]], centres: Sequence[int]) -> dict[int, int]:
-    """Steps from each node to the nearest centre along the edges."""
-    steps = dict.fromkeys(centres, 0)
-    frontier = set(centres)
-    while frontier:
-        frontier = {u for u, v in ends if v in frontier and u not in steps}
-        steps |= dict.fromkeys(frontier, max(steps.values()) + 1)
-    return steps
 
 
 def verdict(family: str, seed: int, label: str, play: Callable[[], Judged]) -> Verdict:

@@ -1,24 +1,22 @@
-"""Brute force: one call of the user's model on the whole graph for every coalition.
+"""One call of the user's model on the whole graph for every coalition, for all kinds of questions.
 
-Nothing of the library's engine, game, generators or players is used. An explanation names its
-players; what a coalition of them means is written down here once more, from the paper: Eq. 1
-(switched-off features go to the reference), Eq. 2 (switched-off nodes lose all of their edges),
-algorithm 2 (cut-off nodes are joined again along a path) and the Shapley formula.
+An explanation names its players; what a coalition of them means is said by the oracle of the
+tests. Nothing of the library's engine, game, generators or players is used.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations, pairwise
-from math import comb
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
+
+from graphsvx.testing import oracle
 
 Decoder = Callable[[Tensor, Tensor], Tensor]
 
@@ -54,14 +52,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Perturbation:
-    """A perturbed graph (X', A'): the features, and positions of the edges that are left."""
+    """A perturbed graph (X', A'), and nodes that are removed with their rows."""
 
-    x: Tensor
-    edges: Tensor
-    off: frozenset[int] = frozenset()
-    """Nodes that are off, whose edges are cut in all tensors of edges."""
-    removed: bool = False
-    """Whether they are removed: their rows too."""
+    graph: Data
+    removed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +75,8 @@ class Oracle:
 
     def scores(self, perturbation: Perturbation) -> tuple[Tensor, Tensor]:
         """Scores [outputs] on the asked scale, and the size of the numbers behind each."""
-        if perturbation.removed and len(perturbation.off) == len(perturbation.x):
-            raw, size = self.raw(Perturbation(self.data.x, torch.arange(self.data.num_edges)))
+        if len(perturbation.removed) == len(perturbation.graph.x):
+            raw, size = self.raw(Perturbation(self.data))
             raw = torch.zeros_like(raw)
         else:
             raw, size = self.raw(perturbation)
@@ -94,29 +88,22 @@ class Oracle:
         The score of a pair can be far smaller than what layers return, where its rounding errors
         come from.
         """
-        question, data = self.question, self.data
+        question, graph = self.question, perturbation.graph
         forward = self.model.forward if isinstance(self.model, nn.Module) else self.model
         names = inspect.signature(forward).parameters
         named: dict[str, Any] = {}
         for name in ("edge_weight", "edge_attr"):
-            values = getattr(data, name, None)
-            if values is not None and name in names:
-                named[name] = values[perturbation.edges]
+            if name in graph and name in names:
+                named[name] = graph[name]
         scores_pairs = question.kind == "edge" and "edge_label_index" in names
         if question.kind == "graph":
-            named["batch"] = torch.zeros(len(perturbation.x), dtype=torch.long)
+            named["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
         if scores_pairs and question.decoder is None:
             named["edge_label_index"] = torch.tensor(question.centres)[:, None]
-        x, edge_index = perturbation.x, data.edge_index[:, perturbation.edges]
-        for name in names:
-            if name.endswith("_edge_index"):
-                on = torch.tensor(
-                    [not perturbation.off & {*pair} for pair in data[name].t().tolist()]
-                )
-                named[name] = data[name][:, on.reshape(-1).bool()]
-        centres = list(question.centres)
+        named |= {name: graph[name] for name in names if name.endswith("_edge_index")}
+        x, edge_index, centres = graph.x, graph.edge_index, list(question.centres)
         if perturbation.removed:
-            left = [node for node in range(len(x)) if node not in perturbation.off]
+            left = [node for node in range(len(x)) if node not in perturbation.removed]
             number = {node: at for at, node in enumerate(left)}
             x, centres = x[left], [number[node] for node in centres]
             edge_index = edge_index.clone().apply_(lambda node: number[node])
@@ -206,76 +193,21 @@ class Players:
 
 
 def perturb(
-    data: Data, players: Players, centres: Sequence[int], features_off: Sequence[int],
-    nodes_off: Sequence[int], edges_off: Sequence[int],
+    data: Data, players: Players, centres: Sequence[int], features_off: Iterable[int] = (),
+    nodes_off: Iterable[int] = (), edges_off: Iterable[int] = (),
 ) -> Perturbation:  # fmt: skip
     """The perturbed graph of a coalition; players are named by their position."""
-    x = data.x.clone()
-    for player in features_off:
-        for column in players.features[player]:
-            for node in players.feature_nodes:
-                x[node, column] = players.reference[column]
+    columns = {column for player in features_off for column in players.features[player]}
     off = {node for player in nodes_off for node in players.nodes[player]}
-    ends = data.edge_index.t().tolist()
     cut = {position for player in edges_off for position in players.edges[player]}
+    graph = oracle.replace_features(data, players.feature_nodes, columns, players.reference)
     if players.off_features is not None:
         for node in off:
-            x[node] = players.off_features[node].to(x.dtype)
-    if players.keeps_edges:
-        off = set()
-    left = {
-        position
-        for position, (u, v) in enumerate(ends)
-        if u not in off and v not in off and position not in cut
-    }
-    if players.paths is not None:
-        _join(x, ends, left, off, players, centres)
-    kept = torch.tensor(sorted(left), dtype=torch.long)
-    return Perturbation(x, kept, frozenset(off), players.removed)
-
-
-def _join(
-    x: Tensor, ends: list[list[int]], left: set[int], off: set[int], players: Players,
-    centres: Sequence[int],
-) -> None:  # fmt: skip
-    """Algorithm 2: nodes that are on but cannot reach a centre get the edges of their path."""
-    inside = set(players.paths) | set(centres)
-    senders: dict[int, list[int]] = {}
-    for position in left:
-        u, v = ends[position]
-        if u in inside and v in inside:
-            senders.setdefault(v, []).append(u)
-    reached, frontier = set(centres), list(centres)
-    while frontier:
-        frontier = [u for v in frontier for u in senders.get(v, ()) if u not in reached]
-        frontier = list(dict.fromkeys(frontier))
-        reached.update(frontier)
-    own = {node for members in players.nodes for node in members}
-    between: dict[frozenset[int], list[int]] = {}
-    for position, (u, v) in enumerate(ends):
-        between.setdefault(frozenset((u, v)), []).append(position)
-    for node in own - off - reached:
-        path = players.paths.get(node, ())
-        for u, v in pairwise(path):
-            left.update(between.get(frozenset((u, v)), ()))
-        for inner in path[1:-1]:
-            if inner in off:
-                x[inner] = players.passing.to(x.dtype)
-
-
-def shapley(count: int, worth: Callable[[frozenset[int]], Tensor]) -> Tensor:
-    """Shapley values [players, outputs]: weighted marginal contributions over all coalitions."""
-    values = {
-        frozenset(chosen): worth(frozenset(chosen))
-        for size in range(count + 1)
-        for chosen in combinations(range(count), size)
-    }
-    rows = []
-    for player in range(count):
-        total = torch.zeros_like(values[frozenset()])
-        for coalition, value in values.items():
-            if player not in coalition:
-                weight = 1 / (count * comb(count - 1, len(coalition)))
-                total = total + weight * (values[coalition | {player}] - value)
-        rows.append(total)
-    return torch.stack(rows) if rows else torch.zeros(0, len(values[frozenset()]))
+            values = players.off_features[node]
+            graph = oracle.replace_features(graph, [node], range(len(values)), values)
+    if players.paths is None:
+        graph = oracle.cut(graph, () if players.keeps_edges else off, cut)
+    else:
+        on = {node for members in players.nodes for node in members} - off
+        graph = oracle.indirect_effect(graph, on, off, centres, players.paths, players.passing)
+    return Perturbation(graph, frozenset(off if players.removed else ()))

@@ -14,8 +14,7 @@ from torch_geometric.data import Data
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import BudgetError, GraphSVXError, InputError, ModelError, UnsupportedError
 from graphsvx.estimators import Lasso
-from tests.laws.extended import pooled
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model
 
 MODEL = random_model("gcn", 3)
 DATA = random_graph(3)

@@ -12,7 +12,8 @@ from torch_geometric.data import HeteroData
 
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import GraphSVXError, InputError
-from tests.typed_worlds import call, hetero_model, reaching, shapley, typed_graph, without
+from graphsvx.testing.oracle import algorithm_1, call, distances, ends_of
+from tests.typed_worlds import hetero_model, typed_graph
 from tests.worlds import random_graph, random_model
 
 NODE = ("paper", 1)
@@ -60,13 +61,12 @@ def test_brute_force_agrees(name: str) -> None:
     data = graph(labels)
     model = After(hetero_model("sage", data, 0), function)
     explanation = explain(model, data, node=NODE, method=GraphSVX(players="nodes"), targets="all")
-    players = reaching(data, NODE, 2)
-    expected, base = shapley(
-        players, lambda on: read(call(model, without(data, {*players} - on)))[NODE[1]]
-    )
+    steps = distances(ends_of(data), [NODE])
+    players = [node for node in steps if 0 < steps[node] <= 2]
+    truth = algorithm_1(lambda d: read(call(model, d))[NODE[1]], data, NODE, players, [])
     position = {explanation.types.node(n): i for i, n in enumerate(explanation.node_ids.tolist())}
-    assert explanation.bases.tolist() == pytest.approx(base.tolist(), abs=1e-9)
-    for player, credit in expected.items():
+    assert explanation.bases.tolist() == pytest.approx(truth.base.tolist(), abs=1e-9)
+    for player, credit in truth.nodes.items():
         values = explanation.node_credit.values[:, position[player]]
         assert values.tolist() == pytest.approx(credit.tolist(), abs=1e-9)
 

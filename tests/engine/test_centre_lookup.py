@@ -17,7 +17,8 @@ from graphsvx.engine.state_graph import StateGraphs
 from graphsvx.engine.states import States
 from graphsvx.errors import ModelError
 from graphsvx.masks import All, Paired
-from tests.worlds import random_graph
+from graphsvx.testing.oracle import algorithm_1, cut, probability_of
+from tests.worlds import random_graph, seeded
 
 LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
     "graphconv": GraphConv,
@@ -69,12 +70,6 @@ class WithEdgeFeatures(nn.Module):
         return self.second(self.first(x, edge_index, edge_attr).tanh(), edge_index, edge_attr)
 
 
-def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make().double().eval()
-
-
 def tree(nodes: int, branches: int = 2, seed: int = 0) -> Data:
     """A tree whose nodes have `branches` children; the root is node 0."""
     child = torch.arange(1, nodes)
@@ -103,40 +98,12 @@ def look_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert used
 
 
-def plain_scores(model: nn.Module, data: Data, node: int, on: np.ndarray) -> Tensor:
-    """Class probabilities of a node for coalitions [coalitions, nodes], one call for each."""
-    scores = []
-    for row in torch.from_numpy(on):
-        kept = row[data.edge_index].all(0)
-        rest = {name: data[name][kept] for name in ("edge_weight", "edge_attr") if name in data}
-        with torch.no_grad():
-            scores.append(model(data.x, data.edge_index[:, kept], **rest)[node].softmax(-1))
-    return torch.stack(scores)
-
-
-def brute_force(model: nn.Module, data: Data, players: list[int], node: int = 0) -> Tensor:
-    """Shapley values [players, classes] over all coalitions, by definition."""
-    count = len(players)
-    rows = (np.arange(1 << count)[:, None] >> np.arange(count) & 1).astype(bool)
-    on = np.ones((len(rows), data.num_nodes), dtype=bool)
-    on[:, players] = rows
-    scores = plain_scores(model, data, node, on)
-    sizes = rows.sum(1)
-    factorials = np.cumprod([1.0, *range(1, count + 1)])
-    credit = []
-    for i in range(count):
-        without = np.flatnonzero(~rows[:, i])
-        weight = factorials[sizes[without]] * factorials[count - 1 - sizes[without]]
-        change = scores[without + (1 << i)] - scores[without]
-        credit.append(torch.from_numpy(weight / factorials[count]) @ change)
-    return torch.stack(credit)
-
-
 def same_as_brute_force(model: nn.Module, data: Data) -> None:
     method = GraphSVX(players="nodes", mask=All(separate=True))
     explanation = explain(model, data, node=0, targets="all", method=method)
-    expected = brute_force(model, data, explanation.node_ids.tolist())
+    truth = algorithm_1(probability_of(model, 0), data, 0, explanation.node_ids.tolist(), [])
     assert explanation.certificate.fallback is None
+    expected = torch.stack([*truth.nodes.values()])
     assert torch.allclose(explanation.node_credit.values.t(), expected, rtol=0, atol=1e-12)
 
 
@@ -217,13 +184,13 @@ def test_a_node_with_many_connected_sets_is_exact_by_default() -> None:
     assert report.calls > 20_000
     # By definition, on coalitions of their own: differences that a player makes at random ones.
     rng, orders = np.random.default_rng(0), 300
+    score = probability_of(model, 0, target=explanation.target)
     sums = np.zeros((orders, 23))
     for k in range(orders):
         order = rng.permutation(23)
         on = np.ones((24, 24), dtype=bool)
         on[:, 1:] = np.arange(24)[:, None] > np.argsort(order)
-        scores = plain_scores(model, data, 0, on)[:, explanation.target].numpy()
-        sums[k, order] = np.diff(scores)
+        sums[k, order] = np.diff([score(cut(data, np.flatnonzero(~row))) for row in on])
     credit = explanation.node_credit.values[0].numpy()
     by_node = dict(zip(explanation.node_ids.tolist(), credit, strict=True))
     values = np.array([by_node[node] for node in range(1, 24)])

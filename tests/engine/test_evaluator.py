@@ -9,11 +9,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GCN, GCNConv, PairNorm
 
 from graphsvx import GraphSVX, explain
-from tests.worlds import node_truth, random_graph, random_model
-
-
-def brute(model, data, e):
-    return node_truth(model, data, e.centres[0], e.target, e.node_ids.tolist())
+from graphsvx.testing.oracle import credit_of
+from tests.worlds import random_graph, random_model
 
 
 def path() -> Data:
@@ -48,7 +45,7 @@ def test_a_virtual_node_falls_back_to_one_call_a_coalition() -> None:
     model = VirtualNode()
     e = explain(model, data, node=1, method=GraphSVX(samples=4000))
     assert "one call a coalition" in str(e.certificate.fallback)
-    assert e.nodes == pytest.approx(brute(model, data, e), abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
 
 
 def test_normalising_over_the_batch_falls_back() -> None:
@@ -64,7 +61,7 @@ def test_normalising_over_the_batch_falls_back() -> None:
     data, model = random_graph(2, nodes=7), Paired()
     e = explain(model, data, node=1, method=GraphSVX(samples=4000))
     assert e.certificate.fallback is not None
-    assert e.nodes == pytest.approx(brute(model, data, e), abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
 
 
 def test_propagation_inside_one_layer_is_counted() -> None:
@@ -90,7 +87,7 @@ def test_a_plain_function_uses_all_that_can_reach_the_node() -> None:
     assert e.certificate.depth is None
     assert sorted(e.nodes) == [1, 2, 3, 4, 5]
     assert e.nodes[5] == pytest.approx(0, abs=1e-12)
-    assert e.nodes == pytest.approx(brute(model, data, e), abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
 
 
 def test_hops_that_are_too_few_for_a_function_are_widened() -> None:
@@ -108,7 +105,7 @@ def test_fewer_hops_restrict_the_players_not_the_model() -> None:
     full = explain(model, data, node=1)
     assert set(e.nodes) < set(full.nodes)
     assert e.prediction == pytest.approx(full.prediction, abs=1e-12)
-    assert e.nodes == pytest.approx(brute(model, data, e), abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
 
 
 def test_batch_norm_in_eval_mode_needs_no_fallback() -> None:
@@ -118,7 +115,7 @@ def test_batch_norm_in_eval_mode_needs_no_fallback() -> None:
     e = explain(model.train(), data, node=1)
     assert e.certificate.fallback is None
     model.eval()
-    assert e.nodes == pytest.approx(brute(model, data, e), abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
     model.train()
 
 
@@ -131,4 +128,4 @@ def test_degrees_beyond_the_field_count() -> None:
     e = explain(model, data, node=0)
     assert sorted(e.nodes) == [1, 2]
     assert e.certificate.fallback is None
-    assert e.nodes == pytest.approx(brute(model, data, e), abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)

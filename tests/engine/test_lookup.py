@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
-from math import factorial
 
 import pytest
 import torch
@@ -26,7 +24,8 @@ from torch_geometric.nn import (
 from graphsvx import GraphSVX, explain
 from graphsvx.engine import states
 from graphsvx.engine.state_graph import StateGraphs
-from tests.worlds import random_graph
+from graphsvx.testing.oracle import cut, probability_of, replace_features, shapley_values
+from tests.worlds import random_graph, seeded
 
 LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
     "graphconv": GraphConv,
@@ -88,38 +87,17 @@ class Weighted(nn.Module):
         return self.head(global_add_pool(torch.cat([third, joined], -1), batch))
 
 
-def seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make().double().eval()
+def exact_credit(
+    model: nn.Module, data: Data, players: list[list[int]], erase: bool = False
+) -> Tensor:
+    """Shapley values [groups of nodes, classes] by the oracle."""
+    score = probability_of(model)
 
+    def value(on: frozenset[int]) -> Tensor:
+        off = [node for player in {*range(len(players))} - on for node in players[player]]
+        return score(replace_features(cut(data, off), off if erase else [], range(3)))
 
-def brute_force(model: nn.Module, data: Data, players: list[list[int]], erase: bool) -> Tensor:
-    """Shapley values of groups of nodes from one model call for each coalition."""
-    count, batch = len(players), torch.zeros(data.num_nodes, dtype=torch.long)
-    mean = data.x.mean(0)
-
-    def value(coalition: tuple[int, ...]) -> Tensor:
-        on = torch.zeros(data.num_nodes, dtype=torch.bool)
-        for player in coalition:
-            on[players[player]] = True
-        edges = data.edge_index[:, on[data.edge_index].all(0)]
-        x = torch.where(on[:, None], data.x, mean) if erase else data.x
-        return model(x, edges, batch).softmax(-1)[0]
-
-    with torch.no_grad():
-        values = {
-            coalition: value(coalition)
-            for size in range(count + 1)
-            for coalition in combinations(range(count), size)
-        }
-    credit = torch.zeros(count, 2, dtype=torch.float64)
-    for coalition, score in values.items():
-        for i in set(range(count)) - set(coalition):
-            weight = factorial(len(coalition)) * factorial(count - len(coalition) - 1)
-            after = values[tuple(sorted((*coalition, i)))]
-            credit[i] += weight / factorial(count) * (after - score)
-    return credit
+    return torch.stack([*shapley_values(range(len(players)), value).values()])
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -130,7 +108,7 @@ def test_look_ups_equal_brute_force(layer: str, directed: bool) -> None:
     data = random_graph(7, nodes=8, directed=directed, chance=0.3)
     erase = layer in ("gcn", "sage")
     explanation = explain(model, data, graph=True, targets="all", method=GraphSVX(erase=erase))
-    expected = brute_force(model, data, [[u] for u in range(8)], erase)
+    expected = exact_credit(model, data, [[u] for u in range(8)], erase)
     assert explanation.certificate.exact
     assert explanation.certificate.fallback is None
     assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
@@ -139,7 +117,7 @@ def test_look_ups_equal_brute_force(layer: str, directed: bool) -> None:
 def test_poolings_that_need_all_nodes_are_looked_up() -> None:
     model, data = seeded(Aggregated, 1), random_graph(2, nodes=7)
     explanation = explain(model, data, graph=True, targets="all")
-    expected = brute_force(model, data, [[u] for u in range(7)], False)
+    expected = exact_credit(model, data, [[u] for u in range(7)])
     assert explanation.certificate.fallback is None
     assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
 
@@ -149,7 +127,7 @@ def test_groups_are_looked_up() -> None:
     groups = {"a": [0, 4, 7], "b": [1, 2]}
     explanation = explain(model, data, graph=True, targets="all", method=GraphSVX(groups=groups))
     players = [[0, 4, 7], [1, 2], [3], [5], [6], [8]]
-    expected = brute_force(model, data, players, False)
+    expected = exact_credit(model, data, players)
     assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
 
 
@@ -213,7 +191,7 @@ def test_models_that_are_not_local_are_not_looked_up() -> None:
     model = seeded(lambda: Pooled("graphconv", ("max",), norm=True), 0)
     explanation = explain(model, data, graph=True, targets="all")
     assert "as a whole" in str(explanation.certificate.fallback)
-    expected = brute_force(model, data, [[u] for u in range(8)], False)
+    expected = exact_credit(model, data, [[u] for u in range(8)])
     assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)
 
 
@@ -270,5 +248,5 @@ def test_wrong_look_ups_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states.Lookup, "__call__", wrong)
     explanation = explain(model, data, graph=True, targets="all")
     assert "differ" in str(explanation.certificate.fallback)
-    expected = brute_force(model, data, [[u] for u in range(8)], False)
+    expected = exact_credit(model, data, [[u] for u in range(8)])
     assert torch.allclose(explanation.node_credit.values.t(), expected, atol=1e-12)

@@ -29,7 +29,8 @@ from graphsvx.core import model as models
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.engine.kernels import is_known
 from graphsvx.engine.structure import read_structure
-from tests.worlds import node_truth, prediction, random_graph
+from graphsvx.testing.oracle import credit_of
+from tests.worlds import random_graph
 
 Forward = Callable[[Any, Tensor, Tensor], Tensor]
 
@@ -170,8 +171,8 @@ def test_layers_of_ones_own_are_known_if_each_message_is_a_function_of_its_edge(
     assert _structure(model).known == (name in ("row-wise", "largest"))
     data = random_graph(3, nodes=7)
     explanation = explain(model, data, node=1, method=GraphSVX(players="nodes", samples=4000))
-    truth = node_truth(model, data, 1, explanation.target, explanation.node_ids.tolist())
-    assert explanation.nodes == pytest.approx(truth, abs=1e-9)
+    truth = credit_of(explanation, model, data)
+    assert explanation.nodes == pytest.approx(truth.nodes, abs=1e-9)
 
 
 @pytest.mark.parametrize("layer", [SAGEConv(3, 3, aggr="lstm"), GINConv(_mlp(momentum=None))])
@@ -223,8 +224,7 @@ def test_a_model_that_takes_one_graph_only_is_played_on_all_of_it(layer: type[nn
     torch.manual_seed(0)
     model, data = Embedded(layer).double().eval(), random_graph(5, nodes=8, chance=0.3)
     e = explain(model, data, node=2, method=GraphSVX(samples=4000))
-    truth = node_truth(model, data, 2, e.target, e.node_ids.tolist())
-    assert e.nodes == pytest.approx(truth, abs=1e-9)
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-9)
     assert e.certificate.fallback is not None
 
 
@@ -245,9 +245,9 @@ def test_models_of_unknown_structure_are_explained_right(name: str, seed: int) -
         order = data.edge_index[1].argsort(stable=True)  # the layer asks for it
         data.edge_index = data.edge_index[:, order]
     e = explain(model, data, node=seed, method=GraphSVX(samples=4000))
-    assert e.prediction == pytest.approx(prediction(model, data, seed, e.target)[0], abs=1e-9)
-    truth = node_truth(model, data, seed, e.target, e.node_ids.tolist())
-    assert e.nodes == pytest.approx(truth, abs=1e-8), e.certificate.line()
+    truth = credit_of(e, model, data)
+    assert e.prediction == pytest.approx(truth.prediction, abs=1e-9)
+    assert e.nodes == pytest.approx(truth.nodes, abs=1e-8), e.certificate.line()
 
 
 class SignOfMean(nn.Module):
@@ -269,8 +269,7 @@ def test_what_all_nodes_decide_together_is_played_on_the_whole_graph(seed: int) 
     model, data = SignOfMean().double().eval(), random_graph(seed, nodes=9, chance=0.5)
     e = explain(model, data, node=1, method=GraphSVX(samples=4000))
     assert e.certificate.fallback is not None
-    truth = node_truth(model, data, 1, e.target, e.node_ids.tolist())
-    assert e.nodes == pytest.approx(truth, abs=1e-8), e.certificate.line()
+    assert e.nodes == pytest.approx(credit_of(e, model, data).nodes, abs=1e-8), e.certificate.line()
 
 
 def test_a_check_of_all_values_takes_no_shortcut_away() -> None:

@@ -13,8 +13,8 @@ import graphsvx
 from graphsvx.core.query import build_query
 from graphsvx.engine.by_type import CopiesByType, evaluators
 from graphsvx.methods import GraphSVX
-from tests import typed_worlds as worlds
-from tests.typed_worlds import WIDTHS, Stack, shapley, typed_graph, without
+from graphsvx.testing.oracle import algorithm_1, probability_of
+from tests.typed_worlds import WIDTHS, Stack, every_node, typed_graph
 
 
 class Residual(Stack):
@@ -63,15 +63,11 @@ def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(networ
     explanation = graphsvx.explain(
         model, data, node=("paper", 0), target=0, method=GraphSVX(players="nodes")
     )
-    others = [(k, i) for k in data.node_types for i in range(data[k].num_nodes)][1:]
-
-    def value(on: frozenset[Any]) -> Tensor:
-        return worlds.probability(worlds.call(model, without(data, set(others) - on))[0])
-
-    credit, _ = shapley(others, value)
+    score, centre = probability_of(model, ("paper", 0), target=0), ("paper", 0)
+    credit = algorithm_1(score, data, centre, every_node(data)[1:], []).nodes
     for kind, by_id in explanation.nodes.items():
         for i, got in by_id.by_id().items():
-            assert got == pytest.approx(float(credit[(kind, i)][0]), abs=1e-9)
+            assert got == pytest.approx(credit[(kind, i)], abs=1e-9)
 
 
 def test_a_model_that_writes_to_its_inputs_leaves_the_users_data_as_they_are() -> None:
@@ -83,5 +79,5 @@ def test_a_model_that_writes_to_its_inputs_leaves_the_users_data_as_they_are() -
     assert torch.equal(data["paper"].x, before)
     with torch.no_grad():
         copies = {name: x.clone() for name, x in data.x_dict.items()}
-        expected = worlds.probability(model(copies, data.edge_index_dict)[0])
+        expected = model(copies, data.edge_index_dict)[0].softmax(-1)
     assert explanation.prediction == pytest.approx(float(expected[0]), abs=1e-9)

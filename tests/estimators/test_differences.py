@@ -19,22 +19,9 @@ from graphsvx.estimators.evidence import Evidence, combine, of_derivatives
 from graphsvx.estimators.least_squares import Fit
 from graphsvx.games.derivatives import ExpectedCredit
 from graphsvx.masks.base import all_rows
+from graphsvx.testing.oracle import shapley_of_table
 
 PLAYERS = 9
-
-
-def brute_force(values: Floats) -> Floats:
-    """Shapley values [M, outputs] of a game by its values at all coalitions, bit i is player i."""
-    players = int(np.log2(len(values)))
-    rows = all_rows(players)
-    size = rows.sum(1)
-    credit = np.zeros((players, values.shape[1]))
-    orders = np.cumprod(np.append(1.0, np.arange(1, players + 1)))
-    for player in range(players):
-        without = np.flatnonzero(~rows[:, player])
-        weight = orders[size[without]] * orders[players - 1 - size[without]] / orders[players]
-        credit[player] = weight @ (values[without | (1 << player)] - values[without])
-    return credit
 
 
 def random_game(seed: int, outputs: int = 2) -> tuple[Values, Floats]:
@@ -44,7 +31,7 @@ def random_game(seed: int, outputs: int = 2) -> tuple[Values, Floats]:
     scores = 1.5 * rows @ rng.normal(1, 1.5, (PLAYERS, outputs)) - 2
     values = 1 / (1 + np.exp(-scores)) + 0.1 * rng.normal(size=scores.shape)
     powers = 1 << np.arange(PLAYERS)
-    return lambda members: values[members @ powers], brute_force(values)
+    return lambda members: values[members @ powers], shapley_of_table(values)
 
 
 def measured(

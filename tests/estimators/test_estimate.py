@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -13,18 +12,8 @@ import graphsvx
 from graphsvx.errors import BudgetError, InputError
 from graphsvx.estimators import WLR, WLS, Lasso
 from graphsvx.masks import All, Paired, Random, Smart, SmarterSeparate
-
-
-def brute_force(game, players: int) -> np.ndarray:
-    """The definition: mean marginal contribution over all orders of the players."""
-    credit, count = 0.0, 0
-    for order in permutations(range(players)):
-        rows = np.zeros((players + 1, players), dtype=bool)
-        for position, player in enumerate(order):
-            rows[position + 1 :, player] = True
-        gains = np.diff(np.asarray(game(rows), dtype=float), axis=0)
-        credit, count = credit + gains[np.argsort(order)], count + 1
-    return credit / count
+from graphsvx.masks.base import all_rows
+from graphsvx.testing.oracle import shapley_of_table
 
 
 def random_game(players: int, seed: int, outputs: tuple[int, ...] = ()):
@@ -59,7 +48,8 @@ def test_small_games_are_exact(players: int) -> None:
     for seed in range(3):
         game = random_game(players, seed)
         result = graphsvx.estimate(game, players)
-        np.testing.assert_allclose(result.values, brute_force(game, players), atol=1e-10)
+        truth = shapley_of_table(game(all_rows(players)))
+        np.testing.assert_allclose(result.values, truth, atol=1e-10)
         assert result.exact
         assert not result.errors.any()
         assert result.calls == 1 << players
@@ -70,7 +60,7 @@ def test_games_of_several_outputs_are_shared_out_output_by_output() -> None:
     game = random_game(5, 0, outputs=(3,))
     result = graphsvx.estimate(game, 5)
     assert result.values.shape == result.errors.shape == (3, 5)
-    np.testing.assert_allclose(result.values, brute_force(game, 5).T, atol=1e-10)
+    np.testing.assert_allclose(result.values, shapley_of_table(game(all_rows(5))).T, atol=1e-10)
     np.testing.assert_allclose(result.base + result.values.sum(-1), result.full, atol=1e-10)
     assert result.base.shape == result.full.shape == result.r2.shape == (3,)
 
@@ -166,7 +156,7 @@ def test_a_tolerance_stops_early_or_says_that_it_was_not_met() -> None:
 
 def test_masks_and_estimators_are_arguments() -> None:
     game = random_game(6, 1)
-    truth = brute_force(game, 6)
+    truth = shapley_of_table(game(all_rows(6)))
     plain = graphsvx.estimate(game, 6, mask=All(), estimator=WLS())
     np.testing.assert_allclose(plain.values, truth, atol=1e-10)
     few = graphsvx.estimate(game, 6, estimator=Lasso(k=2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import comb, factorial
+from math import comb
 
 import numpy as np
 import pytest
@@ -21,50 +21,35 @@ from graphsvx.estimators.parity_kernel import ParityKernel
 from graphsvx.games.base import FunctionGame, empty_and_full
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import Paired
+from graphsvx.testing import oracle
 
 Game = dict[frozenset[int], float]
 
 
 def random_game(players: int, seed: int) -> Game:
     rng = np.random.default_rng(seed)
-    return {
-        frozenset(coalition): float(rng.normal())
-        for size in range(players + 1)
-        for coalition in combinations(range(players), size)
-    }
-
-
-def subsets(players: set[int]) -> list[frozenset[int]]:
-    return [
-        frozenset(chosen)
-        for size in range(len(players) + 1)
-        for chosen in combinations(sorted(players), size)
-    ]
-
-
-def derivative(game: Game, of: frozenset[int], at: frozenset[int]) -> float:
-    return sum((-1) ** (len(of) - len(part)) * game[at | part] for part in subsets(set(of)))
+    return {coalition: float(rng.normal()) for coalition in oracle.coalitions(range(players))}
 
 
 def defined(game: Game, players: int, index: str, order: int) -> dict[frozenset[int], float]:
     """The index of all sets of up to `order` players, from its definition."""
     everyone = set(range(players))
-    sets = [each for each in subsets(everyone) if 0 < len(each) <= order]
+    sets = [each for each in oracle.coalitions(everyone) if 0 < len(each) <= order]
     if index == "FSII":
         return faithful(game, players, order)
-    found = {}
-    for of in sets:
+    found = oracle.interactions(everyone, game.__getitem__, order)
+    for of in sets if index in ("STII", "BII") else ():
         t, rest = len(of), everyone - of
         if index == "STII" and t < order:
-            found[of] = derivative(game, of, frozenset())
+            found[of] = oracle.derivative(game, of, frozenset())
             continue
         weight = {
-            "SII": lambda s, t=t: factorial(s) * factorial(players - t - s)
-            / factorial(players - t + 1),
             "BII": lambda s, t=t: 2.0 ** -(players - t),
             "STII": lambda s, t=t: order / players / comb(players - 1, s),
-        }["SII" if index == "k-SII" else index]  # fmt: skip
-        found[of] = sum(weight(len(at)) * derivative(game, of, at) for at in subsets(rest))
+        }[index]  # fmt: skip
+        found[of] = sum(
+            weight(len(at)) * oracle.derivative(game, of, at) for at in oracle.coalitions(rest)
+        )
     if index != "k-SII":
         return found
     numbers = [1, -1 / 2, 1 / 6]
@@ -77,8 +62,8 @@ def defined(game: Game, players: int, index: str, order: int) -> dict[frozenset[
 def faithful(game: Game, players: int, order: int) -> dict[frozenset[int], float]:
     """Weighted regression on products, exact at the empty and the full coalition."""
     everyone = set(range(players))
-    sets = [each for each in subsets(everyone) if len(each) <= order]
-    rows = subsets(everyone)
+    sets = [each for each in oracle.coalitions(everyone) if len(each) <= order]
+    rows = oracle.coalitions(everyone)
     design = np.array([[float(of <= row) for of in sets] for row in rows])
     inner = [0 < len(row) < players for row in rows]
     weights = np.array([1 / (comb(players, s) * s * (players - s))

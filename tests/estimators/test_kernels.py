@@ -11,7 +11,7 @@ from graphsvx.estimators import kernels
 from graphsvx.estimators.coalitions import Coalitions
 from graphsvx.estimators.kernels import Kernel, Mixture
 from graphsvx.masks.base import all_rows
-from tests.masks.test_paired import shapley
+from graphsvx.testing.oracle import shapley_of_table
 
 MIXTURES = {
     "linear": Mixture(per_size=0, theta=0, white=0),
@@ -58,11 +58,11 @@ def test_shapley_values_of_covariance_functions_are_those_of_the_definition(
     kernel = Kernel(coalitions, relevance(players))
     whole = every(kernel, MIXTURES[name])
     # A function with the odd part k(., T) is k(., T) itself: it is odd.
-    inner = np.stack([shapley(column) for column in whole.T])
+    inner = shapley_of_table(whole).T
     columns = [int(np.flatnonzero((all_rows(players) == (row > 0)).all(1))[0])
                for row in kernel.coalitions.signs]  # fmt: skip
     np.testing.assert_allclose(kernel.shapley(MIXTURES[name]), inner[columns], atol=1e-10)
-    covariance = np.stack([shapley(column) for column in inner.T])
+    covariance = shapley_of_table(inner).T
     weights = np.random.default_rng(1).normal(size=(players, 4))
     sums = np.einsum("is,ij,js->s", weights, covariance, weights)
     prior, of_sums = kernel.prior(MIXTURES[name]), kernel.prior_of_sums(MIXTURES[name], weights)

@@ -14,8 +14,9 @@ from graphsvx.errors import InputError
 from graphsvx.estimators import WLR, WLS, Lasso, lasso
 from graphsvx.games.base import LEAST_MEMORY, FunctionGame, fitting_coalitions
 from graphsvx.masks import All, Masks, Paired, Random
+from graphsvx.masks.base import all_rows
+from graphsvx.testing.oracle import shapley_of_table
 from graphsvx.utils.constraints import MOST
-from tests.worlds import shapley
 
 
 def random_game(players: int, seed: int, outputs: int = 1) -> FunctionGame:
@@ -34,13 +35,8 @@ def play(game, mask, budget: int, seed: int = 0):
 
 
 def exact(game) -> torch.Tensor:
-    def value(on) -> float:
-        row = np.zeros((1, game.players), dtype=bool)
-        row[0, list(on)] = True
-        return float(game.values(game.states(row))[0, 0])
-
-    truth = shapley(range(game.players), value)
-    return torch.tensor([truth[i] for i in range(game.players)], dtype=torch.float64)
+    values = game.values(game.states(all_rows(game.players)))[:, 0]
+    return torch.from_numpy(shapley_of_table(values.numpy()))
 
 
 @settings(max_examples=25, deadline=None)

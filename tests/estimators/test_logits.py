@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import comb
 
 import numpy as np
 import pytest
@@ -11,13 +10,14 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats, Ids
+from graphsvx.core.arrays import Bools, Ids
 from graphsvx.estimators import GaussianProcess, logit_model, logit_shapley
 from graphsvx.estimators.gaussian_process import Known, Outcomes
 from graphsvx.estimators.logit_model import Link, LogitModel, Messages, fit_logits
 from graphsvx.games.base import FunctionGame, PlayerPrior
 from graphsvx.masks import Paired
 from graphsvx.masks.base import Masks, all_rows
+from graphsvx.testing.oracle import shapley_of_table
 
 
 def random_prior(rng: np.random.Generator, direct: int, players: int) -> PlayerPrior:
@@ -28,20 +28,6 @@ def random_prior(rng: np.random.Generator, direct: int, players: int) -> PlayerP
     is_direct = np.arange(players) < direct
     passed = edges / received[:, None]
     return PlayerPrior(np.ones(players), is_direct, passed, received=received)
-
-
-def shapley(values: Floats) -> Floats:
-    """By definition, from the values [2^M, outputs] of all coalitions, bit i for player i."""
-    players = len(values).bit_length() - 1
-    numbers = np.arange(len(values))
-    sizes = np.array([int(number).bit_count() for number in numbers])
-    weights = np.array([1 / (players * comb(players - 1, size)) for size in range(players)])
-    credit = np.zeros((players, values.shape[1]))
-    for player in range(players):
-        without = numbers[(numbers >> player) & 1 == 0]
-        change = values[without | (1 << player)] - values[without]
-        credit[player] = weights[sizes[without]] @ change
-    return credit
 
 
 @dataclass(eq=False)
@@ -105,7 +91,7 @@ def test_simulated_shapley_values_are_those_of_the_model_over_all_coalitions(
     ]
     model = LogitModel(messages, Link(exclusive=True, columns=slice(0, 2)), coefficients)
     credit, variance = logit_shapley.simulated_shapley(model, 4096)
-    exact = shapley(model.at(all_rows(11)))
+    exact = shapley_of_table(model.at(all_rows(11)))
     assert (np.abs(credit - exact)[:4] <= 4.5 * np.sqrt(variance[:4]) + 1e-4).all()
     assert np.abs(credit - exact)[4:].max() < 0.15 * np.abs(exact[4:]).max()
     assert credit.sum(0) == pytest.approx(exact.sum(0), abs=1e-6)
@@ -158,7 +144,7 @@ def test_a_model_of_logits_makes_errors_smaller_and_credit_stays_efficient() -> 
     for seed in range(5):
         game = message_game(seed, direct=6, players=12)
         bits = all_rows(12)
-        exact = shapley(game.function(bits).numpy()[:, :1])[:, 0]
+        exact = shapley_of_table(game.function(bits)[:, 0].numpy())
         masks, values, known = played(game, 190, seed)
         errors, models = [], []
         for each in (known, Known(game.prior)):

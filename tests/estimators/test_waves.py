@@ -7,7 +7,7 @@ import pytest
 
 from graphsvx.estimators.waves import Waves, signs_of, train_waves
 from graphsvx.masks.base import all_rows
-from tests.masks.test_paired import shapley
+from graphsvx.testing.oracle import shapley_of_table
 
 
 @pytest.mark.parametrize("players", [2, 5, 6])
@@ -15,9 +15,8 @@ def test_credit_of_waves_is_their_shapley_values(players: int) -> None:
     rng = np.random.default_rng(players)
     directions, amplitudes = rng.normal(size=(players, 3)), rng.normal(size=(3, 2))
     waves = Waves(directions.astype(np.float32), amplitudes.astype(np.float32))
-    for output in range(2):
-        expected = shapley(waves.at(all_rows(players))[:, output])
-        assert np.allclose(waves.credit()[output], expected, atol=1e-6)
+    expected = shapley_of_table(waves.at(all_rows(players)))
+    assert np.allclose(waves.credit(), expected.T, atol=1e-6)
     assert np.allclose(waves.credit().sum(1), 2 * waves.at_full(), atol=1e-12)
 
 

@@ -12,24 +12,14 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN, global_mean_pool
 
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.server import Server, start
 from graphsvx.explorer.workspace import make_workspace
 from tests.views.html import browser as chromium
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model
 
 NODE_NAMES = (*(f"paper {i}" for i in range(39)), "<script>window.pwned=1</script>")
-
-
-class GraphNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolutions = GCN(3, 8, 2, 2, act="tanh")
-
-    def forward(self, x, edge_index, batch):
-        return global_mean_pool(self.convolutions(x, edge_index), batch)
 
 
 class Client:
@@ -93,9 +83,7 @@ def small_graphs() -> list[Data]:
 
 @pytest.fixture(scope="session")
 def graph_model() -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return GraphNet().double().eval()
+    return pooled("gcn", "mean", 0)
 
 
 @pytest.fixture(scope="session")

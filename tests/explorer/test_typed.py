@@ -16,16 +16,10 @@ from graphsvx.errors import InputError
 from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.server import start
 from graphsvx.explorer.workspace import make_workspace, workspace_of_run
+from graphsvx.testing.oracle import call, cut, probability_of
 from tests.explorer.conftest import Client, Page
 from tests.explorer.test_page import parameters, settle, violations
-from tests.typed_worlds import (
-    call,
-    hetero_model,
-    relational_graph,
-    relational_model,
-    typed_graph,
-    without,
-)
+from tests.typed_worlds import hetero_model, relational_graph, relational_model, typed_graph
 
 AUTHORS = ("Ada", "Bob <b>", "Cleo", "Dan", "Eve", "Fay", "Gus")
 VIEWS = (
@@ -65,7 +59,7 @@ def page(window, typed_page) -> Page:
 
 
 def scores(model: nn.Module, graph: HeteroData, paper: int) -> list[float]:
-    return call(model, graph)[paper].softmax(-1).tolist()
+    return probability_of(model, ("paper", paper))(graph).tolist()
 
 
 # --- the interface ---------------------------------------------------------------------------
@@ -76,19 +70,19 @@ def test_predictions_are_the_model_s_for_exactly_that_graph(typed_client, data, 
     assert answer["scores"] == pytest.approx(scores(model, data, 4), abs=1e-12)
     answer = typed_client.answer("predict", node="paper:4", nodes_off="author:2,paper:1,17")
     absent = {("author", 2), ("paper", 1), ("subject", 1)}
-    expected = scores(model, without(data, absent), 4)
+    expected = scores(model, cut(data, absent), 4)
     assert answer["scores"] == pytest.approx(expected, abs=1e-12)
     assert answer["scores"] != pytest.approx(answer["before"], abs=1e-6)
 
 
 def test_an_edge_that_is_off_is_gone_in_all_relations_and_both_ways(typed_client, data, model):
     u, v = data["paper", "cites", "paper"].edge_index[:, 0].tolist()
-    cut = {
+    off = {
         (name, i) for name in data.edge_types if name[0] == name[2] == "paper"
         for i, pair in enumerate(data[name].edge_index.t().tolist()) if set(pair) == {u, v}
     }  # fmt: skip
     answer = typed_client.answer("predict", node=f"paper:{v}", edges_off=f"{u}-{v}")
-    expected = scores(model, without(data, set(), cut), v)
+    expected = scores(model, cut(data, edges=off), v)
     assert answer["scores"] == pytest.approx(expected, abs=1e-12)
 
 
@@ -150,10 +144,10 @@ def test_fidelity_is_the_change_of_the_model_s_score(typed_client, data, model):
     rest = {(name, i) for name, i, _ in ranked[2:]}
     full = scores(model, data, 4)[explanation.target]
     assert answer["plus"][1] == pytest.approx(
-        full - scores(model, without(data, top), 4)[explanation.target]
+        full - scores(model, cut(data, top), 4)[explanation.target]
     )
     assert answer["minus"][1] == pytest.approx(
-        full - scores(model, without(data, rest), 4)[explanation.target]
+        full - scores(model, cut(data, rest), 4)[explanation.target]
     )
 
 
@@ -242,16 +236,14 @@ def test_relational_graphs_and_whole_typed_graphs():
     graph, model = relational_graph(2), relational_model("rgcn", 1)
     with start(make_workspace(model, graph), browser=False, limits=Limits(samples=300)) as server:
         answer = Client(server).answer("predict", node=3, nodes_off="2")
-        keep = (graph.edge_index != 2).all(0)
-        with torch.no_grad():
-            out = model(graph.x, graph.edge_index[:, keep], graph.edge_type[keep])
-        assert answer["scores"] == pytest.approx(out[3].softmax(-1).tolist(), abs=1e-12)
+        expected = probability_of(model, 3)(cut(graph, [2])).tolist()
+        assert answer["scores"] == pytest.approx(expected, abs=1e-12)
     graphs = [typed_graph(seed) for seed in range(3)]
     pooled = hetero_model("pooled", graphs[0], 1)
     with start(make_workspace(pooled, graphs), browser=False, limits=Limits(samples=300)) as server:
         client = Client(server)
         answer = client.answer("predict", graph=1, nodes_off="0")
-        expected = call(pooled, without(graphs[1], {("paper", 0)}))[0].softmax(-1).tolist()
+        expected = probability_of(pooled)(cut(graphs[1], [("paper", 0)])).tolist()
         assert answer["scores"] == pytest.approx(expected, abs=1e-12)
         assert client.request("/api/v1/graphs/1.svg")[2].count(b"<circle") == 9
         assert client.answer("explain/page", graph=1)["groups"]["types"]
@@ -300,7 +292,7 @@ def test_a_neighbour_is_switched_off_and_on(page, data, model):
     author = int(ends[0, ends[1] == 4][0])
     number = 9 + author
     page.browser.one(f'.dot[data-id="{number}"] .base').click()
-    page.scores(scores(model, without(data, {("author", author)}), 4))
+    page.scores(scores(model, cut(data, [("author", author)]), 4))
     page.says("#changes", f"{AUTHORS[author]} off")
     page.says("#features h2", f"Features of {AUTHORS[author]}")
     page.browser.one(f'.dot[data-id="{number}"] .base').click()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Data
 
 from graphsvx.core.arrays import Bools
@@ -18,7 +18,8 @@ from graphsvx.games import graph_game
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.generators import CutEdges, GameSetup, Isolate
 from graphsvx.masks.base import all_rows
-from tests.worlds import random_graph, random_model, score
+from graphsvx.testing.oracle import cut, probability_of, replace_features
+from tests.worlds import random_graph, random_model
 
 NODE = 1
 TRUTH: dict[str, list[float]] = {}
@@ -43,18 +44,16 @@ def game_of(side: str, model: nn.Module, data: Data, memory: int | None) -> Grap
 def plain_value(game: GraphGame, row: Bools, model: nn.Module, data: Data) -> float:
     """One call on the whole graph; in games of features alone, no node has been left out."""
     players, field = game.setup.players, game.setup.field
-    columns = players.feature_members
+    columns, score = players.feature_members, probability_of(model, NODE, target=0)
     if game.side == "edges":
         off = field.edges[players.edge_members[~row[players.edge_owner]]]
-        there = np.setdiff1d(np.arange(data.num_edges), off)
-        with torch.no_grad():
-            out: Tensor = model(data.x, data.edge_index[:, torch.from_numpy(there)])
-        return float(out[NODE].softmax(-1)[0])
+        return score(cut(data, edges=off.tolist()))
     features = row[: len(columns)] if game.side in ("features", "joint") else np.ones(0, dtype=bool)
     nodes = row[len(features) :]
     ids = field.ids[players.node_members]
     features_off = columns[~features].tolist() if len(features) else []
-    return score(model, data, NODE, 0, ids[~nodes].tolist() if len(nodes) else [], features_off)
+    nodes_off = ids[~nodes].tolist() if len(nodes) else []
+    return score(replace_features(cut(data, nodes_off), [NODE], features_off))
 
 
 @pytest.mark.parametrize("side", ["nodes", "features", "joint", "edges"])

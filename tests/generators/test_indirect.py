@@ -17,7 +17,8 @@ from graphsvx.core import graph as graphs
 from graphsvx.core.players import ungrouped_players
 from graphsvx.generators import GameSetup, Indirect, Isolate
 from graphsvx.generators.indirect import _directed_distances
-from tests.worlds import random_model, shapley
+from graphsvx.testing.oracle import indirect_effect, probability_of, shapley_values
+from tests.worlds import joined, random_model, seeded
 
 
 def scene(pairs, nodes: int, depth: int = 3, both: bool = True) -> GameSetup:
@@ -131,32 +132,21 @@ def test_paths_are_uniform_over_paths_not_over_steps() -> None:
 
 
 def test_the_indirect_game_equals_its_brute_force() -> None:
-    """Path graphs have one path only, so the perturbed graph can be written by hand."""
-    x = torch.randn(4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    edges = torch.tensor(PATH + [(v, u) for u, v in PATH]).t()
-    data = Data(x=x, edge_index=edges)
-    torch.manual_seed(0)
-    model = GIN(2, 8, 3, 3, act="tanh").double().eval()
+    """Path graphs have one path only."""
+    data, model = joined(PATH), seeded(lambda: GIN(3, 8, 3, 3, act="tanh"))
     e = explain(model, data, node=0, method=GraphSVX(indirect="mean", players="nodes"))
 
-    def value(on) -> float:
-        reach = max([0, *on])  # every node up to the furthest one is connected or passing
-        rows = x.clone()
-        for node in range(1, reach):
-            if node not in on:
-                rows[node] = x.mean(0)
-        keep = [i for i, (u, v) in enumerate(edges.t().tolist()) if max(u, v) <= reach]
-        with torch.no_grad():
-            return float(model(rows, edges[:, keep])[0].softmax(-1)[e.target])
+    paths = {1: (1, 0), 2: (2, 1, 0), 3: (3, 2, 1, 0)}
+    score = probability_of(model, 0, target=e.target)
 
-    assert e.nodes == pytest.approx(shapley([1, 2, 3], value), abs=1e-9)
+    def value(on) -> float:
+        return score(indirect_effect(data, on, {1, 2, 3} - on, [0], paths, data.x.mean(0)))
+
+    assert e.nodes == pytest.approx(shapley_values([1, 2, 3], value), abs=1e-9)
 
 
 def test_the_indirect_effect_changes_the_credit_of_far_nodes() -> None:
-    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    edges = torch.tensor(PATH + [(v, u) for u, v in PATH]).t()
-    data = Data(x=x, edge_index=edges)
-    model = random_model("gcn", 3)
+    data, model = joined(PATH), random_model("gcn", 3)
     off = explain(model, data, node=0, method=GraphSVX(players="nodes"))
     on = explain(model, data, node=0, method=GraphSVX(players="nodes", indirect="mean"))
     assert on.prediction == off.prediction

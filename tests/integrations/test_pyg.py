@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
-from torch_geometric.nn import GCN, AttentiveFP, SimpleConv, global_add_pool
+from torch_geometric.nn import AttentiveFP, SimpleConv
 
 import graphsvx
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import UnsupportedError
 from graphsvx.integrations.pyg import GraphSVXAlgorithm
 from graphsvx.results.pyg_record import mask
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model
 
 NODE = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
 
@@ -118,20 +118,10 @@ def test_binary_classification_with_one_output() -> None:
     assert pyg_explanation.graphsvx.prediction == pytest.approx(max(p, 1 - p))
 
 
-class Pooled(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.gnn = GCN(3, 8, 2, 2).double()
-
-    def forward(self, x, edge_index, batch=None):
-        return global_add_pool(self.gnn(x, edge_index), batch)
-
-
 def test_whole_graphs() -> None:
     data = random_graph(1)
     batch = torch.zeros(9, dtype=torch.long)
-    pyg_explanation = explainer(Pooled(), {**NODE, "task_level": "graph"})(
+    pyg_explanation = explainer(pooled("gcn", "add", 0), {**NODE, "task_level": "graph"})(
         data.x, data.edge_index, batch=batch
     )
     assert pyg_explanation.node_mask.shape == (9, 1)
@@ -139,7 +129,7 @@ def test_whole_graphs() -> None:
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
     batch[5:] = 1
     inside = (data.edge_index[0] < 5) == (data.edge_index[1] < 5)
-    pyg_explanation = explainer(Pooled(), {**NODE, "task_level": "graph"})(
+    pyg_explanation = explainer(pooled("gcn", "add", 0), {**NODE, "task_level": "graph"})(
         data.x, data.edge_index[:, inside], batch=batch
     )
     first, second = pyg_explanation.graphsvx

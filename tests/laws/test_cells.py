@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
 from math import comb
 
 import pytest
-import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, GraphConv, global_add_pool
 
 from graphsvx import GraphSVX, explain
 from graphsvx.errors import InputError
 from graphsvx.results.explanation import Explanation
-from tests.worlds import random_graph, random_model, shapley
+from graphsvx.testing.oracle import call, coalitions, cut, replace_features, shapley_values
+from tests.worlds import pooled, random_graph, random_model
 
 PRESENCE = "presence"
 
@@ -31,35 +29,28 @@ def owen(
     """
     others = [other for other in nodes if other != node]
     credit: dict[int | str, float] = dict.fromkeys([PRESENCE, *features], 0.0)
-    for size in range(len(others) + 1):
-        weight = 1 / (len(nodes) * comb(len(others), size))
-        for chosen in combinations(others, size):
-            on = frozenset(chosen)
+    for on in coalitions(others):
+        weight = 1 / (len(nodes) * comb(len(others), len(on)))
 
-            def cells(kept: frozenset[int | str], on: frozenset[int] = on) -> float:
-                return value(on, frozenset(kept) - {PRESENCE} if PRESENCE in kept else None)
+        def cells(kept: frozenset[int | str], on: frozenset[int] = on) -> float:
+            return value(on, frozenset(kept) - {PRESENCE} if PRESENCE in kept else None)
 
-            for cell, share in shapley([PRESENCE, *features], cells).items():
-                credit[cell] += weight * share
+        for cell, share in shapley_values([PRESENCE, *features], cells).items():
+            credit[cell] += weight * share
     return credit
 
 
 def score(
-    call: Callable[[Data], torch.Tensor], data: Data, target: int, nodes: list[int], node: int,
+    model: nn.Module, data: Data, row: int, target: int, nodes: list[int], node: int,
     on: frozenset[int], kept: frozenset[int] | None,
 ) -> float:  # fmt: skip
     off = {other for other in nodes if other != node and other not in on}
-    changed = data.clone()
     if kept is None:
-        off.add(node)
+        changed = cut(data, {*off, node})
     else:
-        for column in range(data.x.shape[1]):
-            if column not in kept:
-                changed.x[node, column] = data.x[:, column].mean()
-    keep = [u not in off and v not in off for u, v in data.edge_index.t().tolist()]
-    changed.edge_index = data.edge_index[:, keep]
-    with torch.no_grad():
-        return float(call(changed).softmax(-1)[target])
+        columns = set(range(data.x.shape[1])) - kept
+        changed = replace_features(cut(data, off), [node], columns)
+    return float(call(model, changed)[row].softmax(-1)[target])
 
 
 def rows_of(e: Explanation) -> dict[int, dict[int | str, float]]:
@@ -79,7 +70,7 @@ def test_cells_are_two_level_owen_values(kind: str) -> None:
     assert len(rows_of(e)) == min(3, len(players))
     for node, row in rows_of(e).items():
         truth = owen(players, node, [0, 1], lambda on, kept, u=node: score(
-            lambda d: model(d.x, d.edge_index)[1], data, e.target, players, u, on, kept
+            model, data, 1, e.target, players, u, on, kept
         ))  # fmt: skip
         assert row == pytest.approx(truth, abs=1e-9)
         assert sum(row.values()) == pytest.approx(e.nodes[node], abs=1e-12)
@@ -87,24 +78,12 @@ def test_cells_are_two_level_owen_values(kind: str) -> None:
 
 
 def test_cells_of_a_graph() -> None:
-    class Pooled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.first, self.second = GraphConv(2, 6).double(), GCNConv(6, 2).double()
-
-        def forward(self, x, edge_index, batch):
-            hidden = self.second(self.first(x, edge_index).tanh(), edge_index)
-            return global_add_pool(hidden, batch)
-
-    model, data = Pooled(), random_graph(2, nodes=5, features=2)
-    batch = torch.zeros(5, dtype=torch.long)
+    model, data = pooled("gcn", "add", 0, features=2), random_graph(2, nodes=5, features=2)
     method = GraphSVX(players="cells", features="all", samples=4000, top_nodes=2)
     e = explain(model, data, graph=True, method=method)
     for node, row in rows_of(e).items():
         truth = owen(list(range(5)), node, [0, 1], lambda on, kept, u=node: score(
-            lambda d: model(d.x, d.edge_index, batch)[0], data, e.target, list(range(5)), u, on,
-            kept,
+            model, data, 0, e.target, list(range(5)), u, on, kept
         ))  # fmt: skip
         assert row == pytest.approx(truth, abs=1e-9)
 

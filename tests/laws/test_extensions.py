@@ -9,19 +9,27 @@ from torch_geometric.data import Data
 from graphsvx import GraphSVX, explain
 from graphsvx.masks import All, Paired
 from graphsvx.results import serialize
-from tests.laws.extended import (
+from graphsvx.testing.oracle import (
+    Credit,
+    algorithm_1,
     call,
-    call_graph,
-    distance_to,
-    kept_without_nodes,
-    node_world,
-    pooled,
-    replaced,
+    credit_of,
+    cut,
+    distances,
+    ends_of,
+    probability_of,
+    replace_features,
+    shapley_values,
 )
-from tests.worlds import MODELS, random_graph, random_model, shapley
+from tests.worlds import MODELS, assert_same, joined, node_world, pooled, random_graph, random_model
 
 each_model = pytest.mark.parametrize("kind", list(MODELS))
 WIDE = GraphSVX(samples=4000)
+
+
+def around(data: Data, centres: list[int], hops: int = 2) -> list[int]:
+    """The centres and all nodes that reach one of them in so many steps."""
+    return [node for node, steps in distances(ends_of(data), centres).items() if steps <= hops]
 
 
 # --- whole graphs --------------------------------------------------------------------------
@@ -31,31 +39,18 @@ def graph_world(kind: str, pool: str, seed: int = 1, nodes: int = 7):
     return pooled(kind, pool, seed), random_graph(seed, nodes=nodes, directed=seed % 2 == 1)
 
 
-def whole_score(model, data: Data, x, kept, target: int) -> float:
-    return float(call_graph(model, data, x, kept)[0].softmax(-1)[target])
-
-
 @each_model
 @pytest.mark.parametrize("pool", ["add", "mean", "max"])
 def test_nodes_of_a_graph_equal_brute_force(kind: str, pool: str) -> None:
     model, data = graph_world(kind, pool)
     e = explain(model, data, graph=True, method=WIDE)
-    players = list(range(data.num_nodes))
-    truth = shapley(
-        players,
-        lambda on: whole_score(
-            model, data, data.x, kept_without_nodes(data, set(players) - on), e.target
-        ),
-    )
+    truth = credit_of(e, model, data)
     assert e.kind == "graph"
     assert e.centres == ()
     assert e.feature_credit.players == 0
     assert e.certificate.exact
-    assert e.nodes == pytest.approx(truth, abs=1e-9)
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
-    full_score = whole_score(model, data, data.x, range(data.num_edges), e.target)
-    assert e.prediction == pytest.approx(full_score, abs=1e-9)
-    assert e.base == pytest.approx(whole_score(model, data, data.x, [], e.target), abs=1e-9)
+    assert sorted(e.nodes) == list(range(data.num_nodes))
+    assert_same(e, truth)
 
 
 @pytest.mark.parametrize("pool", ["add", "max"])
@@ -65,15 +60,14 @@ def test_erased_nodes_of_a_graph_equal_brute_force(pool: str, reference: int | N
     data.edge_index = data.edge_index[:, (data.edge_index != 5).all(0)]  # 5 has no edges at all
     method = GraphSVX(samples=4000, erase=True, reference=reference)
     e = explain(model, data, graph=True, method=method)
-    other = data.x.mean(0) if reference is None else data.x[reference]
-    players = set(range(6))
+    other = None if reference is None else data.x[reference]
+    score = probability_of(model, target=e.target)
 
     def value(on: frozenset[int]) -> float:
-        off = players - on
-        x = replaced(data.x, off, range(3), other)
-        return whole_score(model, data, x, kept_without_nodes(data, off), e.target)
+        off = set(range(6)) - on
+        return score(replace_features(cut(data, off), off, range(3), other))
 
-    assert e.nodes == pytest.approx(shapley(sorted(players), value), abs=1e-9)
+    assert e.nodes == pytest.approx(shapley_values(range(6), value), abs=1e-9)
     assert abs(e.nodes[5]) > 1e-6
 
 
@@ -82,17 +76,9 @@ def test_features_of_a_graph_equal_brute_force(kind: str) -> None:
     """Feature j of every node goes to its mean."""
     model, data = graph_world(kind, "add", seed=2)
     e = explain(model, data, graph=True, method=GraphSVX(players="features", features="all"))
-    mean, everyone = data.x.mean(0), range(data.num_nodes)
-    truth = shapley(
-        range(3),
-        lambda on: whole_score(
-            model, data, replaced(data.x, everyone, {0, 1, 2} - on, mean),
-            range(data.num_edges), e.target,
-        ),
-    )  # fmt: skip
-    assert e.features == pytest.approx(truth, abs=1e-9)
-    assert e.node_credit.players == 0
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    everyone = list(range(data.num_nodes))
+    score = probability_of(model, target=e.target)
+    assert_same(e, algorithm_1(score, data, everyone, nodes=[], features=range(3)))
 
 
 def test_features_of_a_graph_are_chosen_over_all_its_nodes() -> None:
@@ -128,11 +114,10 @@ def test_graphs_batched_equal_one_by_one(method: GraphSVX) -> None:
 
 def test_dummy_and_symmetric_nodes_of_a_graph() -> None:
     """Dummy: a node without edges (it keeps its features). Symmetry: two equal leaves."""
-    pairs = [(0, 1), (1, 2), (1, 3), (0, 4)]
-    edges = torch.tensor(pairs + [(v, u) for u, v in pairs]).t()
-    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    x[3] = x[2]
-    e = explain(pooled("gin", "add", 1), Data(x=x, edge_index=edges), graph=True)
+    data = joined([(0, 1), (1, 2), (1, 3), (0, 4)])
+    data.x[3] = data.x[2]
+    data.x = torch.cat([data.x, data.x[:1]])
+    e = explain(pooled("gin", "add", 1), data, graph=True)
     assert e.nodes[5] == pytest.approx(0, abs=1e-12)
     assert e.nodes[2] == pytest.approx(e.nodes[3], abs=1e-9)
     assert abs(e.nodes[2]) > 1e-6
@@ -141,9 +126,7 @@ def test_dummy_and_symmetric_nodes_of_a_graph() -> None:
 def test_regression_on_graphs() -> None:
     model, data = graph_world("gcn", "add")
     e = explain(model, data, graph=True, scale="value", target=1)
-    assert e.prediction == pytest.approx(
-        float(call_graph(model, data, data.x, range(data.num_edges))[0, 1]), abs=1e-9
-    )
+    assert e.prediction == pytest.approx(float(call(model, data)[0, 1]), abs=1e-9)
     assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
 
 
@@ -156,22 +139,9 @@ def test_a_group_of_nodes_equals_brute_force(kind: str) -> None:
     model, data = node_world(kind, 3, nodes=8, directed=True)
     group = [1, 4, 6]
     e = explain(model, data, nodes=group, method=GraphSVX(samples=4000, features="all"))
-    near = distance_to(data, group)
-    assert set(e.nodes) == {i for i, hops in near.items() if 0 < hops <= 2}
-    players, mean = sorted(e.nodes), data.x.mean(0)
-
-    def score(x, off) -> float:
-        out = call(model, data, x, kept_without_nodes(data, off))[group].softmax(-1)
-        return float(out[:, e.target].mean())
-
-    truth = shapley(players, lambda on: score(data.x, set(players) - on))
-    assert e.nodes == pytest.approx(truth, abs=1e-9)
-    truth = shapley(
-        range(3), lambda on: score(replaced(data.x, group, {0, 1, 2} - on, mean), players)
-    )
-    assert e.features == pytest.approx(truth, abs=1e-9)
-    assert e.prediction == pytest.approx(score(data.x, []), abs=1e-9)
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    assert set(e.nodes) == set(around(data, group)) - {*group}
+    assert sorted(e.features) == [0, 1, 2]
+    assert_same(e, credit_of(e, model, data))
 
 
 def test_a_group_of_one_is_a_node() -> None:
@@ -203,12 +173,10 @@ def test_a_group_batched_equals_one_by_one(samples: int) -> None:
 # --- subgraph features ---------------------------------------------------------------------
 
 
-def subgraph_truth(model, data: Data, node: int, target: int, *, near, other) -> dict[int, float]:
-    def value(on: frozenset[int]) -> float:
-        x = replaced(data.x, near, {0, 1, 2} - on, other)
-        return float(call(model, data, x, range(data.num_edges))[node].softmax(-1)[target])
-
-    return shapley(range(3), value)
+def subgraph_truth(model, data: Data, target: int, near: list[int], other) -> Credit:
+    """Credit of features that all nodes around node 2 have."""
+    score = probability_of(model, 2, target=target)
+    return algorithm_1(score, data, near, nodes=[], features=range(3), reference=other)
 
 
 @each_model
@@ -218,19 +186,14 @@ def test_subgraph_features_equal_brute_force(kind: str, hops: int | None) -> Non
     other = torch.tensor([0.3, -0.2, 1.5], dtype=torch.float64)
     method = GraphSVX(players="subgraph_features", features="all", hops=hops, reference=other)
     e = explain(model, data, node=2, method=method)
-    near = [i for i, d in distance_to(data, [2]).items() if d <= (2 if hops is None else hops)]
-    assert e.features == pytest.approx(
-        subgraph_truth(model, data, 2, e.target, near=near, other=other), abs=1e-9
-    )
-    assert e.node_credit.players == 0
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    assert_same(e, subgraph_truth(model, data, e.target, around(data, [2], hops or 2), other))
     alone = explain(model, data, node=2, method=method, memory=1)
     assert alone.features == pytest.approx(e.features, abs=1e-6)
 
 
 def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:
     model, data = node_world("gcn", 4, nodes=10)
-    near = [i for i, d in distance_to(data, [2]).items() if d <= 2]
+    near = around(data, [2])
 
     def at(draws: int, seed: int):
         method = GraphSVX(players="subgraph_features", features="all", monte_carlo=draws)
@@ -238,11 +201,11 @@ def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:
 
     # One draw: the reference is a node of the data, so credit is what that node would give.
     e = at(1, seed=5)
-    truths = [subgraph_truth(model, data, 2, e.target, near=near, other=row) for row in data.x]
-    assert any(e.features == pytest.approx(truth, abs=1e-9) for truth in truths)
+    truths = [subgraph_truth(model, data, e.target, near, row) for row in data.x]
+    assert any(e.features == pytest.approx(truth.features, abs=1e-9) for truth in truths)
     # Many draws: the mean of the data.
-    truth = subgraph_truth(model, data, 2, e.target, near=near, other=data.x.mean(0))
-    assert at(200_000, seed=5).features == pytest.approx(truth, abs=2e-3)
+    truth = subgraph_truth(model, data, e.target, near, None)
+    assert at(200_000, seed=5).features == pytest.approx(truth.features, abs=2e-3)
     # Seeded.
     assert serialize.same(at(3, seed=1), at(3, seed=1))
     assert at(3, seed=1).features != at(3, seed=2).features
@@ -250,18 +213,17 @@ def test_subgraph_features_fall_to_a_mean_of_drawn_nodes() -> None:
 
 def test_subgraph_features_are_chosen_over_the_subgraph() -> None:
     model, data = node_world("gcn", 4, nodes=10)
-    neighbour = next(i for i, d in distance_to(data, [2]).items() if d == 1)
-    far = [i for i in range(10) if i not in distance_to(data, [2]) or distance_to(data, [2])[i] > 2]
+    far = [i for i in range(10) if i not in around(data, [2])]
     data.x[:, :2] = 1.0
-    data.x[neighbour, 0] = 40.0
+    data.x[around(data, [2], 1)[1], 0] = 40.0
     data.x[far, 1] = 40.0
     own = explain(model, data, node=2, method=GraphSVX(features=2.0, players="features"))
-    around = explain(
+    nearby = explain(
         model, data, node=2, method=GraphSVX(features=2.0, players="subgraph_features")
     )
     assert 0 not in own.features
-    assert 0 in around.features
-    assert 1 not in around.features
+    assert 0 in nearby.features
+    assert 1 not in nearby.features
 
 
 def test_wide_subgraph_features_are_played_in_parts() -> None:
@@ -288,15 +250,8 @@ def test_contrast_with_another_node_equals_brute_force(kind: str, reference) -> 
         "class:1": data.x[data.y == 1].mean(0),
         (0.5, -1.0, 2.0): torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),
     }[reference]
-    off = kept_without_nodes(data, e.nodes)
-
-    def value(on: frozenset[int]) -> float:
-        x = replaced(data.x, [1], {0, 1, 2} - on, other)
-        return float(call(model, data, x, off)[1].softmax(-1)[e.target])
-
-    assert e.features == pytest.approx(shapley(range(3), value), abs=1e-9)
-    assert e.base == pytest.approx(value(frozenset()), abs=1e-9)
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    assert sorted(e.features) == [0, 1, 2]
+    assert_same(e, credit_of(e, model, data, reference=other))
 
 
 def test_features_are_chosen_by_their_distance_from_the_reference() -> None:

@@ -11,17 +11,17 @@ from graphsvx import Explanation, GraphSVX, explain
 from graphsvx.estimators import Lasso
 from graphsvx.masks import Paired
 from graphsvx.results import serialize
-from tests.laws.extended import (
-    Bilinear,
+from graphsvx.testing.oracle import (
+    algorithm_1,
     call,
-    call_graph,
-    distance_to,
-    kept_without_nodes,
-    node_world,
-    pooled,
-    replaced,
+    cut,
+    distances,
+    ends_of,
+    probability_of,
+    replace_features,
+    shapley_values,
 )
-from tests.worlds import MODELS, random_graph, random_model, shapley
+from tests.worlds import MODELS, assert_same, node_world, pooled, random_graph, random_model
 
 each_model = pytest.mark.parametrize("kind", list(MODELS))
 
@@ -31,8 +31,8 @@ each_model = pytest.mark.parametrize("kind", list(MODELS))
 
 def edge_players(data: Data, centres: list[int], depth: int, together: bool) -> dict:
     """Name -> positions: edges into nodes less than `depth` hops away, and their reverses."""
-    near = distance_to(data, centres)
-    ends = [tuple(pair) for pair in data.edge_index.t().tolist()]
+    ends = ends_of(data)
+    near = distances(ends, centres)
 
     def name(u: int, v: int):
         return frozenset((u, v)) if together else (u, v)
@@ -56,19 +56,16 @@ def test_edges_equal_brute_force(kind: str, directed: bool, directions: str) -> 
             break
     method = GraphSVX(players="edges", directions=directions, samples=4000)
     e = explain(model, data, node=0, method=method)
-    names = list(players)
+    score = probability_of(model, 0, target=e.target)
 
-    def value(on: frozenset[int]) -> float:
-        gone = {i for k, name in enumerate(names) if k not in on for i in players[name]}
-        remaining = [i for i in range(data.num_edges) if i not in gone]
-        return float(call(model, data, data.x, remaining)[0].softmax(-1)[e.target])
+    def value(on: frozenset) -> float:
+        return score(cut(data, edges={i for name in set(players) - on for i in players[name]}))
 
-    truth = shapley(range(len(names)), value)
     credits = {
         (frozenset(ends) if directions == "together" else ends): credit
         for ends, credit in e.edges.items()
     }
-    assert credits == pytest.approx({names[k]: v for k, v in truth.items()}, abs=1e-9)
+    assert credits == pytest.approx(shapley_values(players, value), abs=1e-9)
     assert e.node_credit.players == e.feature_credit.players == 0
     assert e.certificate.games[0].name == "edges"
     assert e.base == pytest.approx(value(frozenset()), abs=1e-9)
@@ -78,16 +75,14 @@ def test_edges_equal_brute_force(kind: str, directed: bool, directions: str) -> 
 def test_edges_of_a_graph_equal_brute_force() -> None:
     model, data = pooled("gcn", "add", 1), random_graph(2, nodes=6, chance=0.2)
     e = explain(model, data, graph=True, method=GraphSVX(players="edges", samples=4000))
-    ends = [frozenset(pair) for pair in data.edge_index.t().tolist()]
-    names = sorted(set(ends), key=str)
+    ends = [frozenset(pair) for pair in ends_of(data)]
+    score = probability_of(model, target=e.target)
 
-    def value(on: frozenset[int]) -> float:
-        remaining = [i for i, name in enumerate(ends) if names.index(name) in on]
-        return float(call_graph(model, data, data.x, remaining)[0].softmax(-1)[e.target])
+    def value(on: frozenset) -> float:
+        return score(cut(data, edges=[i for i, name in enumerate(ends) if name not in on]))
 
-    truth = shapley(range(len(names)), value)
     credits = {frozenset(pair): credit for pair, credit in e.edges.items()}
-    assert credits == pytest.approx({names[k]: v for k, v in truth.items()}, abs=1e-9)
+    assert credits == pytest.approx(shapley_values(set(ends), value), abs=1e-9)
 
 
 def test_edges_batched_equal_one_by_one_and_add_up_when_sampled() -> None:
@@ -126,7 +121,7 @@ def test_edges_dummy_and_symmetry() -> None:
 @each_model
 def test_groups_of_nodes_and_features_equal_brute_force(kind: str) -> None:
     model, data = node_world(kind, 3, nodes=9, chance=0.3)
-    around = sorted(i for i, d in distance_to(data, [1]).items() if 0 < d <= 2)
+    around = sorted(i for i, d in distances(ends_of(data), [1]).items() if 0 < d <= 2)
     assert len(around) >= 5
     first, second = around[:2], around[2:4]
     method = GraphSVX(
@@ -136,28 +131,20 @@ def test_groups_of_nodes_and_features_equal_brute_force(kind: str) -> None:
     )  # fmt: skip
     e = explain(model, data, node=1, method=method)
     nodes = [first, second, *([i] for i in around[4:])]
-    features, mean = [[0, 2], [1]], data.x.mean(0)
+    features, score = [[0, 2], [1]], probability_of(model, 1, target=e.target)
 
-    def score(x, off) -> float:
-        remaining = kept_without_nodes(data, off)
-        return float(call(model, data, x, remaining)[1].softmax(-1)[e.target])
+    def off(groups: list[list[int]], on: frozenset[int]) -> list[int]:
+        return [member for group in groups if group[0] not in on for member in group]
 
-    truth = shapley(
-        range(len(nodes)),
-        lambda on: score(data.x, [i for k, g in enumerate(nodes) if k not in on for i in g]),
+    truth = shapley_values(  # a group has its first id
+        [group[0] for group in nodes], lambda on: score(cut(data, off(nodes, on)))
     )
-    expected = {group[0]: truth[k] for k, group in enumerate(nodes)}  # a group has its first id
-    assert e.nodes == pytest.approx(expected, abs=1e-9)
+    assert e.nodes == pytest.approx(truth, abs=1e-9)
     assert e.node_credit.names[:2] == ("first", "second")
     assert set(e.node_credit.names[2:]) == {f"node {i}" for i in around[4:]}
-    truth = shapley(
-        range(2),
-        lambda on: score(
-            replaced(
-                data.x, [1], [j for k, g in enumerate(features) if k not in on for j in g], mean
-            ),
-            around,
-        ),
+    truth = shapley_values(
+        [0, 1],
+        lambda on: score(replace_features(cut(data, around), [1], off(features, on))),
     )
     assert e.feature_values.tolist() == pytest.approx(list(truth.values()), abs=1e-9)
     assert e.feature_credit.names == ("ends", "feature 1")
@@ -191,14 +178,9 @@ def test_groups_of_nodes_of_a_graph() -> None:
     model, data = pooled("gin", "mean", 2), random_graph(3, nodes=7)
     groups = {"ring": [0, 1, 2], "tail": torch.tensor([5, 6])}
     e = explain(model, data, graph=True, method=GraphSVX(groups=groups))
-    players = [[0, 1, 2], [5, 6], [3], [4]]
-
-    def value(on: frozenset[int]) -> float:
-        off = [i for k, group in enumerate(players) if k not in on for i in group]
-        out = call_graph(model, data, data.x, kept_without_nodes(data, off))
-        return float(out[0].softmax(-1)[e.target])
-
-    truth = shapley(range(4), value)
+    players = [(0, 1, 2), (5, 6), (3,), (4,)]
+    score = probability_of(model, target=e.target)
+    truth = shapley_values(players, lambda on: score(cut(data, {*range(7)}.difference(*on))))
     assert e.node_values.tolist() == pytest.approx(list(truth.values()), abs=1e-9)
     assert e.node_credit.names == ("ring", "tail", "node 3", "node 4")
 
@@ -208,7 +190,7 @@ def test_groups_of_edges_equal_brute_force(by_position: bool) -> None:
     """Relation types: all edges of a type are one player."""
     model, data = node_world("sage", 2, nodes=6, chance=0.3)
     kinds = (data.edge_index.sum(0) % 3).tolist()
-    ends = [tuple(pair) for pair in data.edge_index.t().tolist()]
+    ends = ends_of(data)
     groups = {
         f"kind {k}": [i if by_position else ends[i] for i in range(len(ends)) if kinds[i] == k]
         for k in range(3)
@@ -218,11 +200,10 @@ def test_groups_of_edges_equal_brute_force(by_position: bool) -> None:
     players = edge_players(data, [0], 2, together=False)
     plays = {i for positions in players.values() for i in positions}
 
-    def value(on: frozenset[int]) -> float:
-        remaining = [i for i in range(len(ends)) if i not in plays or kinds[i] in on]
-        return float(call(model, data, data.x, remaining)[0].softmax(-1)[e.target])
-
-    truth = shapley(range(3), value)
+    score = probability_of(model, 0, target=e.target)
+    truth = shapley_values(
+        range(3), lambda on: score(cut(data, edges=[i for i in plays if kinds[i] not in on]))
+    )
     named = dict(zip(e.edge_credit.names, e.edge_values.tolist(), strict=True))
     assert named == pytest.approx({f"kind {k}": v for k, v in truth.items()}, abs=1e-9)
 
@@ -247,25 +228,27 @@ def test_links_equal_brute_force(kind: str, decoder: str | None) -> None:
     if score is not None:
         assert score.training, "the decoder must be left as it was found"
         score.eval()
-    near = distance_to(data, [u, v])
-    players, mean = sorted(i for i, d in near.items() if 0 < d <= 2), data.x.mean(0)
-    assert sorted(e.nodes) == players
+    players = [i for i, d in distances(ends_of(data), [u, v]).items() if 0 < d <= 2]
 
-    def value(x, off) -> float:
+    def link(changed: Data) -> float:
+        z = call(model, changed)
         with torch.no_grad():
-            z = call(model, data, x, kept_without_nodes(data, off))
             logit = (z[u] * z[v]).sum() if score is None else score(z[u], z[v])
-        link = float(logit.sigmoid())
-        return link if e.target == 1 else 1 - link
+        return float((logit if e.target == 1 else -logit).sigmoid())
 
-    truth = shapley(players, lambda on: value(data.x, set(players) - on))
-    assert e.nodes == pytest.approx(truth, abs=1e-9)
-    truth = shapley(
-        range(3), lambda on: value(replaced(data.x, [u, v], {0, 1, 2} - on, mean), players)
-    )
-    assert e.features == pytest.approx(truth, abs=1e-9)
-    assert e.prediction == pytest.approx(value(data.x, []), abs=1e-9)
-    assert e.base + e.total == pytest.approx(e.prediction, abs=1e-9)
+    assert_same(e, algorithm_1(link, data, [u, v], players, range(3)))
+
+
+class Bilinear(nn.Module):
+    """An asymmetric decoder with dropout, to see that it is put in eval mode and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+        self.score = nn.Bilinear(3, 3, 1)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return self.score(self.dropout(source), self.dropout(target))
 
 
 class Asks(nn.Module):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from math import comb
-
 import pytest
 import torch
 from torch import nn
@@ -14,7 +11,8 @@ from graphsvx import GraphSVX, explain
 from graphsvx.estimators import Lasso
 from graphsvx.estimators.lasso import kernel_gram
 from graphsvx.masks import All, Auto, Paired, Random
-from tests.laws.extended import call, kept_without_nodes, node_world, replaced
+from graphsvx.testing.oracle import coalitions, cut, kernel_weight, probability_of, replace_features
+from tests.worlds import node_world
 
 SPARSE_MASKS = [Auto(), Paired(), All(separate=True), All(), Random()]
 
@@ -62,14 +60,9 @@ def test_the_selection_reports_its_share_of_the_credit() -> None:
     assert selection.players == len(plain.nodes) + len(plain.features)
     # Alone: the chosen features with no neighbour, then the chosen neighbours with all features.
     off = [i for i in e.nodes if i not in nodes]
-    mean = data.x.mean(0)
-
-    def score(x, gone) -> float:
-        out = call(model, data, x, kept_without_nodes(data, gone))
-        return float(out[1].softmax(-1)[e.target])
-
-    x = replaced(data.x, [1], [j for j in e.features if j not in features], mean)
-    alone = score(x, e.nodes) + score(data.x, off) - score(data.x, e.nodes)
+    score, isolated = probability_of(model, 1, target=e.target), cut(data, e.nodes)
+    few = replace_features(isolated, [1], set(e.features) - {*features})
+    alone = score(few) + score(cut(data, off)) - score(isolated)
     assert selection.alone == pytest.approx(alone, abs=1e-9)
 
 
@@ -98,13 +91,12 @@ def test_the_closed_form_of_the_kernels_second_moments(players: int) -> None:
         assert kernel_gram(1).tolist() == [[0.5]]
         return
     total, moments = 0.0, torch.zeros(players, players, dtype=torch.float64)
-    for size in range(1, players):
-        for chosen in combinations(range(players), size):
-            weight = (players - 1) / (comb(players, size) * size * (players - size))
-            z = torch.zeros(players, dtype=torch.float64)
-            z[list(chosen)] = 1
-            moments += weight * z[:, None] * z
-            total += weight
+    for chosen in coalitions(range(players))[1:-1]:
+        weight = kernel_weight(len(chosen), players)
+        z = torch.zeros(players, dtype=torch.float64)
+        z[list(chosen)] = 1
+        moments += weight * z[:, None] * z
+        total += weight
     torch.testing.assert_close(torch.from_numpy(kernel_gram(players)), moments / total)
 
 

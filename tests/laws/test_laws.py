@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
@@ -22,16 +21,15 @@ from graphsvx.masks import (
     SmartSeparate,
 )
 from graphsvx.results import serialize
-from tests.worlds import (
-    MODELS,
-    feature_truth,
-    node_truth,
-    prediction,
-    random_graph,
-    random_model,
-    score,
-    shapley,
+from graphsvx.testing.oracle import (
+    Credit,
+    credit_of,
+    cut,
+    probability_of,
+    replace_features,
+    shapley_values,
 )
+from tests.worlds import MODELS, joined, random_graph, random_model
 
 EXACT = {
     "auto": GraphSVX(samples=4000),
@@ -77,7 +75,8 @@ def test_credit_adds_up_to_the_prediction(kind: str, name: str) -> None:
         e = explain(model, data, node=seed, method=METHODS[name])
         assert e.base + e.total == pytest.approx(e.prediction, abs=1e-6)
         assert abs(e.certificate.residual) < 1e-6
-        assert e.prediction == pytest.approx(prediction(model, data, seed, None)[0], abs=1e-9)
+        largest = float(probability_of(model, seed)(data).max())
+        assert e.prediction == pytest.approx(largest, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", list(SEPARATE))
@@ -87,25 +86,16 @@ def test_relative_efficiency(name: str, directed: bool) -> None:
     for seed in range(4):
         model, data = world("gcn", seed, directed)
         e = explain(model, data, node=1, method=SEPARATE[name])
-        nodes = e.node_ids.tolist()
-        alone = score(model, data, 1, e.target, nodes, [])
-        nothing = score(model, data, 1, e.target, nodes, e.feature_ids.tolist())
+        score, isolated = probability_of(model, 1, target=e.target), cut(data, e.node_ids.tolist())
+        alone = score(isolated)
+        nothing = score(replace_features(isolated, [1], e.feature_ids.tolist()))
         assert float(e.feature_values.sum()) == pytest.approx(alone - nothing, abs=1e-9)
         assert float(e.node_values.sum()) == pytest.approx(e.prediction - alone, abs=1e-9)
         assert e.base == pytest.approx(nothing, abs=1e-9)
 
 
-@cache
-def brute_force(
-    kind: str, directed: bool, node: int, target: int,
-    nodes: tuple[int, ...], features: tuple[int, ...],
-) -> tuple[dict[int, float], dict[int, float]]:  # fmt: skip
-    """Credit of nodes and of features; the same for every exact method."""
-    model, data = world(kind, 5, directed)
-    return (
-        node_truth(model, data, node, target, nodes),
-        feature_truth(model, data, node, target, features, nodes),
-    )
+TRUTHS: dict[tuple[object, ...], Credit] = {}
+"""The same for every exact method."""
 
 
 @each_exact
@@ -117,10 +107,11 @@ def test_equals_brute_force_on_the_full_graph(kind: str, name: str, directed: bo
         e = explain(model, data, node=node, method=EXACT[name])
         assert e.certificate.exact
         assert float(e.errors.abs().sum()) == 0
-        players = tuple(e.node_ids.tolist()), tuple(e.feature_ids.tolist())
-        nodes, features = brute_force(kind, directed, node, e.target, *players)
-        assert e.nodes == pytest.approx(nodes, abs=1e-9)
-        assert e.features == pytest.approx(features, abs=1e-9)
+        key = kind, directed, node, *e.node_ids.tolist(), *e.feature_ids.tolist()
+        if key not in TRUTHS:
+            TRUTHS[key] = credit_of(e, model, data)
+        assert e.nodes == pytest.approx(TRUTHS[key].nodes, abs=1e-9)
+        assert e.features == pytest.approx(TRUTHS[key].features, abs=1e-9)
 
 
 @each_model
@@ -141,19 +132,15 @@ def test_the_joint_game_equals_its_own_brute_force() -> None:
         data = random_graph(seed, nodes=7, features=2)
         model = random_model("gcn", seed, features=2)
         e = explain(model, data, node=1, method=GraphSVX(mask=All(), features="all"))
-        nodes, features = e.node_ids.tolist(), e.feature_ids.tolist()
-        names = [("f", j) for j in features] + [("n", i) for i in nodes]
+        score = probability_of(model, 1, target=e.target)
+        credit = {("n", i): v for i, v in e.nodes.items()}
+        credit |= {("f", j): v for j, v in e.features.items()}
 
-        def value(on, names=names, model=model, data=data, target=e.target):
-            off = [names[k] for k in range(len(names)) if k not in on]
-            return score(
-                model, data, 1, target,
-                [i for kind, i in off if kind == "n"], [i for kind, i in off if kind == "f"],
-            )  # fmt: skip
+        def value(on, data=data, score=score, credit=credit):
+            off = {kind: [i for k, i in set(credit) - on if k == kind] for kind in "fn"}
+            return score(replace_features(cut(data, off["n"]), [1], off["f"]))
 
-        truth = shapley(range(len(names)), value)
-        credit = torch.cat([e.feature_values, e.node_values]).tolist()
-        assert credit == pytest.approx([truth[k] for k in range(len(names))], abs=1e-9)
+        assert credit == pytest.approx(shapley_values(credit, value), abs=1e-9)
 
 
 class _UsesSome(nn.Module):
@@ -184,12 +171,9 @@ def test_a_player_that_changes_nothing_gets_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", DUMMY_SAFE)
 def test_equal_players_get_equal_credit(name: str) -> None:
     """Two neighbours with the same features and the same ties."""
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x[2] = x[1]
-    pairs = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
-    edges = torch.tensor(pairs + [(v, u) for u, v in pairs]).t()
+    data = joined([(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)])
+    data.x[2] = data.x[1]
     for kind in MODELS:
-        data = Data(x=x, edge_index=edges)
         e = explain(random_model(kind, 1), data, node=0, method=METHODS[name])
         assert e.nodes[1] == pytest.approx(e.nodes[2], abs=1e-9)
         assert abs(e.nodes[1]) > 1e-6
@@ -266,9 +250,7 @@ def test_estimates_differ_between_seeds(name: str) -> None:
 
 @each_method
 def test_a_node_outside_the_field_does_not_play(name: str) -> None:
-    path = torch.tensor([[1, 2, 3, 4], [0, 1, 2, 3]])
-    data = Data(x=torch.randn(5, 3, generator=torch.Generator().manual_seed(0),
-                              dtype=torch.float64), edge_index=path)  # fmt: skip
+    data = joined([(1, 0), (2, 1), (3, 2), (4, 3)], both=False)
     e = explain(random_model("gcn", 0), data, node=0, method=METHODS[name])
     assert sorted(e.nodes) == [1, 2]
 

@@ -16,18 +16,14 @@ from torch_geometric.utils import to_dense_batch
 from graphsvx import Explanation, GraphSVX, explain
 from graphsvx.errors import InputError, NoInfluenceWarning, UnsupportedError
 from graphsvx.methods import GNNExplainer
-from tests.worlds import random_graph, random_model, shapley
+from graphsvx.testing.oracle import algorithm_1, call, credit_of, shapley_values
+from tests.worlds import random_graph, random_model, seeded
 
 NODES = GraphSVX(players="nodes")
 
 
 def assert_same(given: dict[int, float], true: dict[int, float]) -> None:
     assert given == pytest.approx(true, abs=1e-8)
-
-
-def edges_between(edge_index: Tensor, on: set[int]) -> Tensor:
-    """The columns whose nodes are all on."""
-    return edge_index[:, torch.isin(edge_index, torch.tensor(sorted(on))).all(0)]
 
 
 def star(leaves: int, features: int = 3) -> Data:
@@ -56,16 +52,8 @@ class RareBranch(nn.Module):
         return self.layers(factor * x, edge_index)
 
 
-def node_values(model: nn.Module, data: Data, node: int, explanation: Explanation) -> dict:
-    players = explanation.node_ids.tolist()
-    others = set(range(data.num_nodes)) - set(players)
-
-    def worth(on: frozenset[int]) -> float:
-        with torch.no_grad():
-            out = model(data.x, edges_between(data.edge_index, others | on))
-        return float(out[node].softmax(-1)[explanation.target])
-
-    return shapley(players, worth)
+def node_values(model, data: Data, explanation: Explanation) -> dict[int, float]:
+    return credit_of(explanation, model, data).nodes
 
 
 @pytest.mark.parametrize("leaves", [7, 9])
@@ -74,7 +62,7 @@ def test_few_coalitions_of_an_unknown_model_are_all_evaluated(leaves: int, edges
     data, model = star(leaves), RareBranch(edges).eval()
     explanation = explain(model, data, node=0, method=NODES)
     assert explanation.certificate.exact
-    assert_same(explanation.nodes, node_values(model, data, 0, explanation))
+    assert_same(explanation.nodes, node_values(model, data, explanation))
 
 
 def test_many_coalitions_of_an_unknown_model_are_exact_under_a_condition() -> None:
@@ -113,7 +101,7 @@ def test_what_another_thread_computes_is_noticed(seed: int) -> None:
     data, model = random_graph(seed, nodes=8), LargestDegree()
     explanation = explain(model, data, node=seed, method=NODES)
     if explanation.node_ids.numel():
-        assert_same(explanation.nodes, node_values(model, data, seed, explanation))
+        assert_same(explanation.nodes, node_values(model, data, explanation))
 
 
 # --- one logit ---------------------------------------------------------------------------------
@@ -133,15 +121,9 @@ class OneLogit(nn.Module):
 def test_one_logit_is_explained_itself_whatever_its_sign(sign: float, output: str) -> None:
     data, model = random_graph(4), OneLogit(sign)
     e = explain(model, data, node=1, method=NODES, scale="logit", output=output)
-    players = e.node_ids.tolist()
-    others = set(range(data.num_nodes)) - set(players)
-
-    def worth(on: frozenset[int]) -> float:
-        with torch.no_grad():
-            return float(model(data.x, edges_between(data.edge_index, others | on))[1])
-
-    assert e.prediction == pytest.approx(worth(frozenset(players)))
-    assert_same(e.nodes, shapley(players, worth))
+    truth = algorithm_1(lambda d: float(call(model, d)[1]), data, 1, e.node_ids.tolist(), [])
+    assert e.prediction == pytest.approx(truth.prediction)
+    assert_same(e.nodes, truth.nodes)
     first = explain(model, data, node=1, method=NODES, scale="logit", output=output, target=0)
     assert first.prediction == pytest.approx(-e.prediction)
 
@@ -156,12 +138,6 @@ def test_the_probability_of_the_predicted_class_is_explained_for_one_logit(sign:
 
 
 # --- edges that are not in edge_index ----------------------------------------------------------
-
-
-def seeded(make, seed: int = 0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make().double().eval()
 
 
 class Signed(nn.Module):
@@ -214,37 +190,7 @@ def signed_graph(seed: int, edge_index: bool) -> Data:
     return data
 
 
-def brute_force(model, data: Data, e: Explanation, cut: dict[str, tuple[str, ...]]) -> dict:
-    """Credit of nodes where columns of some tensors are cut, and rows of what goes with them."""
-    players = e.node_ids.tolist()
-    others = set(range(len(data.x))) - set(players)
-    row = e.centres[0] if e.centres else 0
-
-    def worth(on: frozenset[int]) -> float:
-        part = data.clone()
-        left = torch.tensor(sorted(others | on), dtype=torch.long)
-        for name, attributes in cut.items():
-            kept = torch.isin(data[name], left).all(0)
-            part[name] = data[name][:, kept]
-            for attribute in attributes:
-                part[attribute] = data[attribute][kept]
-        with torch.no_grad():
-            out = (
-                model(part)
-                if isinstance(model, OfData)
-                else OfData(model, *NAMES[type(model)])(part)
-            )
-        return float(out[row].softmax(-1)[e.target])
-
-    return shapley(players, worth)
-
-
-SIGNS = {"pos_edge_index": (), "neg_edge_index": ()}
-KINDS = {"edge_index": ("edge_weight",), "far_edge_index": ("far_edge_attr",)}
-NAMES = {
-    Signed: ("x", "pos_edge_index", "neg_edge_index"),
-    ThreeKinds: ("x", "edge_index", "far_edge_index", "far_edge_attr", "edge_weight"),
-}
+SIGNS = ("pos_edge_index", "neg_edge_index")
 
 
 @pytest.mark.parametrize("as_data", [False, True])
@@ -253,10 +199,10 @@ NAMES = {
 def test_signed_edges_are_cut_with_their_nodes(seed: int, edge_index: bool, as_data: bool) -> None:
     data, model = signed_graph(seed, edge_index), seeded(Signed)
     if as_data:
-        model = OfData(model, *NAMES[Signed])
+        model = OfData(model, "x", *SIGNS)
     e = explain(model, data, node=seed, method=NODES)
     assert any(e.nodes.values())
-    assert_same(e.nodes, brute_force(model, data, e, SIGNS))
+    assert_same(e.nodes, node_values(model, data, e))
 
 
 def three_kinds(nodes: int) -> Data:
@@ -276,7 +222,7 @@ def test_weights_and_attributes_go_with_their_own_edges(nodes: int, pools: bool)
     method = GraphSVX(players="nodes", samples=5000)
     e = explain(model, data, method=method, **question)
     assert e.certificate.status != "estimated"
-    assert_same(e.nodes, brute_force(model, data, e, KINDS))
+    assert_same(e.nodes, node_values(model, data, e))
 
 
 def test_edges_of_all_kinds_between_two_nodes_are_one_player() -> None:
@@ -300,7 +246,7 @@ def test_a_matrix_of_nodes_by_nodes_is_cut() -> None:
 
     e = explain(of_matrix, Data(x=data.x, adj=dense), node=1, method=NODES)
     assert e.certificate.exact
-    assert_same(e.nodes, node_values(model, data, 1, e))
+    assert_same(e.nodes, node_values(model, data, e))
 
 
 def refused_attributes() -> dict[str, tuple]:
@@ -336,7 +282,7 @@ def test_what_a_model_does_not_read_is_not_refused() -> None:
     data.face = torch.tensor([[0], [1], [2]])
     model = random_model("gcn", 0)
     e = explain(OfData(model, "x", "edge_index"), data, node=1, method=NODES)
-    assert_same(e.nodes, node_values(model, data, 1, e))
+    assert_same(e.nodes, node_values(model, data, e))
 
 
 def test_hypergraphs_and_missing_edges_are_refused() -> None:
@@ -420,7 +366,7 @@ def test_nodes_are_removed_for_models_that_make_their_own_edges(question: dict) 
             return float(model(data.z[left], data.pos[left])[row].softmax(-1)[e.target])
 
     assert e.certificate.exact
-    assert_same(e.nodes, shapley(players, worth))
+    assert_same(e.nodes, shapley_values(players, worth))
     smallest = e.sufficient(0.9)
     assert smallest.score >= 0.9 * e.prediction
 
@@ -441,8 +387,8 @@ def test_nodes_are_removed_with_their_edges_and_features_are_switched_off() -> N
             out = model(part.x, part.edge_index)
         return float(out[left.tolist().index(2)].softmax(-1)[e.target])
 
-    assert_same(e.nodes, shapley(players, lambda on: score(on, frozenset(columns))))
-    assert_same(e.features, shapley(columns, lambda on: score(frozenset(), on)))
+    assert_same(e.nodes, shapley_values(players, lambda on: score(on, frozenset(columns))))
+    assert_same(e.features, shapley_values(columns, lambda on: score(frozenset(), on)))
 
 
 def test_attention_over_all_nodes_has_a_way() -> None:
@@ -453,7 +399,7 @@ def test_attention_over_all_nodes_has_a_way() -> None:
         x = data.x[sorted(on)]
         return float(((x @ x.t()).softmax(-1) @ x).sum(0)[1]) if on else 0.0
 
-    assert_same(e.nodes, shapley(range(5), worth))
+    assert_same(e.nodes, shapley_values(range(5), worth))
 
 
 def test_a_certain_probability_is_no_mystery() -> None:

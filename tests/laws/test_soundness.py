@@ -47,21 +47,6 @@ def _world() -> judge.World:
     )
 
 
-def test_the_oracle_by_hand() -> None:
-    """f(0) = x0 + x1 + x2: each neighbour gets its own value."""
-    world = _world()
-    calls = oracle.Oracle(world.model, world.data, world.question)
-    players = oracle.Players(nodes=((1,), (2,), (3,)))
-
-    def value(on: frozenset[int]) -> torch.Tensor:
-        off = [player for player in range(3) if player not in on]
-        return calls.scores(oracle.perturb(world.data, players, (0,), [], off, []))[0]
-
-    assert float(value(frozenset({0, 1, 2}))) == 7.0
-    assert float(value(frozenset({1}))) == 5.0
-    assert oracle.shapley(3, value)[:, 0].tolist() == pytest.approx([2.0, 4.0, 0.0])
-
-
 @pytest.mark.parametrize("size", [1e-4, 1.0])
 def test_a_wrong_value_is_noticed(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
     world = _world()

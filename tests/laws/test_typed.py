@@ -15,8 +15,18 @@ import graphsvx
 from graphsvx import Explanation
 from graphsvx.core.hetero_data import check_graph_with_types
 from graphsvx.methods import Edges, GraphSVX, MetaPaths, Nodes, Relations
+from graphsvx.testing.oracle import (
+    algorithm_1,
+    call,
+    cut,
+    distances,
+    ends_of,
+    probability_of,
+    replace_features,
+    shapley_values,
+)
 from tests import typed_worlds as worlds
-from tests.typed_worlds import EDGE_TYPES, Node, call, reaching, shapley, typed_graph, without
+from tests.typed_worlds import EDGE_TYPES, Node, every_node, typed_graph
 
 HETERO = ["sage", "gat", "gatedges", "graphconv", "to_hetero", "hgt", "han", "embedding",
           "embedding-id"]  # fmt: skip
@@ -35,15 +45,6 @@ def world(family: str, seed: int) -> tuple[nn.Module, HeteroData]:
     return model, data
 
 
-def output(model: nn.Module, data: HeteroData, node: Node) -> Tensor:
-    out = call(model, data)
-    return worlds.probability((out[node[0]] if isinstance(out, dict) else out)[node[1]])
-
-
-def every_node(data: HeteroData) -> list[Node]:
-    return [(name, i) for name in data.node_types for i in range(data[name].num_nodes)]
-
-
 def node_credit(explanation: Explanation) -> dict[Node, float]:
     return {
         (name, i): value
@@ -52,11 +53,11 @@ def node_credit(explanation: Explanation) -> dict[Node, float]:
     }
 
 
-def assert_credit(found: dict[Any, float], expected: dict[Any, Tensor], target: int = 0) -> None:
+def assert_credit(found: dict[Any, float], expected: dict[Any, float]) -> None:
     """The same credit for all players; those that are not listed have none."""
     assert set(found) <= set(expected)
     for player, value in expected.items():
-        assert found.get(player, 0.0) == pytest.approx(float(value[target]), abs=1e-9)
+        assert found.get(player, 0.0) == pytest.approx(value, abs=1e-9)
 
 
 def nodes_game(family: str, seed: int) -> None:
@@ -66,11 +67,9 @@ def nodes_game(family: str, seed: int) -> None:
         model, data, node=node, method=GraphSVX(players="nodes"), target=0
     )
     players = [other for other in every_node(data) if other != node]
-    credit, base = shapley(
-        players, lambda on: output(model, without(data, set(players) - on), node)
-    )
-    assert_credit(node_credit(explanation), credit)
-    assert explanation.base == pytest.approx(float(base[0]), abs=1e-9)
+    truth = algorithm_1(probability_of(model, node, target=0), data, node, players, [])
+    assert_credit(node_credit(explanation), truth.nodes)
+    assert explanation.base == pytest.approx(truth.base, abs=1e-9)
     assert explanation.base + explanation.total == pytest.approx(explanation.prediction, abs=1e-9)
 
 
@@ -87,12 +86,15 @@ def relations_game(family: str, seed: int) -> None:
     explanation = graphsvx.explain(model, data, node=node, method=GraphSVX(players="relations"),
                                    target=0)  # fmt: skip
 
-    def value(on: frozenset[Any]) -> Tensor:
-        cut = {(name, i) for first, names in pairs.items() if first not in on for name in names
-               for i in range(data[name].edge_index.shape[1])}  # fmt: skip
-        return output(model, without(data, set(), cut), node)
+    score = probability_of(model, node, target=0)
 
-    credit, _ = shapley(list(pairs), value)
+    def value(on: frozenset[Any]) -> float:
+        return score(cut(data, edges={
+            (name, i) for first, names in pairs.items() if first not in on for name in names
+            for i in range(data[name].num_edges)
+        }))  # fmt: skip
+
+    credit = shapley_values(pairs, value)
     assert_credit(explanation.by_relation(), credit)
 
 
@@ -107,15 +109,15 @@ def edges_game(family: str, seed: int) -> None:
         model, data, node=node, target=0, method=GraphSVX(players=Edges(groups=rest))
     )
     players = [*map(tuple, pairs), "rest"]
+    score = probability_of(model, node, target=0)
 
-    def value(on: frozenset[Any]) -> Tensor:
-        cut = {(t, i) for t in rest["rest"] for i in range(data[t].edge_index.shape[1])
-               if "rest" not in on}  # fmt: skip
-        cut |= {(t, i) for i, ends in enumerate(pairs) if tuple(ends) not in on
+    def value(on: frozenset[Any]) -> float:
+        off = {(t, i) for t in rest["rest"] for i in range(data[t].num_edges) if "rest" not in on}
+        off |= {(t, i) for i, ends in enumerate(pairs) if tuple(ends) not in on
                 for t in (writes, reverse)}  # fmt: skip
-        return output(model, without(data, set(), cut), node)
+        return score(cut(data, edges=off))
 
-    credit, _ = shapley(players, value)
+    credit = shapley_values(players, value)
     names = explanation.edge_credit.names or ()
     credits: dict[Any, float] = {}
     for name, ends, amount in zip(
@@ -153,11 +155,13 @@ def meta_paths_game(family: str, seed: int) -> None:
 
     members = {name: instances(steps) for name, steps in paths.items()}
 
-    def value(on: frozenset[Any]) -> Tensor:
-        there = set().union(*(members[name] for name in on))
-        return output(model, without(data, set(), set().union(*members.values()) - there), node)
+    score = probability_of(model, node, target=0)
 
-    credit, _ = shapley(list(members), value)
+    def value(on: frozenset[Any]) -> float:
+        there = set().union(*(members[name] for name in on))
+        return score(cut(data, edges=set().union(*members.values()) - there))
+
+    credit = shapley_values(members, value)
     credits = dict(zip(explanation.edge_credit.names or (), explanation.edge_values.tolist(),
                      strict=True))  # fmt: skip
     assert_credit(credits, credit)
@@ -170,20 +174,10 @@ def features_game(family: str, seed: int) -> None:
     explanation = graphsvx.explain(
         model, data, node=node, target=0, method=GraphSVX(players="both", features="all")
     )
-    mean = data["paper"].x.mean(0)
-    others = {other for other in every_node(data) if other != node}
-
-    def value(on: frozenset[Any]) -> Tensor:
-        changed = without(data, others)
-        x = data["paper"].x.clone()
-        off = [column for column in range(x.shape[1]) if column not in on]
-        x[node[1], off] = mean[off]
-        changed["paper"].x = x
-        return output(model, changed, node)
-
-    credit, base = shapley(range(4), value)
-    assert_credit(explanation.features["paper"].by_id(), credit)
-    assert explanation.base == pytest.approx(float(base[0]), abs=1e-9)
+    isolated = cut(data, {*every_node(data)} - {node})
+    truth = algorithm_1(probability_of(model, node, target=0), isolated, node, [], range(4))
+    assert_credit(explanation.features["paper"].by_id(), truth.features)
+    assert explanation.base == pytest.approx(truth.base, abs=1e-9)
     assert explanation.base + explanation.total == pytest.approx(explanation.prediction, abs=1e-9)
 
 
@@ -217,18 +211,9 @@ def relational_game(family: str, seed: int) -> None:
     data = worlds.relational_graph(seed, nodes=6)
     model = worlds.relational_model(family, seed)
     explanation = graphsvx.explain(model, data, node=0, target=0, method=GraphSVX(players="nodes"))
-    players = list(range(1, 6))
-
-    def value(on: frozenset[int]) -> Tensor:
-        there = torch.tensor([i == 0 or i in on for i in range(6)])
-        keep = there[data.edge_index[0]] & there[data.edge_index[1]]
-        with torch.no_grad():
-            out = model(data.x, data.edge_index[:, keep], data.edge_type[keep])
-        return worlds.probability(out[0])
-
-    credit, base = shapley(players, value)
-    assert_credit(explanation.nodes, credit)
-    assert explanation.base == pytest.approx(float(base[0]), abs=1e-9)
+    truth = algorithm_1(probability_of(model, 0, target=0), data, 0, range(1, 6), [])
+    assert_credit(explanation.nodes, truth.nodes)
+    assert explanation.base == pytest.approx(truth.base, abs=1e-9)
 
 
 def relational_types_game(family: str, seed: int) -> None:
@@ -238,13 +223,11 @@ def relational_types_game(family: str, seed: int) -> None:
         model, data, node=0, target=0, method=GraphSVX(players=Relations(directions="apart"))
     )
 
-    def value(on: frozenset[int]) -> Tensor:
-        keep = torch.isin(data.edge_type, torch.tensor(sorted(on)))
-        with torch.no_grad():
-            out = model(data.x, data.edge_index[:, keep], data.edge_type[keep])
-        return worlds.probability(out[0])
-
-    credit, _ = shapley(range(3), value)
+    kinds, score = data.edge_type.tolist(), probability_of(model, 0, target=0)
+    credit = shapley_values(
+        range(3),
+        lambda on: score(cut(data, edges=[i for i, kind in enumerate(kinds) if kind not in on])),
+    )
     by_relation = {int(name[1]): value for name, value in explanation.by_relation().items()}
     assert_credit(by_relation, credit)
 
@@ -268,11 +251,11 @@ def test_credit_of_a_link_equals_brute_force() -> None:
     )
     players = [node for node in every_node(data) if node not in (u, v)]
 
-    def value(on: frozenset[Any]) -> Tensor:
-        out = call(model, without(data, set(players) - on))
-        return (out["author"][0] * out["paper"][1]).sum()[None]
+    def value(on: frozenset[Any]) -> float:
+        out = call(model, cut(data, set(players) - on))
+        return float((out["author"][0] * out["paper"][1]).sum())
 
-    credit, _ = shapley(players, value)
+    credit = shapley_values(players, value)
     assert_credit(node_credit(explanation), credit)
 
 
@@ -286,13 +269,14 @@ def test_credit_of_a_group_of_nodes_equals_brute_force() -> None:
     others = [("paper", 1), ("subject", 0), ("subject", 1)]
     players: list[Any] = ["authors", *others]
 
-    def value(on: frozenset[Any]) -> Tensor:
+    score = probability_of(model, ("paper", 0), ("paper", 2), target=0)
+
+    def value(on: frozenset[Any]) -> float:
         absent = {node for node in others if node not in on}
         absent |= set() if "authors" in on else {("author", 0), ("author", 1)}
-        changed = without(data, absent)
-        return (output(model, changed, ("paper", 0)) + output(model, changed, ("paper", 2))) / 2
+        return score(cut(data, absent))
 
-    credit, _ = shapley(players, value)
+    credit = shapley_values(players, value)
     names = explanation.node_credit.names or ()
     by_type = dict(zip(names, explanation.node_values.tolist(), strict=True))
     named = {p if isinstance(p, str) else f"{p[0]} {p[1]}": value for p, value in credit.items()}
@@ -306,20 +290,16 @@ def test_credit_of_a_graph_equals_brute_force(erase: bool) -> None:
     explanation = graphsvx.explain(
         model, data, graph=True, target=0, method=GraphSVX(players="nodes", erase=erase)
     )
-    players = every_node(data)
+    players, score = every_node(data), probability_of(model, target=0)
 
-    def value(on: frozenset[Any]) -> Tensor:
-        absent = set(players) - on
-        changed = without(data, absent)
-        for name in data.node_types:
-            x = data[name].x.clone()
-            for kind, i in absent:
-                if erase and kind == name:
-                    x[i] = data[name].x.mean(0)
-            changed[name].x = x
-        return worlds.probability(call(model, changed)[0])
+    def value(on: frozenset[Any]) -> float:
+        changed = cut(data, set(players) - on)
+        for kind, i in set(players) - on if erase else ():
+            changed = replace_features(changed, [(kind, i)], range(data[kind].num_features),
+                                       data[kind].x.mean(0))  # fmt: skip
+        return score(changed)
 
-    credit, _ = shapley(players, value)
+    credit = shapley_values(players, value)
     assert_credit(node_credit(explanation), credit)
 
 
@@ -410,7 +390,9 @@ def test_to_homogeneous_agrees() -> None:
 def test_the_field_is_what_reaches_the_node() -> None:
     model, data = world("sage", 4)
     explanation = graphsvx.explain(model, data, node=("paper", 1))
-    assert set(node_credit(explanation)) == set(reaching(data, ("paper", 1), 2))
+    assert set(node_credit(explanation)) == {
+        node for node, steps in distances(ends_of(data), [("paper", 1)]).items() if 0 < steps <= 2
+    }
     assert explanation.certificate.fallback is None
 
 

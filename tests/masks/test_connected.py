@@ -11,8 +11,9 @@ import torch
 from graphsvx.core.arrays import Bools
 from graphsvx.errors import BudgetError
 from graphsvx.games import FunctionGame
+from graphsvx.masks.base import all_rows
 from graphsvx.masks.exact import Auto, Connected, connected_sets
-from tests.worlds import shapley
+from graphsvx.testing.oracle import shapley_of_table
 
 
 @pytest.mark.parametrize("reach", [None, 1, 2, 3])
@@ -124,12 +125,8 @@ def test_connected_sets_give_the_shapley_values_of_all_coalitions() -> None:
         assert masks.credit is not None
         credit = masks.credit.t() @ game.values(masks.states)
 
-        def value(members: frozenset[int], of: FunctionGame = game) -> float:
-            on = np.isin(np.arange(5), list(members))[None]
-            return float(of.values(of.states(on))[0, 1])
-
-        truth = shapley(range(5), value)
-        assert credit[:, 1].tolist() == pytest.approx([truth[i] for i in range(5)], abs=1e-12)
+        truth = shapley_of_table(game.values(game.states(all_rows(5))))
+        assert credit.numpy() == pytest.approx(truth, abs=1e-12)
 
 
 def test_connected_sets_that_do_not_fit_the_budget_are_refused() -> None:

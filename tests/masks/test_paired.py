@@ -13,6 +13,7 @@ from graphsvx.games.base import FunctionGame
 from graphsvx.masks import Paired, paired
 from graphsvx.masks.base import all_rows
 from graphsvx.masks.paired import _Strata, _strata_at, _within
+from graphsvx.testing.oracle import shapley_of_table
 
 Values = np.ndarray
 
@@ -24,20 +25,6 @@ def table(values: Values) -> FunctionGame:
     return FunctionGame(
         lambda rows: known[torch.from_numpy(rows @ (1 << np.arange(players)))], players
     )
-
-
-def shapley(values: Values) -> Values:
-    """The Shapley value by its definition, over all coalitions."""
-    players = len(values).bit_length() - 1
-    rows = all_rows(players)
-    sizes = rows.sum(1)
-    logs = np.cumsum(np.log(np.maximum(np.arange(players + 1), 1)))
-    orders = np.exp(logs[sizes] + logs[np.maximum(players - sizes - 1, 0)] - logs[players])
-    credit = np.zeros(players)
-    for i in range(players):
-        without = np.flatnonzero(~rows[:, i])
-        credit[i] = (orders[without] * (values[without | (1 << i)] - values[without])).sum()
-    return credit
 
 
 def estimate(values: Values, budget: int, seed: int, regression: Estimator):
@@ -107,7 +94,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(regression: Estimator) ->
         if masks.exact or bool(fit.errors.isnan().any()):
             continue  # exact, or no error bars given
         known += 1
-        miss = np.abs(fit.values[0].numpy() - shapley(values))
+        miss = np.abs(fit.values[0].numpy() - shapley_of_table(values))
         held.extend(miss <= 1.96 * fit.errors[0].numpy() + 1e-9 * np.abs(values).max())
     assert known > 120
     assert 0.9 <= np.mean(held) <= 0.99
@@ -124,7 +111,7 @@ def test_intervals_hold_with_many_pairs_and_are_narrower_than_those_of_least_squ
         fit, _ = estimate(values, budget, number, GaussianProcess())
         plain, _ = estimate(values, budget, number, WLS())
         ratios.append(float((fit.errors / plain.errors.clamp(min=1e-12)).median()))
-        miss = np.abs(fit.values[0].numpy() - shapley(values))
+        miss = np.abs(fit.values[0].numpy() - shapley_of_table(values))
         held.extend(miss <= 1.96 * fit.errors[0].numpy() + 1e-9 * np.abs(values).max())
     assert 0.9 <= np.mean(held) <= 0.99
     assert np.median(ratios) < 0.9
@@ -134,7 +121,7 @@ def test_intervals_hold_with_many_pairs_and_are_narrower_than_those_of_least_squ
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_error_goes_to_zero_with_the_calls(kind: Callable, regression: Estimator) -> None:
     values = kind(10, np.random.default_rng(3))
-    truth = shapley(values)
+    truth = shapley_of_table(values)
     errors = []
     for budget in (40, 150, 600, 1024):
         runs = [estimate(values, budget, seed, regression)[0].values[0] for seed in range(4)]
@@ -157,7 +144,7 @@ def test_gaussian_process_beats_least_squares_where_players_interact() -> None:
         values = (_largest, _saturating, _network, _unanimity)[number % 4](
             12, np.random.default_rng(number)
         )
-        truth = shapley(values)
+        truth = shapley_of_table(values)
         lost = [
             ((estimate(values, 200, number, how)[0].values[0].numpy() - truth) ** 2).sum()
             for how in (GaussianProcess(), WLS())
@@ -169,7 +156,7 @@ def test_gaussian_process_beats_least_squares_where_players_interact() -> None:
 def test_many_pairs_are_corrected_by_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs beyond those that the process is made of still count."""
     values = _majority(14, np.random.default_rng(0))
-    truth = shapley(values)
+    truth = shapley_of_table(values)
 
     def lost() -> float:
         fits = [estimate(values, 6000, seed, GaussianProcess(pairs=100))[0] for seed in range(3)]

@@ -13,18 +13,14 @@ from torch_geometric.data import Data
 from torch_geometric.nn import (
     GCNConv,
     GraphConv,
-    global_add_pool,
-    global_max_pool,
-    global_mean_pool,
 )
 
 from graphsvx import GraphSVX, explain
 from graphsvx.estimators import WLS
 from graphsvx.masks import Paired
 from graphsvx.methods import additive
-from tests.engine.test_lookup import seeded
-
-POOLS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+from tests.engine.test_lookup import POOLS
+from tests.worlds import seeded
 
 
 class Linear(nn.Module):

@@ -18,7 +18,7 @@ from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Paired, Random
 from graphsvx.methods import increments, pipeline
 from graphsvx.methods.increments import ErrorBelow, RelativeErrorBelow
-from tests.worlds import random_graph, random_model
+from tests.worlds import random_graph, random_model, seeded, star, tree
 
 
 @pytest.fixture(scope="module")
@@ -209,13 +209,7 @@ def test_differences_end_where_coalitions_have_known_states(
     monkeypatch.setattr(
         increments, "expected_errors", lambda *_: (1.0, 0.0)
     )  # differences are better
-    child = torch.arange(1, 20)
-    edges = torch.stack([child, (child - 1) // 2])
-    x = torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    data = Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], 1))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = GIN(3, 8, 3, 2, act="tanh").double().eval()
+    data, model = tree(20), seeded(lambda: GIN(3, 8, 3, 2, act="tanh"))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.5)
@@ -227,10 +221,7 @@ def test_differences_end_where_coalitions_have_known_states(
 
 def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer than two calls a player are never enough, so nothing is fitted to them."""
-    leaves = torch.arange(1, 521)
-    spokes = torch.stack([leaves, torch.zeros_like(leaves)])
-    x = torch.randn(521, 3, generator=torch.Generator().manual_seed(0)).double()
-    data = Data(x=x, edge_index=torch.cat([spokes, spokes.flip(0)], 1))
+    data = star(520)
     budgets: list[int] = []
     fit_all = pipeline.fit_all
 

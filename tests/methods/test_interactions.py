@@ -14,8 +14,9 @@ import graphsvx
 from graphsvx import Explanation, GraphSVX, explain
 from graphsvx.errors import InputError
 from graphsvx.estimators import BII, FSII, KSII, SII, STII, Lasso
-from tests.engine.test_lookup import Pooled, seeded
-from tests.worlds import random_graph, random_model, score
+from graphsvx.testing.oracle import cut, probability_of
+from tests.engine.test_lookup import Pooled
+from tests.worlds import random_graph, random_model, seeded
 
 INDICES = [(KSII(), 2), (KSII(), 3), (SII(), 2), (STII(), 3), (FSII(), 2), (BII(), 2)]
 
@@ -39,11 +40,11 @@ def test_interactions_around_a_node_equal_shapiq(index, order: int) -> None:
     method = GraphSVX(players="nodes", order=order, index=index)
     explanation = explain(model, data, node=2, method=method)
     players = explanation.node_ids.tolist()
+    score = probability_of(model, 2, target=explanation.target)
 
     def game(rows: np.ndarray) -> np.ndarray:
         return np.array([
-            score(model, data, 2, explanation.target,
-                  [p for p, on in zip(players, row, strict=True) if not on], [])
+            score(cut(data, [p for p, on in zip(players, row, strict=True) if not on]))
             for row in rows
         ])  # fmt: skip
 

@@ -10,8 +10,9 @@ from torch_geometric.data import HeteroData
 import graphsvx
 from graphsvx.errors import UnsupportedError
 from graphsvx.methods import GNNExplainer, Greedy, IntegratedGradients, Random, Saliency
+from graphsvx.testing.oracle import cut, probability_of
 from tests import typed_worlds as worlds
-from tests.typed_worlds import call, typed_graph, without
+from tests.typed_worlds import typed_graph
 
 NODE = ("paper", 1)
 
@@ -66,7 +67,7 @@ def test_greedy_removes_the_node_that_lowers_the_score_most(model, data) -> None
     others = [(k, i) for k in data.node_types for i in range(data[k].num_nodes) if (k, i) != NODE]
     loss = {
         (kind, i): explanation.prediction
-        - float(worlds.probability(call(model, without(data, {(kind, i)}))[NODE[1]])[0])
+        - probability_of(model, NODE, target=0)(cut(data, [(kind, i)]))
         for kind, i in others
     }
     first = max(loss, key=lambda node: loss[node])

@@ -10,8 +10,6 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from torch import nn
-from torch_geometric.nn import GCN, global_add_pool
 
 from graphsvx import GraphSVX, explain, runs
 from graphsvx.errors import DataError, InputError
@@ -24,7 +22,7 @@ from graphsvx.runs.backends import Answer
 from graphsvx.utils import processes
 from tests.runs import helpers
 from tests.runs.helpers import NODES, Moody, ThisProcess, start, world
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model
 
 
 def test_every_explanation_comes_back_bit_by_bit(reference) -> None:
@@ -69,17 +67,8 @@ def test_nan_and_negative_zero_are_stored_exactly() -> None:
 
 
 def test_graphs_are_explained_one_row_each(tmp_path) -> None:
-    class Pooled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.gnn = GCN(3, 8, 2, 2).double()
-
-        def forward(self, x, edge_index, batch):
-            return global_add_pool(self.gnn(x, edge_index), batch)
-
     graphs = [random_graph(seed, nodes=6) for seed in range(4)]
-    model = Pooled().eval()
+    model = pooled("gcn", "add", 0)
     run = runs.start(model, graphs, graphs=[3, 1], out=tmp_path / "run", backend=ThisProcess())
     assert run.table()["query"].to_pylist() == [1, 3]
     assert run[3].kind == "graph"

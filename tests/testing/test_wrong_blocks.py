@@ -10,12 +10,19 @@ import pytest
 import torch
 
 from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.players import Players
 from graphsvx.errors import BudgetError, UnsupportedError
 from graphsvx.estimators import WLS
 from graphsvx.generators import CutEdges, Indirect, Isolate, ReplaceRows
 from graphsvx.masks import Masks, Paired, Random
-from graphsvx.methods import Saliency
-from graphsvx.testing import check_estimator, check_generator, check_mask, check_method
+from graphsvx.methods import Nodes, Saliency
+from graphsvx.testing import (
+    check_estimator,
+    check_generator,
+    check_mask,
+    check_method,
+    check_players,
+)
 
 # --- masks ----------------------------------------------------------------------------------
 
@@ -271,6 +278,40 @@ class OtherTable(Isolate):
 def test_wrong_generators_are_rejected_with_the_broken_law(generator, law: str) -> None:
     with pytest.raises(AssertionError, match=law):
         check_generator(generator)
+
+
+# --- players --------------------------------------------------------------------------------
+
+
+class Drawn(Nodes):
+    """Other players each time."""
+
+    def setup(self, query, evaluator, seed):
+        return Nodes(groups=[(f"number {next(CALLS)}", [1, 2])]).setup(query, evaluator, seed)
+
+
+class Doubles(Nodes):
+    def finish(self, explanation):
+        return replace(explanation, bases=explanation.bases + 1)
+
+
+class Nobody(Nodes):
+    def setup(self, query, evaluator, seed):
+        return replace(super().setup(query, evaluator, seed), players=Players())
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Isolate(), "is a graphsvx.methods.player_kinds.PlayerKind"),
+        (Drawn(), "the same seed gives the same players"),
+        (Doubles(), "add up to the prediction"),
+        (Nobody(), "somebody plays"),
+    ],
+)
+def test_wrong_kinds_of_players_are_rejected_with_the_broken_law(kind, law: str) -> None:
+    with pytest.raises(AssertionError, match=law):
+        check_players(kind, seeds=[0])
 
 
 # --- methods --------------------------------------------------------------------------------

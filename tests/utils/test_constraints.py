@@ -10,8 +10,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch_geometric.nn import GCN, global_add_pool
 
 from graphsvx import GraphSVX, explain, methods, runs
 from graphsvx.errors import BudgetError, DataError, GraphSVXError, InputError
@@ -35,7 +33,7 @@ from graphsvx.methods.graphlime import HSICLasso
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, checked, expected
 from graphsvx_lab import zoo
-from tests.worlds import random_graph, random_model
+from tests.worlds import pooled, random_graph, random_model
 
 VALUES = [
     None, True, False, -1, 0, 1, 3, 10**30, -(10**30), 10**400, 0.5, 1.5, -0.5, 1e300, math.nan,
@@ -85,19 +83,8 @@ OTHERS = [
 ]  # fmt: skip
 
 
-class Pooled(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            self.gnn = GCN(3, 8, 2, 3).double()
-
-    def forward(self, x, edge_index, batch):
-        return global_add_pool(self.gnn(x, edge_index), batch)
-
-
 # One model and graph for all settings: what is known of them is read once.
-NODE_MODEL, GRAPH_MODEL, GRAPH = random_model("gcn", 1), Pooled(), random_graph(1)
+NODE_MODEL, GRAPH_MODEL, GRAPH = random_model("gcn", 1), pooled("gcn", "add", 0), random_graph(1)
 
 
 def changed(settings: Any, name: str) -> Iterator[Any]:

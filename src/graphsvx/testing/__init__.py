@@ -1,4 +1,4 @@
-"""Laws that masks, generators, estimators and methods obey, for tests of one's own blocks.
+"""Laws that masks, generators, estimators, players and methods obey, for tests of one's own blocks.
 
 from graphsvx.testing import check_mask
 check_mask(MyMask())
@@ -7,8 +7,8 @@ Each function raises an AssertionError that names the law that does not hold.
 """
 
 from graphsvx.testing.estimators import check_estimator
-from graphsvx.testing.generators import check_generator
+from graphsvx.testing.generators import check_generator, check_players
 from graphsvx.testing.masks import check_mask
 from graphsvx.testing.methods import check_method
 
-__all__ = ["check_estimator", "check_generator", "check_mask", "check_method"]
+__all__ = ["check_estimator", "check_generator", "check_mask", "check_method", "check_players"]

@@ -1,4 +1,4 @@
-"""Laws of generators (GEN)."""
+"""Laws of generators (GEN) and of kinds of players: what coalitions are in a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from graphsvx.core.arrays import Bools, Floats
 from graphsvx.core.field import Field
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.perturbation import Perturbations
-from graphsvx.core.players import find_edge_players, find_players
 from graphsvx.core.query import Query, build_query
 from graphsvx.core.random import derive_rng
 from graphsvx.engine.choose import choose_evaluator
@@ -21,14 +20,15 @@ from graphsvx.engine.lazy import plain
 from graphsvx.generators import GameSetup, Generator
 from graphsvx.masks.base import all_rows
 from graphsvx.methods.graphsvx import GraphSVX
+from graphsvx.methods.player_kinds import Edges, Nodes, NodesAndFeatures, PlayerKind
 from graphsvx.testing.laws import (
     random_graph,
     random_model,
     random_numbers,
     random_state_untouched,
     require,
-    shapley_values,
 )
+from graphsvx.testing.oracle import shapley_of_table
 from graphsvx.utils.exclusive import exclusive
 
 _MOST_PLAYERS = 7
@@ -53,23 +53,21 @@ def check_generator(generator: Generator, *, seeds: Iterable[int] = range(4)) ->
     for name, allowed in traits:
         trait = getattr(generator, name, allowed[-1])
         require(trait in allowed, generator, f"{name} is one of {allowed}, got {trait!r}")
+    alone = Edges() if getattr(generator, "edge_players", False) else Nodes()
+    kinds = (alone,) if isinstance(alone, Edges) else (alone, NodesAndFeatures())
     for seed in seeds:
         data, model = random_graph(seed), random_model(seed)
         with exclusive():
             query = build_query(model, data, node=0)
             with evaluation_mode(query.model.submodules):
                 _check_graph(generator, query, seed)
-        _check_credit(generator, model, data)
+        for kind in kinds:
+            _check_credit(generator, kind, generator, model, data)
 
 
 def _setup(query: Query, edge_players: bool) -> GameSetup:
-    graph, evaluator = query.graph, choose_evaluator(query, None, 0)
-    field = evaluator.field
-    if edge_players:
-        players = find_edge_players(graph, field, evaluator.depth, "together", ())
-    else:
-        players = find_players(graph, field, None, "all", "both")
-    return GameSetup(graph, field, players, graph.statistics.mean)
+    kind = Edges() if edge_players else NodesAndFeatures(features="all")
+    return kind.setup(query, choose_evaluator(query, None, 0), 0)
 
 
 def _check_graph(generator: Generator, query: Query, seed: int) -> None:
@@ -200,31 +198,70 @@ def _connected(field: Field, on: Bools) -> Bools:
         reached = grown
 
 
-def _check_credit(generator: Generator, model: torch.nn.Module, data: object) -> None:
-    """Exact credit of GraphSVX against the definition: one call a coalition, whole graph."""
-    edge_players = getattr(generator, "edge_players", False)
-    method = GraphSVX(generator=generator, players="edges" if edge_players else "nodes")
+def check_players(kind: PlayerKind, *, seeds: Iterable[int] = range(4)) -> None:
+    """Check a kind of players on questions about a node of small random graphs.
+
+    Args:
+        kind: the kind with its settings, such as `Nodes(hops=1)`.
+        seeds: one random graph and model each.
+
+    Raises:
+        AssertionError: a law does not hold; the message says which.
+
+    """
+    require(isinstance(kind, PlayerKind), kind, "is a graphsvx.methods.player_kinds.PlayerKind")
+    compared = 0
+    for seed in seeds:
+        compared += _check_credit(
+            kind, kind, kind.generator, random_model(seed), random_graph(seed, nodes=4)
+        )
+    require(compared, kind, f"somebody plays (and at most {_MOST_PLAYERS + 1} in some graph)")
+
+
+def _check_credit(
+    block: object, kind: PlayerKind, generator: Generator, model: torch.nn.Module, data: object
+) -> int:
+    """Exact credit of GraphSVX against the definition: one call a coalition, whole graph.
+
+    Features play while all nodes are off, nodes and edges with all features on. Returns the number
+    of compared games.
+    """
     with exclusive():
         query = build_query(model, data, node=0)
+        playing = kind.for_query(query)
+        playing.check_names(query.graph)
         with evaluation_mode(query.model.submodules):
-            setup = _setup(query, edge_players)
-            count = setup.players.edges if edge_players else setup.players.nodes
-            if not 1 <= count <= _MOST_PLAYERS + 1:
-                return
+            evaluator = choose_evaluator(query, None, 0)
+            setup, again = (playing.setup(query, evaluator, 0) for _ in range(2))
+            same = repr(vars(setup.players)) == repr(vars(again.players))
+            require(same, block, "the same seed gives the same players")
+            players = setup.players
+            sides = {"features": players.features, "nodes": players.nodes, "edges": players.edges}
+            sides = {side: n for side, n in sides.items() if 0 < n <= _MOST_PLAYERS + 1}
             ready = generator.prepare(setup, derive_rng(0, "paths"))  # as GraphSVX does
-            rows = all_rows(count)
-            batch = ready(setup, np.ones((len(rows), setup.players.features), dtype=bool), rows)
-            scores = _scores(model, query, setup.field, batch)
+            scores = {}
+            for side, count in sides.items():
+                rows = all_rows(count)
+                features = np.ones((len(rows), players.features), dtype=bool)
+                others = np.ones((len(rows), players.edges or players.nodes), dtype=bool)
+                if side == "features":
+                    features, others = rows, ~others
+                else:
+                    others = rows
+                scores[side] = _scores(
+                    model, query, evaluator.field, ready(setup, features, others)
+                )
+    method = GraphSVX(players=kind, generator=generator, samples=4 << _MOST_PLAYERS)
     explanation = explain(model, data, node=0, method=method)
-    truth = shapley_values(scores[:, explanation.target], count)
-    values = explanation.edge_values if edge_players else explanation.node_values
-    close = np.allclose(values.numpy(), truth, atol=1e-7)
-    require(close, generator,
-            "GraphSVX(generator=...) gives the game's Shapley values by definition")  # fmt: skip
-    if not edge_players:
-        explanation = explain(model, data, node=0, method=GraphSVX(generator=generator))
-        gap = abs(explanation.base + explanation.total - explanation.prediction)
-        require(gap < 1e-7, generator, "base and credit of features and nodes add up")
+    gap = abs(explanation.base + explanation.total - explanation.prediction)
+    require(gap < 1e-7, block, "base and credit add up to the prediction")
+    for side in sides:
+        values = getattr(explanation, f"{side.removesuffix('s')}_values")
+        truth = shapley_of_table(scores[side][:, explanation.target])
+        close = np.shape(values) == truth.shape and np.allclose(values.numpy(), truth, atol=1e-7)
+        require(close, block,
+                f"credit of {side} is the Shapley values of their game by definition")  # fmt: skip
+    return len(sides)
 
 
 def _scores(model: torch.nn.Module, query: Query, field: Field, batch: Perturbations) -> Floats:

@@ -1,11 +1,9 @@
-"""Random games and graphs, Shapley values by definition, and the form of a failed law."""
+"""Random games and graphs, and the form of a failed law."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
-from math import comb
 
 import numpy as np
 import torch
@@ -21,19 +19,6 @@ def require(holds: object, block: object, law: str) -> None:
     """Raise an AssertionError that names the block and the law, unless it holds."""
     if not bool(holds):
         raise AssertionError(f"{block!r}: {law}")
-
-
-def shapley_values(values: Floats, players: int) -> Floats:
-    """By definition; `values[k]` is the value of the players whose bits are set in k."""
-    credit = np.zeros(players)
-    for player in range(players):
-        others = [other for other in range(players) if other != player]
-        for size in range(players):
-            for members in combinations(others, size):
-                before = sum(1 << member for member in members)
-                gain = values[before | 1 << player] - values[before]
-                credit[player] += gain / (players * comb(players - 1, size))
-    return credit
 
 
 def table_game(values: Floats) -> FunctionGame:
