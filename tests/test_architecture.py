@@ -174,7 +174,7 @@ STEPS = (
     "generators/isolate.py:Isolate.__call__",
     "estimators/gaussian_process.py:GaussianProcess.__call__",
     "methods/replay.py:replays_agree",
-    "methods/build_explanation.py:",
+    "methods/record.py:",
 )
 """The functions of "The way of one explanation", in the order in which they are first called."""
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from graphsvx.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from graphsvx.api import Failure, explain, explain_many
+    from graphsvx.api import explain
     from graphsvx.estimators.estimate import Estimate, estimate
     from graphsvx.explorer import serve
+    from graphsvx.many import Failure, explain_many
     from graphsvx.methods.graphsvx import GraphSVX
     from graphsvx.methods.registry import register
     from graphsvx.results.certificate import Certificate, GameReport
@@ -47,12 +48,12 @@ __getattr__ = lazy_attributes(
         "Estimate": "graphsvx.estimators.estimate",
         "Explanation": "graphsvx.results.explanation",
         "Explanations": "graphsvx.results.summary",
-        "Failure": "graphsvx.api",
+        "Failure": "graphsvx.many",
         "GameReport": "graphsvx.results.certificate",
         "GraphSVX": "graphsvx.methods.graphsvx",
         "estimate": "graphsvx.estimators.estimate",
         "explain": "graphsvx.api",
-        "explain_many": "graphsvx.api",
+        "explain_many": "graphsvx.many",
         "register": "graphsvx.methods.registry",
         "serve": "graphsvx.explorer",
         **{package: f"graphsvx.{package}" for package in _PACKAGES},

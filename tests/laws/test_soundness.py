@@ -59,7 +59,7 @@ def test_a_wrong_value_is_noticed(monkeypatch: pytest.MonkeyPatch, size: float) 
         return store(self, states, out, *rest)
 
     monkeypatch.setattr(GraphGame, "_store", slightly_wrong)
-    monkeypatch.setattr("graphsvx.methods.graphsvx.replays_agree", lambda *_: True)
+    monkeypatch.setattr("graphsvx.methods.playing.replays_agree", lambda *_: True)
     with pytest.raises(judge.WrongError):
         judge.judge(world, random.Random(0))
 

@@ -12,13 +12,10 @@ from torch_geometric.nn import MessagePassing
 
 import graphsvx
 from graphsvx.errors import InputError, MissingExtraError, UnsupportedError
+from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.greedy import Greedy
-from graphsvx.methods.integrated_gradients import IntegratedGradients
-from graphsvx.methods.lime import LIME
 from graphsvx.methods.random import Random
-from graphsvx.methods.saliency import Saliency
-from graphsvx.methods.shap import SHAP
 from graphsvx.utils import extras
 
 ALL = [

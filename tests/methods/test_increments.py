@@ -229,7 +229,7 @@ def test_large_games_are_played_in_one_round(monkeypatch: pytest.MonkeyPatch) ->
         budgets.extend(game.budget for game in played)
         return fit_all(played, *rest)
 
-    monkeypatch.setattr("graphsvx.methods.graphsvx.fit_all", counted)
+    monkeypatch.setattr("graphsvx.methods.playing.fit_all", counted)
     monkeypatch.setattr(increments, "fit_all", counted)
     monkeypatch.setattr(increments, "MOST_CALLS", 5000)
     explain(random_model("gcn", 2), data, node=0, method=GraphSVX(players="nodes", estimator=WLS()))

@@ -8,16 +8,13 @@ import torch
 import graphsvx
 from graphsvx import api
 from graphsvx.estimators.direct import as_nodes
+from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.greedy import Greedy
-from graphsvx.methods.integrated_gradients import IntegratedGradients
-from graphsvx.methods.lime import LIME
 from graphsvx.methods.pgexplainer import PGExplainer
 from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.random import Random
-from graphsvx.methods.saliency import Saliency
-from graphsvx.methods.shap import SHAP
 from graphsvx_lab.metrics import accuracy, auroc
 from tests.methods.conftest import CARRIED, CENTRE, CLIQUE, EDGES, NODES, OWN
 

@@ -14,12 +14,10 @@ from torch_geometric.explain.algorithm import GNNExplainer as PyGExplainer
 from torch_geometric.nn import GCNConv
 
 import graphsvx
+from graphsvx.methods import LIME, IntegratedGradients, Saliency
 from graphsvx.methods.gnnexplainer import GNNExplainer
 from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.integrated_gradients import IntegratedGradients
-from graphsvx.methods.lime import LIME
-from graphsvx.methods.saliency import Saliency
-from graphsvx.methods.shap import SHAP, numpy_seeded
+from graphsvx.methods.tabular import SHAP, numpy_seeded
 from graphsvx.utils.extras import require_extra
 from tests.methods.conftest import both_ways
 

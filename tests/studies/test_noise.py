@@ -14,9 +14,9 @@ from torch_geometric.nn import GATConv
 import graphsvx
 from graphsvx import GraphSVX
 from graphsvx.errors import InputError
-from graphsvx.metrics.select import expected_hits
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.metrics.measurements import Measurements, Row
+from graphsvx_lab.metrics.truth import expected_hits
 from graphsvx_lab.studies import noise
 from graphsvx_lab.studies.noise import (
     CANDIDATES,

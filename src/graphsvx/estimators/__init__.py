@@ -3,8 +3,10 @@
 from graphsvx.estimators.estimate import Estimate, estimate
 from graphsvx.estimators.gaussian_process import GaussianProcess
 from graphsvx.estimators.indices import BII, FSII, KSII, SII, STII, Index
+from graphsvx.estimators.indices import IndexSetting as IndexSetting
 from graphsvx.estimators.lasso import Lasso
 from graphsvx.estimators.least_squares import WLR, WLS, Estimator, Fit
+from graphsvx.estimators.least_squares import EstimatorSetting as EstimatorSetting
 
 __all__ = [
     "BII", "FSII", "KSII", "SII", "STII", "WLR", "WLS", "Estimate", "Estimator", "Fit",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any
 
 import torch
@@ -39,9 +40,9 @@ class _Question:
 
     data: Data | HeteroData
     arguments: dict[str, Any]
-    nodes: Tensor
-    """Ids of the nodes of `data` in the graph that was given."""
-    edges: Tensor
+    nodes: Tensor | EllipsisType = ...
+    """Ids of the nodes of `data` in the graph that was given; ...: all."""
+    edges: Tensor | EllipsisType = ...
     """Positions of its edges there."""
 
 
@@ -116,104 +117,71 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
         **kwargs: Any,
     ) -> PyGExplanation | HeteroExplanation:
         """Explain the outputs at `index` (all if None) for their target classes."""
+        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
+        typed = isinstance(x, dict) and isinstance(edge_index, dict)
+        converted: Any = CreditedHeteroExplanation() if typed else CreditedExplanation()
         if isinstance(x, dict) and isinstance(edge_index, dict):
             data, pairs = hetero_data(x, edge_index, kwargs), kwargs.get("edge_label_index")
-            arguments = self._hetero_questions(data, target, index, pairs)
-            return self._hetero(
-                model, data, arguments, target.device, fix_centres=index is not None
-            )
-        if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
+            questions = self._hetero_questions(data, target, index, pairs)
+        elif isinstance(x, Tensor) and isinstance(edge_index, Tensor):
+            questions = self._questions(x, edge_index, target, index, kwargs)
+        else:
             raise UnsupportedError(
                 "GraphSVXAlgorithm needs x and edge_index as tensors, or both as dictionaries"
             )
-        questions = self._questions(x, edge_index, target, index, kwargs)
-        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
-        converted, records = CreditedExplanation(), []
-        if nodes is not None:
-            explanations = [
-                self._explain(model, question, self._node_method()) for question in questions
-            ]
-            records += explanations
-            credit = self._node_credit(questions, explanations, x)
-            converted.node_credit, converted.node_mask = credit, mask(credit)
-            if nodes == MaskType.object and index is not None:
-                centres = [node for e in explanations for node in e.centres]
-                converted.node_mask[centres] = 1.0
-            if nodes != MaskType.attributes:
-                converted.feature_credit = torch.stack(
-                    [feature_credit(e) for e in explanations]
-                ).mean(0).float()  # fmt: skip
-        if edges is not None:
-            explanations = [
-                self._explain(model, question, self._edge_method()) for question in questions
-            ]
-            records += explanations
-            total = torch.zeros(edge_index.shape[1], dtype=torch.float64)
-            for question, explanation in zip(questions, explanations, strict=True):
-                total[question.edges] += edge_credit(explanation, question.data.edge_index)
-            converted.edge_credit = (total / len(questions)).float()
-            converted.edge_mask = mask(converted.edge_credit)
-        converted = converted.to(x.device)
-        converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
-        return converted
-
-    def _hetero_questions(
-        self, data: HeteroData, target: Tensor, index: int | Tensor | None, pairs: Tensor | None
-    ) -> list[dict[str, Any]]:
-        """The arguments of `explain` for each output that is to be explained."""
-        level = self.model_config.task_level
-        counts = [data[name].num_nodes for name in data.node_types]
-        if level == ModelTaskLevel.graph and (len(target) == 1 or len(target) not in counts):
-            return [{"graph": True, "target": self._target(target, 0)}]
-        if level == ModelTaskLevel.edge:
-            if not isinstance(pairs, Tensor):
-                raise UnsupportedError(
-                    "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
-                )
-            pairs, (u, v) = pairs.reshape(2, -1), linked_types(data, self.node_type)
-            return [
-                {"edge": ((u, int(pairs[0, i])), (v, int(pairs[1, i]))),
-                 "target": self._target(target, i)}
-                for i in _positions(index, pairs.shape[1])
-            ]  # fmt: skip
-        node_type = self.node_type or explained_type(data, len(target))
-        return [
-            {"node": (node_type, i), "target": self._target(target, i)}
-            for i in _positions(index, len(target))
-        ]
-
-    def _hetero(
-        self, model: torch.nn.Module, data: HeteroData, arguments: list[dict[str, Any]],
-        device: torch.device, *, fix_centres: bool,
-    ) -> HeteroExplanation:  # fmt: skip
-        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
-        everything = torch.zeros(0, dtype=torch.long)  # the graph is explained as a whole
-        questions = [_Question(data, keywords, everything, everything) for keywords in arguments]
-        converted = CreditedHeteroExplanation()
         records: list[Explanation] = []
         if nodes is not None:
             # Typed graphs have no cells: the credit of a node is spread over its columns.
-            cells = nodes == MaskType.attributes
-            method = self.method if cells else self._node_method()
+            spread = typed and nodes == MaskType.attributes
+            method = self.method if spread else self._node_method()
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
-            set_node_credit(converted, explained, nodes)
-            set_masks(converted, "node")
-            if nodes == MaskType.object and fix_centres:
-                for explanation in explained:
-                    for kind, i in map(types_of(explanation).node, explanation.centres):
-                        converted[kind].node_mask[i] = 1.0
+            centres = [node for e in explained for node in e.centres]
+            if isinstance(x, dict):
+                set_node_credit(converted, explained, nodes)
+                set_masks(converted, "node")
+            else:
+                self._set_node_credit(converted, questions, explained, x)
+            if nodes == MaskType.object and index is not None:
+                for centre in centres:
+                    name, at = types_of(explained[0]).node(centre) if typed else (None, centre)
+                    (converted[name] if typed else converted).node_mask[at] = 1.0
         if edges is not None:
             method = self._edge_method()
             explained = [self._explain(model, question, method) for question in questions]
             records += explained
-            set_edge_credit(converted, explained)
-            set_masks(converted, "edge")
-        converted = converted.to(device)
+            if isinstance(edge_index, dict):
+                set_edge_credit(converted, explained)
+                set_masks(converted, "edge")
+            else:
+                total = torch.zeros(edge_index.shape[1], dtype=torch.float64)
+                for question, explanation in zip(questions, explained, strict=True):
+                    total[question.edges] += edge_credit(explanation, question.data.edge_index)
+                converted.edge_credit = (total / len(questions)).float()
+                converted.edge_mask = mask(converted.edge_credit)
+        converted = converted.to(target.device if isinstance(x, dict) else x.device)
         converted._graphsvx = records[0] if len(records) == 1 else Explanations(records)
         return converted
 
     # --- questions -----------------------------------------------------------------------
+
+    def _hetero_questions(
+        self, data: HeteroData, target: Tensor, index: int | Tensor | None, pairs: Tensor | None
+    ) -> list[_Question]:
+        """One question for each output that is to be explained."""
+        level = self.model_config.task_level
+        counts = [data[name].num_nodes for name in data.node_types]
+        if level == ModelTaskLevel.graph and (len(target) == 1 or len(target) not in counts):
+            return self._asked(data, target, [0], lambda _: {"graph": True})
+        if level == ModelTaskLevel.edge:
+            links, ends = _links(pairs), linked_types(data, self.node_type)
+            return self._asked(
+                data, target, _positions(index, len(links)),
+                lambda i: {"edge": tuple(zip(ends, links[i], strict=True))},
+            )  # fmt: skip
+        node_type = self.node_type or explained_type(data, len(target))
+        positions = _positions(index, len(target))
+        return self._asked(data, target, positions, lambda i: {"node": (node_type, i)})
 
     def _questions(
         self,
@@ -232,7 +200,6 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 f"GraphSVXAlgorithm passes tensors on to the model, got {sorted(other)}"
             )
         data = Data(x=x, edge_index=edge_index, **attributes)
-        everything = torch.arange(x.shape[0]), torch.arange(edge_index.shape[1])
         level = self.model_config.task_level
         per_graph = batch is not None and len(target) == int(batch.max()) + 1 != x.shape[0]
         if level == ModelTaskLevel.graph or (level == ModelTaskLevel.node and per_graph):
@@ -245,22 +212,17 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
                 for i, (graph, nodes, edges) in zip(positions, graphs, strict=True)
             ]
         if level == ModelTaskLevel.edge:
-            if pairs is None:
-                raise UnsupportedError(
-                    "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
-                )
-            pairs = pairs.reshape(2, -1)
-            return [
-                _Question(
-                    data,
-                    {"edge": tuple(pairs[:, i].tolist()), "target": self._target(target, i)},
-                    *everything,
-                )
-                for i in _positions(index, pairs.shape[1])
-            ]
+            links = _links(pairs)
+            positions = _positions(index, len(links))
+            return self._asked(data, target, positions, lambda i: {"edge": links[i]})
+        return self._asked(data, target, _positions(index, x.shape[0]), lambda i: {"node": i})
+
+    def _asked(
+        self, data: Any, target: Tensor, positions: list[int],
+        argument: Callable[[int], dict[str, Any]],
+    ) -> list[_Question]:  # fmt: skip
         return [
-            _Question(data, {"node": i, "target": self._target(target, i)}, *everything)
-            for i in _positions(index, x.shape[0])
+            _Question(data, {**argument(i), "target": self._target(target, i)}) for i in positions
         ]
 
     def _target(self, target: Tensor, position: int) -> int | None:
@@ -304,26 +266,42 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
 
     # --- masks ---------------------------------------------------------------------------
 
-    def _node_credit(
-        self, questions: list[_Question], explanations: list[Explanation], x: Tensor
-    ) -> Tensor:
-        """Average signed credit in the shape of the node mask."""
+    def _set_node_credit(
+        self, converted: Any, questions: list[_Question], explained: list[Explanation], x: Tensor
+    ) -> None:
+        """Average signed credit, and its mask, in the shape of the node mask."""
         kind = self.explainer_config.node_mask_type
+        features = torch.stack([feature_credit(e) for e in explained])
         if kind == MaskType.common_attributes:
-            return torch.stack([feature_credit(e) for e in explanations]).mean(0)[None].float()
-        width = 1 if kind == MaskType.object else x.shape[1]
-        total = torch.zeros(x.shape[0], width, dtype=torch.float64)
-        for question, explanation in zip(questions, explanations, strict=True):
-            if kind == MaskType.object:
-                part = node_credit(explanation)[:, None]
-                feature_total = feature_credit(explanation).sum()
-                centres = list(explanation.centres)
-                if centres:
-                    part[centres] += feature_total / len(centres)
-            else:
-                part = cell_credit(explanation, question.data)
-            total[question.nodes] += part
-        return (total / len(questions)).float()
+            credit = features.mean(0)[None]
+        else:
+            width = 1 if kind == MaskType.object else x.shape[1]
+            total = torch.zeros(x.shape[0], width, dtype=torch.float64)
+            for question, explanation, of_features in zip(
+                questions, explained, features, strict=True
+            ):
+                if kind == MaskType.object:
+                    part = node_credit(explanation)[:, None]
+                    centres = list(explanation.centres)
+                    if centres:
+                        part[centres] += of_features.sum() / len(centres)
+                else:
+                    part = cell_credit(explanation, question.data)
+                total[question.nodes] += part
+            credit = total / len(questions)
+        converted.node_credit = credit.float()
+        converted.node_mask = mask(converted.node_credit)
+        if kind != MaskType.attributes:
+            converted.feature_credit = features.mean(0).float()
+
+
+def _links(pairs: Any) -> list[tuple[int, ...]]:
+    """The explained links, each as a pair of nodes."""
+    if not isinstance(pairs, Tensor):
+        raise UnsupportedError(
+            "GraphSVXAlgorithm explains links of a model that takes edge_label_index"
+        )
+    return [tuple(pair) for pair in pairs.reshape(2, -1).t().tolist()]
 
 
 def _positions(index: int | Tensor | None, count: int) -> list[int]:

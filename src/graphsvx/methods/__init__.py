@@ -4,15 +4,10 @@ from graphsvx.methods import GNNExplainer
 graphsvx.explain(model, data, node=42, method=GNNExplainer())
 """
 
+from typing import TYPE_CHECKING
+
 from graphsvx.methods.base import Block, Blocks, Method, Properties
-from graphsvx.methods.gnnexplainer import GNNExplainer
-from graphsvx.methods.graphlime import GraphLIME
 from graphsvx.methods.graphsvx import GraphSVX
-from graphsvx.methods.greedy import Greedy
-from graphsvx.methods.integrated_gradients import IntegratedGradients
-from graphsvx.methods.lime import LIME
-from graphsvx.methods.pgexplainer import PGExplainer
-from graphsvx.methods.pgm_explainer import PGMExplainer
 from graphsvx.methods.player_kinds import (
     Cells,
     EdgeFeatures,
@@ -25,11 +20,19 @@ from graphsvx.methods.player_kinds import (
     Relations,
     SubgraphFeatures,
 )
-from graphsvx.methods.random import Random
-from graphsvx.methods.saliency import Saliency
 from graphsvx.methods.settings import Budget
-from graphsvx.methods.shap import SHAP
-from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN
+from graphsvx.utils.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from graphsvx.methods.gnnexplainer import GNNExplainer
+    from graphsvx.methods.gradients import IntegratedGradients, Saliency
+    from graphsvx.methods.graphlime import GraphLIME
+    from graphsvx.methods.greedy import Greedy
+    from graphsvx.methods.pgexplainer import PGExplainer
+    from graphsvx.methods.pgm_explainer import PGMExplainer
+    from graphsvx.methods.random import Random
+    from graphsvx.methods.tabular import LIME, SHAP
+    from graphsvx.methods.xgnn import MUTAG_VALENCES, XGNN
 
 __all__ = [
     "LIME",
@@ -61,3 +64,22 @@ __all__ = [
     "Saliency",
     "SubgraphFeatures",
 ]
+
+# Imported at first use: an explanation by GraphSVX needs none of them.
+_MODULES = {
+    "GNNExplainer": "gnnexplainer",
+    "GraphLIME": "graphlime",
+    "Greedy": "greedy",
+    "IntegratedGradients": "gradients",
+    "LIME": "tabular",
+    "MUTAG_VALENCES": "xgnn",
+    "PGExplainer": "pgexplainer",
+    "PGMExplainer": "pgm_explainer",
+    "Random": "random",
+    "SHAP": "tabular",
+    "Saliency": "gradients",
+    "XGNN": "xgnn",
+}
+__getattr__ = lazy_attributes(
+    __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+)

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import numpy as np
 from torch import Tensor
 
-from graphsvx.core.arrays import Bools, Floats
+from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
@@ -26,8 +26,8 @@ from graphsvx.engine.choose import choose_evaluator, run_verified
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
 from graphsvx.games.lookup_game import MOST_LOOK_UPS, LookupGame
-from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.pipeline import PlayableGame
+from graphsvx.methods.playing import Plan
 from graphsvx.results.details import PlayerSet
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Range, checked
@@ -40,11 +40,14 @@ _BLOCK = 1 << 12  # coalitions that are evaluated together
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """The query, method and seed of an explanation, to evaluate sets of its players later."""
+    """How the games of an explanation are played, to evaluate sets of its players later."""
 
-    query: Query
-    method: GraphSVX
-    seed: int
+    plan: Plan
+
+    @property
+    def query(self) -> Query:
+        """What was explained."""
+        return self.plan.query
 
     def sufficient(
         self, explanation: Explanation, share: float | Literal["class"], budget: int
@@ -80,9 +83,13 @@ class Question:
     def scores(self, coalitions: Bools, target: int) -> Floats:
         """Scores of coalitions of the game of nodes (or edges, or features), [coalitions]."""
         with self._ready():
-            evaluator = choose_evaluator(self.query, self.method.hops(self.query), self.seed)
-            game = self.method.games(self.query, evaluator, self.seed)[-1]
+            game = self._game()
             return game.values(game.states(coalitions))[:, target].numpy()
+
+    def _game(self) -> PlayableGame:
+        """The game of nodes (or edges, or features), not evaluated."""
+        evaluator = choose_evaluator(self.query, self.plan.kind.hops, self.plan.seed)
+        return self.plan.games(evaluator)[1][-1]
 
     def players(self, explanation: Explanation) -> int:
         """Number of players of that game."""
@@ -96,8 +103,7 @@ class Question:
         if self.query.target is None:
             return explanation.target
         with self._ready():
-            evaluator = choose_evaluator(self.query, self.method.hops(self.query), self.seed)
-            game = self.method.games(self.query, evaluator, self.seed)[-1]
+            game = self._game()
             everyone = np.ones(game.players, dtype=bool)
             return int(_plain_scores(self.query, game, everyone)[0].argmax())
 
@@ -122,7 +128,7 @@ class Question:
         first = len(explanation.player_names)
 
         def run(evaluator: Evaluator) -> tuple[_Answer, PlayableGame]:
-            game = self.method.games(self.query, evaluator, self.seed)[-1]
+            game = self.plan.games(evaluator)[1][-1]
             game.coalitions_for(budget)
             search = _Search(game, question == "flip", margin, budget)
             return search.smallest(), game
@@ -134,9 +140,7 @@ class Question:
             return bool(margin(_plain_scores(self.query, game, answer.coalition).numpy())[0] > 0)
 
         with self._ready():
-            answer, game = run_verified(
-                self.query, self.method.hops(self.query), self.seed, run, holds
-            )
+            answer, game = run_verified(self.query, self.plan.kind.hops, self.plan.seed, run, holds)
             scores = _plain_scores(self.query, game, answer.coalition)[0]
         selected = ~answer.coalition if question == "flip" else answer.coalition
         members = np.flatnonzero(selected)
@@ -201,7 +205,7 @@ class _Search:
             best, score = self._best(sets)
             if score > 0:
                 return _Answer(self._coalition(best), True, size)
-            larger = self._larger(sets, size + 1, edges)
+            larger = self._all_of_size(size + 1) if edges is None else self._extended(sets, edges)
             if larger is None:
                 return self._greedy(size + 1)
             if not len(larger):
@@ -221,7 +225,7 @@ class _Search:
     def _margins(self, sets: Bools) -> Floats:
         parts = [
             self.margin(self.game.values(self.game.states(self._coalition(part))).numpy())
-            for part in _blocks(sets)
+            for part in np.split(sets, range(_BLOCK, len(sets), _BLOCK))
         ]
         return np.concatenate(parts)
 
@@ -230,10 +234,6 @@ class _Search:
         if isinstance(self.game, LookupGame):
             return self.budget * MOST_LOOK_UPS - self.game.looked_up
         return self.budget - self.game.calls
-
-    def _larger(self, sets: Bools, size: int, edges: Bools | None) -> Bools | None:
-        """Sets of the next size; None if the budget does not allow them."""
-        return self._all_of_size(size) if edges is None else self._extended(sets, edges)
 
     def _all_of_size(self, size: int) -> Bools | None:
         """All sets of a size; None if the budget does not allow them."""
@@ -273,11 +273,12 @@ class _Search:
         while not self._holds(members):
             if members.all():
                 return _Answer(np.ones(players, dtype=bool), False, none_below)
-            members, _ = self._best(_with_one_more(members))
+            members, _ = self._best(_with_one_changed(members, np.flatnonzero(~members)))
         better = True
         while better:
             better = False
-            for candidates in (_with_one_less(members), _two_for_one(members)):
+            fewer = _with_one_changed(members, np.flatnonzero(members))
+            for candidates in (fewer, _two_for_one(members)):
                 if len(candidates):
                     best, score = self._best(candidates)
                     if score > 0:
@@ -289,22 +290,10 @@ class _Search:
         return float(self._margins(members[None])[0]) > 0
 
 
-def _blocks(sets: Bools) -> Iterator[Bools]:
-    for first in range(0, len(sets), _BLOCK):
-        yield sets[first : first + _BLOCK]
-
-
-def _with_one_more(members: Bools) -> Bools:
-    others = np.flatnonzero(~members)
-    sets = np.repeat(members[None], len(others), 0)
-    sets[np.arange(len(others)), others] = True
-    return sets
-
-
-def _with_one_less(members: Bools) -> Bools:
-    removable = np.flatnonzero(members)
-    sets = np.repeat(members[None], len(removable), 0)
-    sets[np.arange(len(removable)), removable] = False
+def _with_one_changed(members: Bools, players: Ids) -> Bools:
+    """The set with one of these players more (or less), for each of them."""
+    sets = np.repeat(members[None], len(players), 0)
+    sets[np.arange(len(players)), players] ^= True
     return sets
 
 

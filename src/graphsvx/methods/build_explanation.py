@@ -1,8 +1,7 @@
-"""Build the explanation record from fitted games."""
+"""Credit by kind of players and the receptive field, as they are recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,29 +16,12 @@ from graphsvx.core.players import Players
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
-from graphsvx.estimators import interactions as estimators
-from graphsvx.estimators.indices import Index
-from graphsvx.estimators.least_squares import Fit
-from graphsvx.generators import RemoveRows
-from graphsvx.generators.base import GeneratorSetting
-from graphsvx.methods.pipeline import PlayedGame
-from graphsvx.results.credit import Credit, Interactions, RegionErrors, branch_of, hop_of
-from graphsvx.results.details import Balance, FieldRecord, Groups, Selection
+from graphsvx.results.credit import Credit
+from graphsvx.results.details import Balance, FieldRecord
 from graphsvx.results.explanation import Explanation
 
-SHAPLEY_VALUE = (
-    "Shapley value: the player's fair share of the difference between the prediction and the "
-    "base value"
-)
-"""What a value means, in an explanation."""
-LASSO_SHARE = (
-    "share of the difference between the prediction and the base value among the few players "
-    "that a Lasso chose"
-)
-"""The same, where a Lasso chose the players."""
 # Credit that sums to less than this share of its absolute sum is not rescaled.
 _NEAR_ZERO = 1e-3
-_MOST_MEMBERSHIPS = 1 << 20
 
 
 @lru_cache(maxsize=64)
@@ -106,97 +88,6 @@ def _ids(members: Ids, owner: Ids, grouped: bool) -> Ids:
     return members[order[np.unique(owner[order], return_index=True)[1]]]
 
 
-def groups(field: Field, players: Players) -> Groups:
-    """The members of each named player, in the user's ids."""
-    ends = np.stack([field.ids[field.source[players.edge_members]],
-                     field.ids[field.target[players.edge_members]]], 1)  # fmt: skip
-    nodes = field.ids[players.node_members]
-    names = players.names
-    return Groups(
-        features={
-            name: tuple(players.feature_members[players.feature_owner == i].tolist())
-            for i, name in enumerate(names.get("features", ()))
-        },
-        nodes={
-            name: tuple(nodes[players.node_owner == i].tolist())
-            for i, name in enumerate(names.get("nodes", ()))
-        },
-        edges={
-            name: tuple((u, v) for u, v in ends[players.edge_owner == i].tolist())
-            for i, name in enumerate(names.get("edges", ()))
-        },
-    )
-
-
-def region_errors(
-    field: FieldRecord, nodes: Credit, played: list[PlayedGame], fits: list[Fit]
-) -> RegionErrors | None:
-    """Standard errors of node credit by hop and branch; None where values are exact or unnamed."""
-    for game, fit in zip(played, fits, strict=True):
-        plain = nodes.names is None and game.game.players == nodes.players
-        if game.game.side == "nodes" and plain and bool(fit.errors.any()):
-            return RegionErrors(*(_errors_of_sums(fit, label(field, nodes.ids)) for label in
-                                  (hop_of, branch_of)))  # fmt: skip
-    return None
-
-
-def _errors_of_sums(fit: Fit, labels: Ids) -> Tensor:
-    """Standard errors of credit summed by label, [outputs, labels]; NaN for very many of them."""
-    groups = np.unique(labels)
-    if len(groups) * len(labels) > _MOST_MEMBERSHIPS:
-        return torch.full((len(fit.values), len(groups)), torch.nan, dtype=torch.float64)
-    return torch.from_numpy(fit.group_credit(groups[:, None] == labels)[1])
-
-
-def interactions(
-    played: list[PlayedGame], fits: list[Fit], outputs: Sequence[int], index: Index, order: int
-) -> Interactions:
-    """Interactions within each game, as one record over all players."""
-    members, values, errors = [], [], []
-    first = left_out = 0
-    for game, fit in zip(played, fits, strict=True):
-        players = game.game.players
-        if players:
-            by_size = estimators.interactions(
-                *game.estimator_rows(outputs), index=index, order=order,
-                credit=fit.values.t().numpy(), errors=fit.errors.t().numpy(),
-            )  # fmt: skip
-            for part in by_size:
-                sets = np.full((len(part.members), order), -1)
-                sets[:, : part.members.shape[1]] = part.members + first
-                members.append(sets)
-                values.append(part.values)
-                errors.append(part.errors)
-            left_out += players - len(np.unique(by_size[-1].members)) if players > order else 0
-        first += players
-    none, no_sets = np.zeros((0, len(outputs))), np.zeros((0, order), dtype=np.int64)
-    return Interactions(
-        index=index.name,
-        order=order,
-        members=torch.from_numpy(np.concatenate([no_sets, *members]).T.copy()),
-        values=torch.from_numpy(np.concatenate([none, *values]).T.copy()),
-        errors=torch.from_numpy(np.concatenate([none, *errors]).T.copy()),
-        left_out=left_out,
-    )
-
-
-def selection(fits: list[Fit], row: int, alone: float) -> Selection:
-    """How much of the prediction the players that a selective regression chose carry.
-
-    `alone` is the model's score with only them on.
-    """
-    complete = torch.cat([fit.complete[row] for fit in fits if fit.complete is not None])
-    selected = torch.cat([fit.values[row] for fit in fits]) != 0
-    total = float(complete.sum())
-    small = _NEAR_ZERO * float(complete.abs().sum())
-    return Selection(
-        chosen=int(selected.sum()),
-        players=len(selected),
-        carried=float(complete[selected].sum()) / total if abs(total) > small else None,
-        alone=alone,
-    )
-
-
 def balanced(explanation: Explanation, alpha: float) -> Explanation:
     """Node credit rescaled to alpha, feature credit to 1 - alpha of prediction - base.
 
@@ -231,49 +122,3 @@ def balanced(explanation: Explanation, alpha: float) -> Explanation:
         meaning=f"{before.meaning}, rescaled so that nodes carry {100 * alpha:g} % of it and "
                 f"features the rest",
     )  # fmt: skip
-
-
-# Whether any player changes the output, and what to try where none does.
-
-
-_ROUNDING = 64  # units in the last place that values of the same output may differ by
-_MOST_ROUNDING = 1e-4  # of the value: in half precision, more is influence
-
-
-def no_influence(
-    query: Query, generator: GeneratorSetting, played: Sequence[PlayedGame], outputs: Sequence[int]
-) -> str | None:
-    """The reason why no player changes the explained outputs; None: one does, or none plays.
-
-    Features may have none where nodes have: only if they play alone this is said of them.
-    """
-    games = [game for game in played if game.game.players]
-    flat = [game for game in games if _is_flat(game, outputs)]
-    kinds = {game.game.side for game in flat}
-    if not flat or (kinds == {"features"} and len(flat) < len(games)):
-        return None
-    kind = {"features": "feature", "edges": "edge"}.get(flat[-1].game.side, "node")
-    fact = f"no {kind} changes the output"
-    scores = flat[-1].values[1, list(outputs)]
-    if query.model.scale == "probability" and bool(((scores < 1e-9) | (scores > 1 - 1e-9)).all()):
-        return f'{fact}: the probability is {float(scores[0]):.0f} throughout; use scale="log_odds"'
-    if kind == "feature":
-        return f"{fact}: the model does not read x, or only where it is the reference"
-    if isinstance(generator, RemoveRows):
-        return f"{fact}, although switched-off nodes are removed: the model ignores them"
-    takes = ", ".join(sorted(query.model.plan.attributes))
-    return (
-        f"{fact}: the model, which takes {takes}, gives the same output whatever edges are cut; "
-        f"if it makes edges of its own (from positions or features) or mixes all nodes, use "
-        f'GraphSVX(erase="rows")'
-    )
-
-
-def _is_flat(game: PlayedGame, outputs: Sequence[int]) -> bool:
-    """Whether all coalitions have the same values, but for rounding."""
-    values = game.values[:, list(outputs)]
-    size = values.abs().amax(0)
-    dtype = game.game.played().dtype
-    unit = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
-    rounding = min(_MOST_ROUNDING, _ROUNDING * unit)
-    return bool((values.amax(0) - values.amin(0) <= rounding * size).all())

@@ -24,44 +24,18 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, Floats, Ids, as_tensor
-from graphsvx.core.players import FeatureChoice, choose_features
+from graphsvx.core.players import choose_features
 from graphsvx.core.query import Query
 from graphsvx.core.row_ids import RowIds
 from graphsvx.engine.choose import evaluate
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.generators import GameSetup, Isolate
 from graphsvx.masks.base import Masks, all_rows
-from graphsvx.methods.pipeline import PlayedGame
+from graphsvx.methods.increments import FIRST_CALLS
+from graphsvx.methods.player_kinds import Cells
+from graphsvx.methods.playing import Plan, PlayedGames
 from graphsvx.results.credit import OTHER_FEATURES, PRESENCE, CellCredit
 from graphsvx.results.explanation import Explanation
-
-
-@dataclass(frozen=True)
-class CellChoice:
-    """Which nodes and features have cells."""
-
-    nodes: int
-    """Number of nodes, those with the most absolute credit."""
-    features: int
-    """Number of features of a node; the others are one cell together."""
-    choice: FeatureChoice
-    """Features of a node that play."""
-    reference_is_given: bool
-    """Features are compared with the reference in place of their mean."""
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluatedGames:
-    """The evaluated games of an explanation, from which cells get their credit."""
-
-    query: Query
-    evaluator: Evaluator
-    setup: GameSetup
-    last: PlayedGame
-    """The game that ends in the prediction."""
-    calls: int
-    """Model calls that may be made further."""
-    seed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +51,26 @@ class _Row:
 
 
 def with_cells(
-    explanation: Explanation, games: EvaluatedGames, choice: CellChoice
-) -> Explanation:  # fmt: skip
-    """The explanation with the cells of the nodes that have the most credit."""
+    explanation: Explanation, plan: Plan, played: PlayedGames, choice: Cells
+) -> Explanation:
+    """The explanation with the cells of the nodes that have the most credit.
+
+    As many calls again are made as the games were allowed.
+    """
     credit, outputs = explanation.node_credit, list(explanation.outputs)
     row = explanation.outputs.index(explanation.target)
-    order = credit.values[row].abs().argsort(descending=True, stable=True)[: choice.nodes].tolist()
-    rng = np.random.default_rng(games.seed)
-    members, calls = games.setup.players.node_members, games.calls // max(1, len(order))
+    most = choice.top_nodes
+    order = credit.values[row].abs().argsort(descending=True, stable=True)[:most].tolist()
+    rng, setup = np.random.default_rng(plan.seed), played.setup
+    members = setup.players.node_members
+    calls = (plan.budget.samples or FIRST_CALLS) // max(1, len(order))
     nodes: list[int] = []
     features: list[int] = []
     values: list[Tensor] = []
     errors: list[Tensor] = []
     for player in order:
-        game = _CellGame(
-            games.query, games.evaluator, games.setup, int(members[player]), outputs
-        )  # fmt: skip
-        cells = game.play(games.last.masks, player, choice, calls, rng)
+        game = _CellGame(plan.query, played.evaluator, setup, int(members[player]), outputs)
+        cells = game.play(played.games[-1].masks, player, choice, calls, rng)
         cell_values, exact = torch.from_numpy(cells.values), torch.from_numpy(cells.covariance)
         rest = credit.values[:, player] - cell_values.sum(1)
         variance = exact.sum((1, 2)).clamp(min=0) + credit.errors[:, player] ** 2
@@ -125,7 +102,7 @@ class _CellGame:
     outputs: list[int]
 
     def play(
-        self, masks: Masks, player: int, choice: CellChoice, calls: int, rng: np.random.Generator
+        self, masks: Masks, player: int, choice: Cells, calls: int, rng: np.random.Generator
     ) -> _Row:
         """Feature cells of the node: exact where all coalitions fit the calls, sampled if not."""
         columns, labels = self._feature_cells(choice)
@@ -141,12 +118,12 @@ class _CellGame:
         pairs = max(2, calls // (2 * (count + 2)))
         return _Row(labels, *self._sampled(players, player, columns, pairs, rng))
 
-    def _feature_cells(self, choice: CellChoice) -> tuple[list[Ids], list[int]]:
+    def _feature_cells(self, choice: Cells) -> tuple[list[Ids], list[int]]:
         """Columns of the feature cells: the features that stand out most, then all others."""
         graph, field, reference = self.setup.graph, self.setup.field, self.setup.reference
         node = field.ids[[self.node]]
         standing_out = choose_features(
-            graph, node, choice.choice, reference if choice.reference_is_given else None
+            graph, node, choice.features, None if choice.reference is None else reference
         )
         node_features = graph.x[int(node[0])].double().cpu().numpy()
         other = reference.double().cpu().numpy()
@@ -164,7 +141,7 @@ class _CellGame:
             float(np.abs((node_features - other)[part] / scale[part]).max()) for part in parts
         ]
         order = np.argsort(-np.asarray(deviations), kind="stable").tolist()
-        first, rest = order[: choice.features], order[choice.features :]
+        first, rest = order[: choice.top_features], order[choice.top_features :]
         columns, column_labels = [parts[i] for i in first], [labels[i] for i in first]
         if rest:
             columns.append(np.concatenate([parts[i] for i in rest]))

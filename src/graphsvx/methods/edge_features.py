@@ -8,29 +8,24 @@ again on the whole graph, and all of them if these differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Bools, as_tensor
-from graphsvx.core.model import Model
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import Reference
 from graphsvx.engine.rounding import allclose
 from graphsvx.errors import InputError
 from graphsvx.estimators.lasso import Lasso
-from graphsvx.estimators.least_squares import Estimator
 from graphsvx.games.base import FunctionGame, empty_and_full
-from graphsvx.masks.base import Mask, Masks
-from graphsvx.methods.local_graph import (
-    LocalGraph,
-    build_explanation,
-    game_report,
-    local_graph_of,
-)
+from graphsvx.masks.base import Masks
+from graphsvx.methods.baseline import Prediction, build_explanation, game_report
+from graphsvx.methods.local_graph import LocalGraph, local_graph_of, whole_graph_of
+from graphsvx.methods.playing import Plan
 from graphsvx.results.credit import Credit
 from graphsvx.results.explanation import Explanation
 
@@ -38,49 +33,37 @@ from graphsvx.results.explanation import Explanation
 _REPLAYS = 6
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeFeatureSettings:
-    """Settings of a game of edge features."""
-
-    reference: Reference
-    samples: int
-    mask: Mask
-    estimator: Estimator
-    method: object
-
-
-def explain_edge_features(query: Query, settings: EdgeFeatureSettings, seed: int) -> Explanation:
+def explain_edge_features(plan: Plan, reference: Reference, method: object) -> Explanation:
     """Shapley values of the columns of edge_attr."""
+    query, seed, samples = plan.query, plan.seed, plan.budget.first_calls
     table = _table(query)
-    if isinstance(settings.estimator, Lasso):
+    if isinstance(plan.estimator, Lasso):
         raise InputError(
             'a Lasso chooses nodes and features; leave it out with players="edge_attr"'
         )
-    other = _reference(table, settings.reference)
+    other = _reference(table, reference)
     players = torch.nonzero((table != other.to(table.dtype)).any(0))[:, 0]
     local = local_graph_of(query, seed)
-    calls, masks, values, proved = _play(query, local, table, other, players, settings, seed)
-    outputs, target = query.choose_outputs(values[1])
+    calls, masks, values, proved = _play(plan, local, table, other, players)
+    prediction = Prediction.of(query, local.evaluator, values[1])
+    outputs = prediction.outputs
     scores = values[:, outputs[0] : outputs[-1] + 1]
-    fit = settings.estimator(masks, scores[2:], scores[0], scores[1])
+    fit = plan.estimator(masks, scores[2:], scores[0], scores[1])
     names = query.names.edge_features
     credit = Credit(
         players.cpu(), fit.values, fit.errors,
         tuple(names[i] if names else f"edge feature {i}" for i in players.tolist()),
     )  # fmt: skip
     explanation = build_explanation(
-        query, local.evaluator, settings.method, seed, outputs=outputs, target=target,
-        predictions=values[1], bases=fit.base, features=credit,
+        method, seed, prediction, bases=fit.base, features=credit,
         meaning="Shapley value: the edge feature's fair share of the difference between the "
         "prediction and the base value",
-        games=(
-            game_report(
-                "edge features", len(players), calls, type(settings.mask).__name__,
-                exact=masks.exact and proved, exact_if_shortcuts_hold=masks.exact and not proved,
-                replayed=0 if proved else _REPLAYS + 2,
-                budget=settings.samples, coalitions=len(masks.rows) + 2,
-                r2=float(fit.r2[outputs.index(target)]),
-            ),
+        game=game_report(
+            "edge features", len(players), calls, type(plan.mask).__name__,
+            exact=masks.exact and proved, exact_if_shortcuts_hold=masks.exact and not proved,
+            replayed=0 if proved else _REPLAYS + 2,
+            budget=samples, coalitions=len(masks.rows) + 2,
+            r2=float(fit.r2[outputs.index(prediction.target)]),
         ),
     )  # fmt: skip
     field = replace(explanation.field, num_features=table.shape[1])
@@ -112,28 +95,29 @@ def _reference(table: Tensor, reference: Reference) -> Tensor:
 
 
 def _play(
-    query: Query, local: LocalGraph, table: Tensor, other: Tensor, players: Tensor,
-    settings: EdgeFeatureSettings, seed: int,
+    plan: Plan, local: LocalGraph, table: Tensor, other: Tensor, players: Tensor
 ) -> tuple[int, Masks, Tensor, bool]:  # fmt: skip
     """Number of calls, coalitions, the scores of the empty, the full and these coalitions, and
     whether these are proved to be those of calls on the whole graph."""
-    device = table.device
-    original = table[as_tensor(local.edges, device)]
+    query, seed, device = plan.query, plan.seed, table.device
 
-    def function(rows: Tensor, call: Callable[[Tensor], Tensor]) -> Callable[[Bools], Tensor]:
+    def function(graph: LocalGraph) -> Callable[[Bools], Tensor]:
+        rows = table[as_tensor(graph.edges, device)]
+        shape = rows.shape if graph.edge_attr is None else graph.edge_attr.shape
+
         def scores(coalitions: Bools) -> Tensor:
             listed = []
             for coalition in coalitions:
                 off = players[as_tensor(np.flatnonzero(~coalition), device)]
                 changed = rows.clone()
                 changed[:, off] = other[off].to(rows.dtype)
-                listed.append(query.scores(call(changed)[None])[0].cpu())
+                out = graph.outputs(edge_attr=changed.reshape(shape))
+                listed.append(query.scores(graph.explained(out)[None])[0].cpu())
             return torch.stack(listed)
 
         return scores
 
-    in_field = function(original, lambda attr: _outputs(query.model, local, attr))
-    on_graph = function(table, lambda attr: _whole_outputs(query, attr))
+    in_field, on_graph = function(local), function(whole_graph_of(query, local.evaluator))
     rng = np.random.default_rng(seed)
     probes = np.concatenate(
         [empty_and_full(len(players)), rng.random((_REPLAYS, len(players))) < 0.5]
@@ -141,7 +125,7 @@ def _play(
     agree = not local.evaluator.local or allclose(in_field(probes), on_graph(probes))
     game = FunctionGame(in_field if agree else on_graph, len(players))
     if len(players):
-        masks = settings.mask(game, settings.samples, derive_rng(seed, "edge features"))
+        masks = plan.mask(game, plan.budget.first_calls, derive_rng(seed, "edge features"))
     else:
         none = np.zeros((0, 0), dtype=bool)
         masks = Masks(none, game.states(none), np.zeros(0), exact=True)
@@ -149,27 +133,3 @@ def _play(
     values = game.values(np.concatenate([ends, masks.states]))
     shortcut = local.evaluator.local and agree
     return game.calls, masks, values, local.evaluator.checks.proved or not shortcut
-
-
-def _outputs(model: Model, local: LocalGraph, attr: Tensor) -> Tensor:
-    pairs = local.centres[:, None] if model.scores_pairs else None
-    shaped = attr if local.edge_attr is None else attr.reshape(local.edge_attr.shape)
-    out = model(
-        local.x, local.edge_index, local.edge_weight, shaped, local.batch, pairs, local.attributes
-    )
-    return out if model.scores_pairs else local.explained(out)
-
-
-def _whole_outputs(query: Query, attr: Tensor) -> Tensor:
-    graph, model = query.graph, query.model
-    device = graph.x.device
-    batch = None
-    if model.whole_graphs:
-        batch = torch.zeros(graph.num_nodes, dtype=torch.long, device=device)
-    centres = as_tensor(query.centres, device)
-    shaped = attr if graph.edge_attr is None else attr.reshape(graph.edge_attr.shape)
-    out = model(
-        graph.x, graph.edge_index, graph.edge_weight, shaped, batch,
-        centres[:, None] if model.scores_pairs else None, graph.attributes_at(None, None),
-    )  # fmt: skip
-    return out if model.whole_graphs or model.scores_pairs else out[centres]

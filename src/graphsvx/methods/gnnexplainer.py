@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import SoftEdges
-from graphsvx.masks.learned import Learned, Reader, SoftMasks, model_config
+from graphsvx.masks.learned import Learned, SoftMasks
 from graphsvx.methods.base import Block, Blocks, Properties
+from graphsvx.methods.baseline import Baseline, build_explanation, game_report
 from graphsvx.methods.local_graph import (
     LocalGraph,
-    build_explanation,
-    game_report,
     local_graph_of,
     message_passing_module,
     model_restored,
-    refuse_unless,
 )
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Checked, Count, Rate
+from graphsvx.utils.constraints import Count, Rate
 
 
 @dataclass(frozen=True)
-class GNNExplainer(Checked):
+class GNNExplainer(Baseline):
     """PyG's GNNExplainer on the receptive field of the question.
 
     For a group of nodes one mask is learned for all of them together.
@@ -80,14 +77,13 @@ class GNNExplainer(Checked):
             ),
         )
 
-    def __call__(self, query: Query, seed: int) -> Explanation:
+    def explain(self, query: Query, seed: int) -> Explanation:
         """Learn masks for each explained output."""
-        refuse_unless(query, self, "node", "nodes", "graph")
         if self.edges:
             message_passing_module(query, self)
         local_graph = local_graph_of(query, seed)
-        predictions = local_graph.scores()
-        outputs, target = query.choose_outputs(predictions)
+        prediction = local_graph.prediction()
+        outputs = prediction.outputs
         with model_restored(query.model.call):
             learned = [self._learn(local_graph, output, seed) for output in outputs]
         columns = torch.arange(local_graph.x.shape[1] if self.features else 0)
@@ -98,14 +94,8 @@ class GNNExplainer(Checked):
             for masks, output in zip(learned, outputs, strict=True)
         )
         calls = self.epochs * len(outputs)
-        explanation = build_explanation(
-            query,
-            local_graph.evaluator,
-            self,
-            seed,
-            outputs=outputs,
-            target=target,
-            predictions=predictions,
+        return build_explanation(
+            self, seed, prediction,
             edges=mask_as_credit(
                 local_graph.edge_ids()[:, : len(inner)],
                 [none if m.edges is None else m.edges.cpu()[inner] for m in learned],
@@ -117,27 +107,12 @@ class GNNExplainer(Checked):
                 "weight of a learned mask between 0 and 1: how much of the edge's messages, or "
                 "of the feature, is needed to keep the prediction"
             ),
-            games=(game_report("masks", len(inner) + len(columns), calls, "Learned"),),
-        )
-        return replace(explanation, masked_scores=masked_scores)
+            game=game_report("masks", len(inner) + len(columns), calls, "Learned"),
+            masked_scores=masked_scores,
+        )  # fmt: skip
 
     def _learn(self, local_graph: LocalGraph, output: int, seed: int) -> SoftMasks:
-        query = local_graph.query
-        regression = query.model.scale == "value"
-
-        def call(x: Tensor, edge_index: Tensor) -> Tensor:
-            out = query.model(
-                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch,
-                None, local_graph.attributes,
-            )  # fmt: skip
-            return local_graph.explained(out)
-
-        reader = Reader(query.model.call, call, query.model.output, output if regression else None)
-        target: Any
-        with torch.no_grad():
-            out = reader(local_graph.x, local_graph.edge_index)
-        target = out if regression else torch.full((len(out),), output, device=out.device)
-        config = model_config(query.model.output, regression, query.kind == "graph")
+        reader, config, target = local_graph.for_pyg(output, centres_only=True)
         return self.mask(
             reader, config, local_graph.x, local_graph.edge_index, target=target, seed=seed
         )

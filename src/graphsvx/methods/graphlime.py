@@ -7,21 +7,16 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from graphsvx.core import arrays
 from graphsvx.core import field as fields
-from graphsvx.core.arrays import Ids
+from graphsvx.core.arrays import Floats, Ids
 from graphsvx.core.query import Query
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import Unchanged
 from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.local_graph import (
-    build_explanation,
-    game_report,
-    local_graph_of,
-    refuse_unless,
-)
+from graphsvx.methods.baseline import Baseline, build_explanation, game_report
+from graphsvx.methods.local_graph import local_graph_of
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, NotNegative, Range
 
@@ -32,9 +27,6 @@ from graphsvx.utils.constraints import Checked, NotNegative, Range
 # K_k and L are Gaussian kernels of feature k and of the predictions over the same nodes, centred
 # (H K H, H = I - 11'/n) and scaled to Frobenius norm 1. Only inner products of kernels enter, so
 # the n^2 x F design is never held at once.
-
-
-Floats = NDArray[np.float64]
 
 
 def gaussian_kernel(values: Floats) -> Floats:
@@ -132,7 +124,7 @@ def neighbours(query: Query, hops: int | None, most: int, seed: int) -> Ids:
 
 
 @dataclass(frozen=True)
-class GraphLIME(Checked):
+class GraphLIME(Baseline):
     """HSIC Lasso of the explained score on features, over the node's N-hop neighbourhood."""
 
     hops: Annotated[int | None, Range(1)] = None
@@ -153,12 +145,10 @@ class GraphLIME(Checked):
         notes="deterministic here: it samples only above `most` neighbours",
     )
 
-    def __call__(self, query: Query, seed: int) -> Explanation:
+    def explain(self, query: Query, seed: int) -> Explanation:
         """Read the neighbours' predictions, then regress."""
-        refuse_unless(query, self, "node")
         local_graph = local_graph_of(query, seed)
-        predictions = local_graph.scores()
-        outputs, target = query.choose_outputs(predictions)
+        prediction = local_graph.prediction()
         hops = local_graph.evaluator.depth if self.hops is None else self.hops
         ids = neighbours(query, hops, self.most, seed)
         # Their predictions need their own receptive fields.
@@ -169,18 +159,15 @@ class GraphLIME(Checked):
         regress = HSICLasso(self.rho)
         rows = [
             torch.from_numpy(regress(features, scores[:, output], query.memory))
-            for output in outputs
+            for output in prediction.outputs
         ]
-        explanation = build_explanation(
-            query, local_graph.evaluator, self, seed,
-            outputs=outputs,
-            target=target,
-            predictions=predictions,
+        return build_explanation(
+            self, seed, prediction,
             features=mask_as_credit(torch.arange(features.shape[1]), rows),
             meaning=(
                 "HSIC Lasso coefficient, 0 or more: how far neighbours that are alike in this "
                 "feature also get alike scores"
             ),
-            games=(game_report("neighbours", features.shape[1], 1, "neighbours", rows=len(ids)),),
+            game=game_report("neighbours", features.shape[1], 1, "neighbours"),
+            neighbours=tuple(ids.tolist()),
         )  # fmt: skip
-        return replace(explanation, neighbours=tuple(ids.tolist()))

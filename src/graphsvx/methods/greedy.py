@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsvx.core import players as choosing
 from graphsvx.core.arrays import Bools
 from graphsvx.core.players import FeatureChoice, Hops
 from graphsvx.core.query import Query
@@ -18,14 +17,18 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.games.base import require_memory
 from graphsvx.games.graph_game import GraphGame
-from graphsvx.generators import GameSetup, Isolate
+from graphsvx.generators import Isolate
 from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.local_graph import build_explanation, game_report, refuse_unless
-from graphsvx.methods.names_by_type import with_types
+from graphsvx.methods.baseline import (
+    Baseline,
+    Prediction,
+    baseline_setup,
+    build_explanation,
+    game_report,
+)
 from graphsvx.methods.replay import coalitions_agree
-from graphsvx.methods.typed_baselines import baseline_setup
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import Checked, Range
+from graphsvx.utils.constraints import Range
 
 
 def one_less(on: Bools) -> tuple[Bools, np.ndarray]:
@@ -41,7 +44,7 @@ def _numbered(kind: str, ids: Tensor) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Greedy(Checked):
+class Greedy(Baseline):
     """Removes the most contributory feature or node until the prediction changes.
 
     The value of a player is the decrease of the score at its removal, 0 for players that were not
@@ -67,9 +70,8 @@ class Greedy(Checked):
         ),
     )
 
-    def __call__(self, query: Query, seed: int) -> Explanation:
+    def explain(self, query: Query, seed: int) -> Explanation:
         """Remove players greedily for each explained output."""
-        refuse_unless(query, self, "node", "nodes", "graph")
 
         def holds(evaluator: Evaluator, result: tuple[Explanation, GraphGame, Bools]) -> bool:
             _, game, coalitions = result
@@ -85,44 +87,31 @@ class Greedy(Checked):
         self, query: Query, evaluator: Evaluator, seed: int
     ) -> tuple[Explanation, GraphGame, Bools]:
         """The explanation, its game, and the coalitions after each removal."""
-        setup = self._setup(query, evaluator)
+        setup = baseline_setup(query, evaluator, self.players, self.features, self.hops)
         players = setup.players
         game = GraphGame(query, evaluator, setup, Isolate(), "joint", rest_on=True)
         ends = game.end_states()
         game.record_output_of(int(ends[1]))
         empty, full = game.values(ends)
-        outputs, target = query.choose_outputs(full)
-        rows, bases, removed = [], [], []
-        for output in outputs:
-            values, base, order = self._remove(query, game, full, empty, output)
-            rows.append(values)
-            bases.append(base)
-            removed.append(order)
-        b = players.features
+        prediction = Prediction.of(query, evaluator, full)
+        rows, bases, removed = zip(
+            *(self._remove(query, game, full, empty, output) for output in prediction.outputs),
+            strict=True,
+        )
+        b, nodes = players.features, evaluator.field.ids[players.node_members]
         explanation = build_explanation(
-            query,
-            evaluator,
-            self,
-            seed,
-            outputs=outputs,
-            target=target,
-            predictions=full,
+            self, seed, prediction,
             bases=torch.tensor(bases, dtype=torch.float64),
             features=mask_as_credit(
                 torch.from_numpy(players.feature_members), [row[:b] for row in rows]
             ),
-            nodes=mask_as_credit(
-                torch.from_numpy(evaluator.field.ids[players.node_members]),
-                [row[b:] for row in rows],
-            ),
+            nodes=mask_as_credit(torch.from_numpy(nodes), [row[b:] for row in rows]),
             meaning=(
                 "the score lost when the player was taken away, in the order of `removed`; "
                 "0 for players that were still there when the prediction had changed"
             ),
-            games=(game_report("joint", game.players, game.calls, "one_less"),),
-        )
-        if query.graph.has_types:
-            explanation = with_types(explanation, query, evaluator.field, players, apart=False)
+            game=game_report("joint", game.players, game.calls, "one_less"),
+        )  # fmt: skip
         names = [
             *(explanation.feature_credit.names or _numbered("feature", explanation.feature_ids)),
             *(explanation.node_credit.names or _numbered("node", explanation.node_ids)),
@@ -135,14 +124,6 @@ class Greedy(Checked):
         ])  # fmt: skip
         named = tuple(tuple(names[i] for i in order) for order in removed)
         return replace(explanation, removed=named), game, left
-
-    def _setup(self, query: Query, evaluator: Evaluator) -> GameSetup:
-        if query.graph.has_types:
-            return baseline_setup(query, evaluator, self.players, self.features, self.hops)
-        players = choosing.find_players(
-            query.graph, evaluator.field, self.hops, self.features, self.players
-        )
-        return GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
 
     def _remove(
         self, query: Query, game: GraphGame, full: Tensor, empty: Tensor, output: int

@@ -1,32 +1,31 @@
-"""The receptive field as a graph for the baselines, and building of their explanations.
+"""The receptive field as a separate graph, for methods that differentiate, fit or sample.
 
-Methods that differentiate, fit or sample work on the receptive field as a separate graph, so
-their cost does not depend on the size of the full graph.
+Their cost then does not depend on the size of the full graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_geometric.explain import ModelConfig
 from torch_geometric.nn import MessagePassing
 
 from graphsvx.core import arrays
 from graphsvx.core.arrays import Ids
-from graphsvx.core.perturbation import Perturbations
-from graphsvx.core.query import Kind, Query
-from graphsvx.engine.choose import choose_evaluator, evaluate
-from graphsvx.engine.evaluator import Evaluator
+from graphsvx.core.field import Field
+from graphsvx.core.query import Query
+from graphsvx.engine.checks import unperturbed
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.evaluator import Evaluator, Plain
 from graphsvx.errors import UnsupportedError
-from graphsvx.methods.build_explanation import field_record, no_edges
-from graphsvx.results.certificate import Certificate, GameReport
-from graphsvx.results.credit import Credit
-from graphsvx.results.explanation import Explanation
+from graphsvx.masks.learned import Reader, model_config
+from graphsvx.methods.baseline import Prediction
 from graphsvx.utils.exclusive import taking_back
 
 
@@ -53,32 +52,51 @@ class LocalGraph:
     attributes: Mapping[str, Any]
     """Further attributes that the model takes."""
 
-    def outputs(self, x: Tensor | None = None) -> Tensor:
-        """The model's raw output for every node of this graph (or for the graph)."""
+    def outputs(
+        self, x: Tensor | None = None, edge_index: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The model's raw output for every node (for the graph, or for the explained pair)."""
         return self.query.model(
             self.x if x is None else x,
-            self.edge_index,
+            self.edge_index if edge_index is None else edge_index,
             self.edge_weight,
-            self.edge_attr,
+            self.edge_attr if edge_attr is None else edge_attr,
             self.batch,
-            None,
+            self.centres[:, None] if self.query.model.scores_pairs else None,
             self.attributes,
         )
 
     def explained(self, out: Tensor) -> Tensor:
         """Raw outputs of the explained nodes, [centres, outputs], or of the graph, [1, outputs]."""
-        return out if self.batch is not None else out[self.centres]
+        one_row = self.batch is not None or self.query.model.scores_pairs
+        return out if one_row else out[self.centres]
+
+    def prediction(self) -> Prediction:
+        """What is explained."""
+        return Prediction.of(self.query, self.evaluator, self.scores())
 
     def scores(self, x: Tensor | None = None) -> Tensor:
         """The explained scores [outputs], float64; differentiable in `x`."""
         return self.query.scores(self.explained(self.outputs(x))[None])[0]
 
-    @property
-    def others(self) -> Tensor:
-        """Positions of the field's nodes other than the explained ones."""
-        in_field = np.isin(self.ids, self.evaluator.field.ids[: self.evaluator.field.size])
-        in_field[self.centres.cpu().numpy()] = False
-        return torch.from_numpy(np.flatnonzero(in_field))
+    def for_pyg(self, output: int, *, centres_only: bool) -> tuple[Reader, ModelConfig, Tensor]:
+        """The model as algorithms of `torch_geometric.explain` call it, and their target.
+
+        Of all nodes, or of the explained ones only.
+        """
+        model, regression = self.query.model, self.query.model.scale == "value"
+
+        def call(x: Tensor, edge_index: Tensor) -> Tensor:
+            out = self.outputs(x, edge_index)
+            return self.explained(out) if centres_only else out
+
+        reader = Reader(model.call, call, model.output, output if regression else None)
+        with torch.no_grad():
+            out = reader(self.x, self.edge_index)
+        target = out if regression else torch.full((len(out),), output, device=out.device)
+        config = model_config(model.output, regression, self.query.kind == "graph")
+        return reader, config, target
 
     @property
     def inner_edges(self) -> Tensor:
@@ -100,53 +118,57 @@ def local_graph_of(query: Query, seed: int) -> LocalGraph:
     evaluator = choose_evaluator(query, None, seed)
     graph, device = query.graph, query.graph.x.device
     if not evaluator.local:
-        ids, edges = np.arange(graph.num_nodes), np.arange(graph.num_edges)
-        x, edge_index = graph.x, graph.edge_index
-    else:
-        ids, edges = np.sort(evaluator.field.ids), np.sort(evaluator.field.edges)
-        ends = graph.edge_index[:, arrays.as_tensor(edges, device)].cpu().numpy()
-        x = graph.x.index_select(0, arrays.as_tensor(ids, device))
-        edge_index = arrays.as_tensor(np.searchsorted(ids, ends), device)
-    columns = arrays.as_tensor(edges, device)
-    return LocalGraph(
-        query=query,
-        evaluator=evaluator,
+        return whole_graph_of(query, evaluator)
+    ids, edges = np.sort(evaluator.field.ids), np.sort(evaluator.field.edges)
+    nodes, columns = arrays.as_tensor(ids, device), arrays.as_tensor(edges, device)
+    ends = graph.edge_index[:, columns].cpu().numpy()
+    return replace(
+        whole_graph_of(query, evaluator),
         ids=ids,
         edges=edges,
-        x=x.detach(),
-        edge_index=edge_index,
+        x=graph.x.index_select(0, nodes).detach(),
+        edge_index=arrays.as_tensor(np.searchsorted(ids, ends), device),
         edge_weight=None if graph.edge_weight is None else graph.edge_weight[columns],
         edge_attr=None if graph.edge_attr is None else graph.edge_attr[columns],
-        batch=torch.zeros(len(ids), dtype=torch.long, device=device)
-        if query.kind == "graph"
-        else None,
+        batch=torch.zeros_like(nodes) if query.kind == "graph" else None,
         centres=arrays.as_tensor(np.searchsorted(ids, query.centres), device),
-        attributes=graph.attributes_at(arrays.as_tensor(ids, device), columns),
+        attributes=graph.attributes_at(nodes, columns),
     )
 
 
-def perturbed_scores(query: Query, evaluator: Evaluator, perturbations: Perturbations) -> Tensor:
-    """Scores of perturbed graphs, [graphs, outputs], by the query's evaluator."""
-    return query.scores(evaluate(evaluator, perturbations)).cpu()
+def whole_graph_of(query: Query, evaluator: Evaluator) -> LocalGraph:
+    """The full graph of a query."""
+    graph, device = query.graph, query.graph.x.device
+    batch = torch.zeros(graph.num_nodes, dtype=torch.long, device=device)
+    return LocalGraph(
+        query=query,
+        evaluator=evaluator,
+        ids=np.arange(graph.num_nodes),
+        edges=np.arange(graph.num_edges),
+        x=graph.x.detach(),
+        edge_index=graph.edge_index,
+        edge_weight=graph.edge_weight,
+        edge_attr=graph.edge_attr,
+        batch=batch if query.kind == "graph" else None,
+        centres=arrays.as_tensor(query.centres, device),
+        attributes=graph.attributes_at(None, None),
+    )
+
+
+def unperturbed_prediction(query: Query, seed: int) -> Prediction:
+    """The prediction, for methods that do not perturb the graph."""
+    if not query.graph.has_types:
+        return local_graph_of(query, seed).prediction()
+    evaluator = choose_evaluator(query, None, seed)
+    return Prediction.of(query, evaluator, typed_scores(query, evaluator.field))
+
+
+def typed_scores(query: Query, field: Field) -> Tensor:
+    """Scores [outputs] of the unperturbed graph by a plain call."""
+    return query.scores(Plain(query, field).evaluate(field, unperturbed(query, field)))[0]
 
 
 # --- checks and context managers of the baselines ---------------------------------------
-
-
-def refuse_unless(query: Query, method: object, *kinds: Kind) -> None:
-    """Raise an UnsupportedError if the method does not explain this kind of query."""
-    if query.kind not in kinds:
-        names = {
-            "node": "a node",
-            "nodes": "a group of nodes",
-            "graph": "a graph",
-            "edge": "an edge",
-        }
-        supported = " or ".join(names[kind] for kind in kinds)
-        raise UnsupportedError(
-            f"{type(method).__name__} explains {supported}, got a question about "
-            f"{names.get(query.kind, query.kind)}; choose another method"
-        )
 
 
 def message_passing_module(query: Query, method: object) -> nn.Module:
@@ -198,84 +220,3 @@ def model_restored(module: object) -> Iterator[None]:
             parameter.requires_grad_(False)
         with torch.enable_grad():
             yield
-
-
-# --- building the explanation ---------------------------------------------------------
-
-
-def no_credit(outputs: int) -> Credit:
-    """Empty credit, for a kind of players that a method does not explain."""
-    return Credit.none(outputs)
-
-
-def game_report(name: str, players: int, calls: int, mask: str, **details: Any) -> GameReport:
-    """A baseline's entry in the certificate; R² is None without a surrogate."""
-    return GameReport(
-        name=name,
-        players=players,
-        exact=details.get("exact", False),
-        budget=details.get("budget", calls),
-        calls=calls,
-        coalitions=details.get("coalitions", calls),
-        r2=details.get("r2"),
-        mask=mask,
-        exact_if_shortcuts_hold=details.get("exact_if_shortcuts_hold", False),
-        replayed=details.get("replayed", 0),
-    )
-
-
-def build_explanation(
-    query: Query,
-    evaluator: Evaluator,
-    method: object,
-    seed: int,
-    *,
-    outputs: tuple[int, ...],
-    target: int,
-    predictions: Tensor,
-    meaning: str,
-    games: tuple[GameReport, ...],
-    bases: Tensor | None = None,
-    nodes: Credit | None = None,
-    features: Credit | None = None,
-    edges: Credit | None = None,
-    kind: Kind | None = None,
-) -> Explanation:
-    """Build the explanation, with the residual prediction - base - total in its certificate.
-
-    `predictions` are the scores of all outputs. Without `bases` the base value is 0; the residual
-    is 0 only for methods that satisfy the efficiency axiom.
-    """
-    count = len(outputs)
-    explained = predictions.detach().double().cpu()[list(outputs)]
-    bases = torch.zeros(count, dtype=torch.float64) if bases is None else bases.double().cpu()
-    parts = [
-        no_credit(count) if nodes is None else nodes,
-        no_credit(count) if features is None else features,
-        no_edges(count) if edges is None else edges,
-    ]
-    total = sum((part.values.sum(1) for part in parts), torch.zeros(count, dtype=torch.float64))
-    return Explanation(
-        kind=kind or query.kind,
-        centres=tuple(query.centres.tolist()),
-        outputs=outputs,
-        target=target,
-        bases=bases,
-        predictions=explained,
-        node_credit=parts[0],
-        feature_credit=parts[1],
-        edge_credit=parts[2],
-        certificate=Certificate(
-            games=games,
-            residual=float((explained - bases - total)[outputs.index(target)]),
-            seed=seed,
-            depth=evaluator.depth,
-            checks=evaluator.checks.passed,
-            fallback=evaluator.checks.fallback,
-        ),
-        field=field_record(query, evaluator),
-        method=repr(method),
-        meaning=meaning,
-        scale=query.model.scale,
-        class_names=query.class_names,
-    )

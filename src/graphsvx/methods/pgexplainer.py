@@ -22,16 +22,14 @@ from graphsvx.core.query import Query, build_query, node_list
 from graphsvx.errors import DataError, InputError, ModelError, UnsupportedError, first_line
 from graphsvx.estimators.direct import mask_as_credit
 from graphsvx.generators.replace import SoftEdges
-from graphsvx.masks.learned import EdgeNetwork, Reader, model_config
+from graphsvx.masks.learned import EdgeNetwork, Reader
 from graphsvx.methods.base import Block, Blocks, Properties
+from graphsvx.methods.baseline import Baseline, build_explanation, game_report
 from graphsvx.methods.local_graph import (
     LocalGraph,
-    build_explanation,
-    game_report,
     local_graph_of,
     message_passing_module,
     model_restored,
-    refuse_unless,
 )
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Count, Positive, Rate
@@ -51,7 +49,7 @@ class Trained(Checked):
 
 
 @dataclass(frozen=True)
-class PGExplainer(Checked):
+class PGExplainer(Baseline):
     """PyG's PGExplainer. `fit` returns a trained copy, which can explain.
 
     The network takes the embeddings of an edge's ends (and of the explained node), so it also
@@ -142,38 +140,31 @@ class PGExplainer(Checked):
 
     # --- explaining ---------------------------------------------------------------------
 
-    def __call__(self, query: Query, seed: int) -> Explanation:
+    def explain(self, query: Query, seed: int) -> Explanation:
         """Predict the mask of the field's edges; for a group, the mean over its nodes."""
-        refuse_unless(query, self, "node", "nodes", "graph")
         message_passing_module(query, self)
         trained = self._ready(query)
         local_graph = local_graph_of(query, seed)
-        predictions = local_graph.scores()
-        outputs, target = query.choose_outputs(predictions)
-        parts = [query]
+        prediction, parts = local_graph.prediction(), [query]
         if query.kind == "nodes":
-            parts = [replace(query, kind="node", centres=query.centres[i : i + 1])
-                     for i in range(len(query.centres))]  # fmt: skip
+            centres = np.split(query.centres, len(query.centres))
+            parts = [replace(query, kind="node", centres=centre) for centre in centres]
+        rows = []
         with model_restored(query.model.call):
-            rows = [
-                torch.stack([self._mask(local_graph, _TrainingQuery.of(part, seed, output), trained)
-                             for part in parts]).mean(0)
-                for output in outputs
-            ]  # fmt: skip
-        players = rows[0].shape[0]
-        explanation = build_explanation(
-            query, local_graph.evaluator, self, seed,
-            outputs=outputs,
-            target=target,
-            predictions=predictions,
+            for output in prediction.outputs:
+                questions = [_TrainingQuery.of(part, seed, output) for part in parts]
+                masks = [self._mask(local_graph, question, trained) for question in questions]
+                rows.append(torch.stack(masks).mean(0))
+        return build_explanation(
+            self, seed, prediction,
             edges=mask_as_credit(local_graph.edge_ids(), rows),
             meaning=(
                 "probability between 0 and 1 that the trained network gives the edge of being "
                 "needed for the prediction"
             ),
-            games=(game_report("edges", players, len(parts), "EdgeNetwork"),),
+            game=game_report("edges", rows[0].shape[0], len(parts), "EdgeNetwork"),
+            questions_trained_on=trained.questions,
         )  # fmt: skip
-        return replace(explanation, questions_trained_on=trained.questions)
 
     def _ready(self, query: Query) -> Trained:
         if self.trained is None:
@@ -285,20 +276,7 @@ class _TrainingQuery:
             wide = replace(query, kind="nodes", centres=np.sort(field.ids[: field.size]))
             local_graph = local_graph_of(wide, seed)
             index = torch.from_numpy(np.searchsorted(local_graph.ids, query.centres))
-        regression = query.model.scale == "value"
-
-        def call(x: Tensor, edge_index: Tensor) -> Tensor:
-            return query.model(
-                x, edge_index, local_graph.edge_weight, local_graph.edge_attr, local_graph.batch,
-                None, local_graph.attributes,
-            )  # fmt: skip
-
-        reader = Reader(query.model.call, call, query.model.output, output if regression else None)
-        with torch.no_grad():
-            out = reader(local_graph.x, local_graph.edge_index)
-        target = out if regression else torch.full((len(out),), output, device=out.device)
-        config = model_config(query.model.output, regression, query.kind == "graph")
-        return _TrainingQuery(local_graph, reader, config, target, index)
+        return _TrainingQuery(local_graph, *local_graph.for_pyg(output, centres_only=False), index)
 
     def train(self, algorithm: Any, epoch: int) -> float:
         """One training step; returns the loss."""

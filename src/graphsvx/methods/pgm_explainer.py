@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from graphsvx.core import players as choosing
-from graphsvx.core.arrays import Bools
+from graphsvx.core.arrays import Bools, Floats, Ids
 from graphsvx.core.players import Hops
 from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator
@@ -22,18 +20,18 @@ from graphsvx.games.base import require_memory
 from graphsvx.generators import GameSetup
 from graphsvx.generators.replace import ReplaceRows
 from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.local_graph import (
+from graphsvx.methods.baseline import (
+    Baseline,
+    Prediction,
+    baseline_setup,
     build_explanation,
     game_report,
     perturbed_scores,
-    refuse_unless,
 )
 from graphsvx.results.details import BayesianNetwork, ChangeProbability
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import MOST, Checked, Count, Range
+from graphsvx.utils.constraints import MOST, Count, Range
 from graphsvx.utils.extras import require_extra
-
-Floats = NDArray[np.float64]
 
 
 def coin_flips(rows: int, players: int, rate: float, seed: int) -> Bools:
@@ -45,7 +43,7 @@ def coin_flips(rows: int, players: int, rate: float, seed: int) -> Bools:
 
 
 @dataclass(frozen=True)
-class PGMExplainer(Checked):
+class PGMExplainer(Baseline):
     """Nodes whose perturbation the change of the prediction depends on, as a Bayesian network.
 
     I(.) of the paper: a row counts as changed if the explained score falls by more than
@@ -74,30 +72,22 @@ class PGMExplainer(Checked):
         package="pgmpy",
     )
 
-    def __call__(self, query: Query, seed: int) -> Explanation:
+    def explain(self, query: Query, seed: int) -> Explanation:
         """Perturb, test, learn."""
-        refuse_unless(query, self, "node", "nodes", "graph")
         require_extra("pgmpy.ci_tests")
         evaluator = choose_evaluator(query, self.hops, seed)
-        players = choosing.find_players(query.graph, evaluator.field, self.hops, "all", "nodes")
-        setup = GameSetup(query.graph, evaluator.field, players, query.graph.statistics.mean)
-        nodes = len(players.node_members)
-        require_memory(query.memory, 4 * self.samples * nodes, self.samples, nodes)
-        perturbed = coin_flips(self.samples, nodes, self.rate, seed)
+        setup = baseline_setup(query, evaluator, "nodes", hops=self.hops)
+        ids = evaluator.field.ids[setup.players.node_members]
+        require_memory(query.memory, 4 * self.samples * len(ids), self.samples, len(ids))
+        perturbed = coin_flips(self.samples, len(ids), self.rate, seed)
         # Row 0 is the graph as it is.
-        rows = np.concatenate([np.zeros((1, perturbed.shape[1]), dtype=bool), perturbed])
+        rows = np.concatenate([np.zeros((1, len(ids)), dtype=bool), perturbed])
         scores = self._scores(query, evaluator, setup, rows)
-        predictions = torch.from_numpy(scores[0])
-        outputs, target = query.choose_outputs(predictions)
-        ids = evaluator.field.ids[players.node_members]
-        fell = scores[:1] - scores[1:]
+        prediction = Prediction.of(query, evaluator, torch.from_numpy(scores[0]))
+        fell, outputs = scores[:1] - scores[1:], prediction.outputs
         networks = [self._learn(perturbed, fell[:, output]) for output in outputs]
-        row = outputs.index(target)
-        explanation = build_explanation(
-            query, evaluator, self, seed,
-            outputs=outputs,
-            target=target,
-            predictions=predictions,
+        return build_explanation(
+            self, seed, prediction,
             nodes=mask_as_credit(
                 torch.from_numpy(ids), [torch.from_numpy(network.strength) for network in networks]
             ),
@@ -105,9 +95,9 @@ class PGMExplainer(Checked):
                 "Cramér's V between -1 and 1: how strongly a fall of the score depends on the "
                 "node's features being replaced; 0 if that may be chance"
             ),
-            games=(game_report("nodes", len(ids), self.samples + 1, "coin_flips"),),
+            game=game_report("nodes", len(ids), self.samples + 1, "coin_flips"),
+            network=_in_user_ids(networks[outputs.index(prediction.target)], ids),
         )  # fmt: skip
-        return replace(explanation, network=_in_user_ids(networks[row], ids))
 
     def _scores(self, query: Query, evaluator: Evaluator, setup: GameSetup, rows: Bools) -> Floats:
         step = max(1, query.memory // (32 * max(1, evaluator.field.size)))
@@ -130,7 +120,7 @@ class PGMExplainer(Checked):
         return BayesNetwork(self.significance, self.blanket)(perturbed, changed)
 
 
-def _in_user_ids(network: Network, ids: NDArray[np.int64]) -> BayesianNetwork:
+def _in_user_ids(network: Network, ids: Ids) -> BayesianNetwork:
     """The network in the user's node ids."""
 
     def named(name: str) -> str:

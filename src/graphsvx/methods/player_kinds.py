@@ -27,7 +27,6 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import BudgetError, InputError, UnsupportedError
 from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
 from graphsvx.methods import build_explanation
-from graphsvx.methods.cells import CellChoice, EvaluatedGames, with_cells
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import MOST, Checked, Range
 
@@ -57,10 +56,6 @@ class PlayerKind(Checked, ABC):
     @abstractmethod
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:
         """The players in the evaluator's receptive field, and what their features become."""
-
-    def refine(self, explanation: Explanation, games: EvaluatedGames) -> Explanation:  # noqa: ARG002  (most kinds add nothing)
-        """The explanation with what further calls of the model tell."""
-        return explanation
 
     def finish(self, explanation: Explanation) -> Explanation:
         """The explanation with the changes that the settings of this kind ask for."""
@@ -324,13 +319,6 @@ class Cells(_WithFeatures):
         if query.kind == "graph":
             return _feature_setup(self, query, evaluator, evaluator.field.size, "nodes")
         return _feature_setup(self, query, evaluator, None, "both")
-
-    def refine(self, explanation: Explanation, games: EvaluatedGames) -> Explanation:
-        """The explanation with cells, for as many calls again as the games were allowed."""
-        choice = CellChoice(
-            self.top_nodes, self.top_features, self.features, self.reference is not None
-        )
-        return with_cells(explanation, games, choice)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import ast
 import dataclasses
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import Any, Literal, TypeVar, get_args
 
@@ -81,10 +81,6 @@ _BUILT_IN: dict[Kind, dict[str, Callable[..., Any]]] = {
     "index": {name: getattr(estimators, name) for name in ("KSII", "SII", "STII", "FSII", "BII")},
 }  # fmt: skip
 _REGISTERED: dict[Kind, dict[str, Callable[..., Any]]] = {kind: {} for kind in _BUILT_IN}
-_SETTINGS: dict[str, Kind] = {
-    "mask": "mask", "generator": "generator", "estimator": "estimator", "index": "index",
-}  # fmt: skip
-"""Settings of methods that may be given as the name of a block."""
 _GROUPS: dict[Kind, str] = {
     kind: f"graphsvx.{'indices' if kind == 'index' else kind + 's'}" for kind in _BUILT_IN
 }
@@ -161,14 +157,17 @@ def block(kind: Kind, text: str) -> Any:
             raise InputError(
                 f"settings are written as {name}(setting=value, ...), got {text!r}"
             ) from None
-    unknown = sorted(set(settings) - set(inspect.signature(factory).parameters))
-    if unknown:
-        allowed = sorted(inspect.signature(factory).parameters)
-        raise InputError(
-            f"{name} has no setting {unknown[0]!r}; {did_you_mean(unknown[0], allowed)}"
-            f"it has {', '.join(allowed) or 'none'}"
-        )
+    _refuse_unknown(name, settings, inspect.signature(factory).parameters)
     return factory(**settings)
+
+
+def _refuse_unknown(name: str, settings: Iterable[str], allowed: Iterable[str]) -> None:
+    listed = sorted(allowed)
+    for unknown in sorted({*settings} - {*listed}):
+        raise InputError(
+            f"{name} has no setting {unknown!r}; {did_you_mean(unknown, listed)}"
+            f"it has {', '.join(listed) or 'none'}"
+        )
 
 
 def _place(factory: Any) -> tuple[Any, Any]:
@@ -260,15 +259,11 @@ def method(name: str, **changes: Any) -> Method:
             loaded: Method = kind.load(path)
             return loaded
         allowed.add("load")
-    unknown = sorted(set(changes) - allowed)
-    if unknown and not (kind is GraphSVX and RENAMED.keys() & set(changes)):
-        raise InputError(
-            f"{name} has no setting {unknown[0]!r}; {did_you_mean(unknown[0], allowed)}"
-            f"it has {', '.join(sorted(allowed))}"
-        )
-    for key, value in changes.items():
-        if key in _SETTINGS and isinstance(value, str) and not isinstance(defaults[key], str):
-            changes[key] = block(_SETTINGS[key], value)
+    if not (kind is GraphSVX and RENAMED.keys() & set(changes)):
+        _refuse_unknown(name, changes, allowed)
+    for key in {*_BUILT_IN} & {*changes}:
+        if isinstance(changes[key], str) and not isinstance(defaults[key], str):
+            changes[key] = block(key, changes[key])
     instance: Method = GraphSVX.paper(**changes) if name == "graphsvx-paper" else kind(**changes)
     return instance
 

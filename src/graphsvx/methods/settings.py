@@ -15,6 +15,7 @@ from graphsvx.methods.player_kinds import (
     KINDS,
     Cells,
     DefaultPlayers,
+    EdgeFeatures,
     Edges,
     Features,
     KindName,
@@ -178,6 +179,11 @@ def check_parts(
         )
     if isinstance(players, Cells) and not mask.separate:
         raise InputError(f"cells need a mask with a game of nodes alone, got {mask!r}")
+    if isinstance(players, EdgeFeatures) and (budget.tolerance is not None or generator):
+        raise InputError(
+            'players="edge_attr" takes samples=, mask= and estimator= only; leave tolerance= '
+            "and generator= out"
+        )
     erases = isinstance(generator, RemoveRows) or getattr(generator, "erase", False)
     if erases and isinstance(players, (Features, SubgraphFeatures)):
         raise InputError('erase= is about switched-off nodes; use it with players="nodes"')

@@ -17,15 +17,11 @@ from graphsvx.core.query import Query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.errors import InputError, ModelError, UnsupportedError
 from graphsvx.methods.base import Block, Blocks, Properties
-from graphsvx.methods.local_graph import (
-    build_explanation,
-    game_report,
-    model_restored,
-    refuse_unless,
-)
+from graphsvx.methods.baseline import Baseline, Prediction, build_explanation, game_report
+from graphsvx.methods.local_graph import model_restored
 from graphsvx.results.details import FieldRecord, GeneratedGraph
 from graphsvx.results.explanation import Explanation
-from graphsvx.utils.constraints import MOST, Checked, Count, Range, Rate
+from graphsvx.utils.constraints import MOST, Count, Range, Rate
 
 MUTAG_VALENCES = (4, 2, 1, 1, 3, 1, 1, 2, 3, 1, 1, 1, 1, 2)
 """Bonds of C, O, Cl, H, N, F, Br, S, P, I, Na, K, Li, Ca: the order in MUTAG."""
@@ -125,7 +121,7 @@ def _draw(scores: Tensor, rng: torch.Generator) -> tuple[int, Tensor]:
 
 
 @dataclass(frozen=True)
-class XGNN(Checked):
+class XGNN(Baseline):
     """A graph that the model gives the class, grown edge by edge by a trained policy."""
 
     steps: Count = 12
@@ -175,7 +171,7 @@ class XGNN(Checked):
             if getattr(self, name) == ():
                 raise InputError(f"{name} must be one entry for each kind of node, got none")
 
-    def __call__(self, query: Query, seed: int) -> Explanation:
+    def explain(self, query: Query, seed: int) -> Explanation:
         """Train the policy, then let it draw."""
         self._refuse_unsupported(query)
         candidates = self._candidates(query)
@@ -185,47 +181,38 @@ class XGNN(Checked):
             query.graph.x, query.graph.edge_index, query.graph.edge_weight, None,
             torch.zeros(query.graph.num_nodes, dtype=torch.long, device=query.graph.x.device),
         )[None])[0]  # fmt: skip
-        outputs, target = query.choose_outputs(graph_scores)
+        prediction = Prediction.of(query, evaluator, graph_scores)
         torch.manual_seed(seed)
-        generation = _Generation(
-            self, query, candidates, rules, target, torch.Generator().manual_seed(seed)
-        )
+        rng = torch.Generator().manual_seed(seed)
+        generation = _Generation(self, query, candidates, rules, prediction.target, rng)
         with model_restored(query.model.call):
             policy = Policy(candidates.shape[1], self.hidden)
             before = generation.draws(policy, self.tries)
             history = generation.train(policy)
             after = generation.draws(policy, self.tries)
         score, best = max(after, key=lambda scored: (scored[0], -len(scored[1].edges)))
-        scores = generation.all_scores([best])[0]
-        explanation = build_explanation(
-            query,
-            evaluator,
-            self,
-            seed,
-            outputs=outputs,
-            target=target,
-            predictions=scores,
+        sources, targets = best.ends().tolist()
+        return build_explanation(
+            self, seed, replace(prediction, scores=generation.all_scores([best])[0]),
             meaning=(
                 "no credit: `generated` is a graph that the model gives this class, and the "
                 "prediction is that graph's"
             ),
-            games=(game_report("growth", len(candidates), generation.calls, "Policy"),),
+            game=game_report("growth", len(candidates), generation.calls, "Policy"),
             kind="model",
-        )
-        sources, targets = best.ends().tolist()
-        generated = GeneratedGraph(
-            kinds=tuple(best.kinds),
-            x=tuple(map(tuple, candidates[list(best.kinds)].tolist())),
-            edge_index=(tuple(sources), tuple(targets)),
-            score=score,
-            mean_score_untrained=float(np.mean([drawn_score for drawn_score, _ in before])),
-            mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
-            history=tuple(history),
-        )
-        return replace(explanation, field=_as_field(best, candidates), generated=generated)
+            field=_as_field(best, candidates),
+            generated=GeneratedGraph(
+                kinds=tuple(best.kinds),
+                x=tuple(map(tuple, candidates[list(best.kinds)].tolist())),
+                edge_index=(tuple(sources), tuple(targets)),
+                score=score,
+                mean_score_untrained=float(np.mean([drawn_score for drawn_score, _ in before])),
+                mean_score_trained=float(np.mean([drawn_score for drawn_score, _ in after])),
+                history=tuple(history),
+            ),
+        )  # fmt: skip
 
     def _refuse_unsupported(self, query: Query) -> None:
-        refuse_unless(query, self, "graph")
         if query.all_outputs:
             raise UnsupportedError('XGNN explains one class at a time; leave targets="all" out')
         extra = sorted({"edge_attr"} & query.model.takes | {*query.graph.attributes})

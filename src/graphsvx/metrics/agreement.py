@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from graphsvx.api import explain
 from graphsvx.core.model import Output, Scale
 from graphsvx.errors import InputError
 from graphsvx.methods.base import Method
-from graphsvx.metrics.select import Level, level_of, scores, top_keys, top_positions
+from graphsvx.metrics.select import Level, level_of, scores, top_keys
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 
@@ -100,13 +99,6 @@ def consistency(
     a, b = ({(name, key) for name in levels for key in top_keys(explanation, top, by, name)}
             for explanation in (first, second))  # fmt: skip
     return len(a & b) / len(a | b) if a | b else 1.0
-
-
-def rank_agreement(values: Tensor, reference: Tensor, top: int) -> tuple[float, float]:
-    """Spearman's correlation (0 where all values are equal), and the share of a common `top`."""
-    first, second = (set(top_positions(v, top, "value").tolist()) for v in (values, reference))
-    correlation = spearmanr(values, reference).statistic if float(values.std()) else 0.0
-    return float(correlation), len(first & second) / len(second)
 
 
 def relative_error(explanation: Explanation, reference: Explanation) -> float:

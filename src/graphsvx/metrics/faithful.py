@@ -17,17 +17,18 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.metric import characterization_score
 
-from graphsvx.core import arrays
 from graphsvx.core.arrays import Bools
 from graphsvx.core.model import Output, Pick, Scale
 from graphsvx.core.modules import evaluation_mode
 from graphsvx.core.perturbation import Perturbations
+from graphsvx.core.players import Players
 from graphsvx.core.query import Query, build_query
 from graphsvx.engine.choose import choose_evaluator
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.engine.reading import with_reading
 from graphsvx.errors import InputError, UnsupportedError
-from graphsvx.methods.local_graph import perturbed_scores
+from graphsvx.generators import CutEdges, GameSetup, Generator, Isolate
+from graphsvx.methods.baseline import perturbed_scores
 from graphsvx.metrics.select import Key, Level, level_of, scores, top_keys, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
@@ -208,50 +209,38 @@ def _perturbed_outputs(
     keys_active[2] = ~keys_active[1]
     with evaluation_mode(query.model.submodules):
         evaluator = choose_evaluator(query, None, explanation.certificate.seed)
-        perturbations = _Perturbed(query, evaluator, keys, level)(keys_active)
+        perturbations = _without(query, evaluator, keys, level, keys_active)
         full, without, only = perturbed_scores(query, evaluator, perturbations)
     return full, without, only
 
 
-@dataclass(frozen=True, eq=False)
-class _Perturbed:
-    """Builds the perturbed graphs for coalitions [coalitions, players] of an explanation."""
-
-    query: Query
-    evaluator: Evaluator
-    keys: list[Key]
-    level: Level
-
-    def __call__(self, keys_active: Bools) -> Perturbations:
-        field, graph = self.evaluator.field, self.query.graph
-        table = graph.x.index_select(0, arrays.as_tensor(field.ids, graph.x.device))
-        active = np.ones((len(keys_active), field.size), dtype=bool)
-        rows = np.tile(np.arange(field.size), (len(keys_active), 1))
-        mean = graph.statistics.mean.to(table)[None]
-        if self.level == "nodes":
-            local: dict[Key, int] = {int(node): i for i, node in enumerate(field.ids[: field.size])}
-            in_field = np.array([key in local for key in self.keys])
-            positions = [local[key] for key in self.keys if key in local]
-            active[:, positions] = keys_active[:, in_field]
-            if self.query.kind == "graph":
-                rows = np.where(active, rows, len(table))
-            return Perturbations(active, rows, torch.cat([table, mean]))
-        if self.level == "edges":
-            edge_active = {key: keys_active[:, i] for i, key in enumerate(self.keys)}
-            edges = zip(
-                field.ids[field.source].tolist(), field.ids[field.target].tolist(), strict=True
-            )
-            always = np.ones(len(keys_active), dtype=bool)
-            removed = ~np.stack([edge_active.get(edge, always) for edge in edges], 1)
-            return Perturbations(active, rows, table, removed_edges=removed)
+def _without(
+    query: Query, evaluator: Evaluator, keys: list[Key], level: Level, on: Bools
+) -> Perturbations:
+    """Perturbed graphs without the players that are off, [graphs, players]."""
+    field = evaluator.field
+    column = {key: i for i, key in enumerate(keys)}
+    places: list[Any] = field.ids[: field.size].tolist()
+    if level == "edges":
+        ends = np.stack([field.ids[field.source], field.ids[field.target]], 1).tolist()
+        places = [(u, v) for u, v in ends]
+    elif level == "features":
         if not field.centres:
             raise UnsupportedError(
                 "explanations of a graph have no feature players to remove; use level='nodes'"
             )
-        columns = torch.tensor([int(key) for key in self.keys])  # type: ignore[arg-type]  # feature keys are ints
-        replaced = table[: field.centres].repeat(len(keys_active), 1, 1)
-        off = torch.from_numpy(~keys_active)[:, None, :].to(table.device)
-        replaced[:, :, columns] = torch.where(off, mean[0, columns], replaced[:, :, columns])
-        first = len(table) + np.arange(len(keys_active))[:, None] * field.centres
-        rows[:, : field.centres] = first + np.arange(field.centres)
-        return Perturbations(active, rows, torch.cat([table, replaced.flatten(0, 1)]))
+        places = list(range(query.graph.num_features))
+    members = np.array([i for i, key in enumerate(places) if key in column], dtype=np.int64)
+    on = on[:, [column[places[i]] for i in members]]
+    owner = np.arange(len(members))
+    players = {
+        "nodes": Players(node_members=members, node_owner=owner),
+        "edges": Players(edge_members=members, edge_owner=owner),
+        "features": Players(feature_members=members, feature_owner=owner),
+    }[level]
+    setup = GameSetup(query.graph, field, players, query.graph.statistics.mean)
+    nobody = np.ones((len(on), 0), dtype=bool)
+    generator: Generator = Isolate(erase=query.kind == "graph")
+    if level == "edges":
+        generator = CutEdges()
+    return generator(setup, on, nobody) if level == "features" else generator(setup, nobody, on)

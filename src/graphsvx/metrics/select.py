@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -73,22 +72,3 @@ def top_keys(explanation: Explanation, top: float, by: Ranking, level: Level) ->
     """The `top` players of an explanation, best first."""
     keys, values = scores(explanation, level)
     return [keys[i] for i in top_positions(values, top, by).tolist()] if keys else []
-
-
-def expected_hits(keys: list[Key], strengths: Tensor, truth: Collection[Key], top: int) -> float:
-    """Expected number of the `top` players that are in the truth, over all ways to break ties."""
-    if len(keys) <= top:
-        return float(sum(key in truth for key in keys))
-    last = strengths.sort(descending=True).values[top - 1]
-    hit = torch.tensor([key in truth for key in keys])
-    above, tied = strengths > last, strengths == last
-    open_places = top - int(above.sum())  # of the tied players
-    return float((hit & above).sum()) + open_places * float((hit & tied).sum()) / float(tied.sum())
-
-
-def as_list(explanations: Any) -> list[Explanation]:
-    """A single explanation or an iterable of explanations as a list."""
-    listed = [explanations] if isinstance(explanations, Explanation) else list(explanations)
-    if not listed:
-        raise InputError("there must be at least one explanation, got none")
-    return listed

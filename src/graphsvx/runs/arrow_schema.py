@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from graphsvx.api import Failure
 from graphsvx.core.query import Kind
 from graphsvx.errors import error_text
+from graphsvx.many import Failure
 from graphsvx.results import serialize
 from graphsvx.results.credit import Credit, Interactions
 from graphsvx.results.details import FieldRecord

@@ -21,13 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
-from graphsvx.api import Failure, explain, failure_of
+from graphsvx.api import explain
 from graphsvx.core import graph as graphs
 from graphsvx.core.edge_index import Index
 from graphsvx.core.hetero_data import check_graph_of, is_typed
 from graphsvx.core.statistics import Statistics
 from graphsvx.core.types import nodes_by_type
 from graphsvx.errors import DataError
+from graphsvx.many import Failure, failure_of
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
 from graphsvx.runs.identity import TorchState

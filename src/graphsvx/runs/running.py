@@ -20,9 +20,9 @@ from rich.progress import (
 )
 from torch import Tensor
 
-from graphsvx.api import Failure, check_call
 from graphsvx.core.arrays import Ids
 from graphsvx.errors import DataError, InputError, ModelError, see
+from graphsvx.many import Failure, check_call
 from graphsvx.methods.base import Method
 from graphsvx.methods.graphsvx import GraphSVX, MethodSetting
 from graphsvx.runs import arrow_schema, identity

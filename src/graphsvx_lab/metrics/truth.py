@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from graphsvx.errors import InputError
-from graphsvx.metrics.select import Key, Level, as_list, expected_hits, scores, strength
+from graphsvx.metrics.select import Key, Level, scores, strength, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab.datasets.truth import NodeTruth
@@ -254,3 +255,29 @@ def _motif_truth(truth: Any, explanation: Explanation, level: Level) -> set[Key]
         return set(truth.informative_features or ())
     node = explanation.centres[0]
     return set(truth.motif_edges(node) if level == "edges" else truth.motif(node))
+
+
+def expected_hits(keys: list[Key], strengths: Tensor, truth: Collection[Key], top: int) -> float:
+    """Expected number of the `top` players that are in the truth, over all ways to break ties."""
+    if len(keys) <= top:
+        return float(sum(key in truth for key in keys))
+    last = strengths.sort(descending=True).values[top - 1]
+    hit = torch.tensor([key in truth for key in keys])
+    above, tied = strengths > last, strengths == last
+    open_places = top - int(above.sum())  # of the tied players
+    return float((hit & above).sum()) + open_places * float((hit & tied).sum()) / float(tied.sum())
+
+
+def as_list(explanations: Any) -> list[Explanation]:
+    """A single explanation or an iterable of explanations as a list."""
+    listed = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if not listed:
+        raise InputError("there must be at least one explanation, got none")
+    return listed
+
+
+def rank_agreement(values: Tensor, reference: Tensor, top: int) -> tuple[float, float]:
+    """Spearman's correlation (0 where all values are equal), and the share of a common `top`."""
+    first, second = (set(top_positions(v, top, "value").tolist()) for v in (values, reference))
+    correlation = spearmanr(values, reference).statistic if float(values.std()) else 0.0
+    return float(correlation), len(first & second) / len(second)

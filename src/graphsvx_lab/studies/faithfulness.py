@@ -23,7 +23,6 @@ from torch_geometric.utils import dropout_edge
 
 from graphsvx import metrics
 from graphsvx.methods import GraphSVX, PGExplainer
-from graphsvx.metrics.agreement import rank_agreement
 from graphsvx.metrics.faithful import Fidelity
 from graphsvx.metrics.select import top_keys
 from graphsvx.results.credit import Ranking
@@ -34,6 +33,7 @@ from graphsvx_lab.metrics.comparison import SIGNIFICANT, PairedTest, is_positive
 from graphsvx_lab.metrics.effects import leave_one_out, score_without
 from graphsvx_lab.metrics.measurements import NO_QUESTION, Measurements, Value
 from graphsvx_lab.metrics.scored import graphs_right
+from graphsvx_lab.metrics.truth import rank_agreement
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots

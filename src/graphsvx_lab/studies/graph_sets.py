@@ -18,9 +18,9 @@ from scipy import stats
 
 from graphsvx.generators import ReplaceRows
 from graphsvx.methods import GNNExplainer, GraphSVX, Greedy, IntegratedGradients, PGExplainer
+from graphsvx.methods.gradients import Saliency
 from graphsvx.methods.pgm_explainer import PGMExplainer
-from graphsvx.methods.saliency import Saliency
-from graphsvx.metrics.select import expected_hits, scores, strength
+from graphsvx.metrics.select import scores, strength
 from graphsvx.utils.options import with_options
 from graphsvx_lab import metrics, zoo
 from graphsvx_lab.datasets.base import DataSet, draw, generator, stratified_split
@@ -36,6 +36,7 @@ from graphsvx_lab.metrics.effects import TRIED, largest_changes
 from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
 from graphsvx_lab.metrics.reading import EdgeRule
 from graphsvx_lab.metrics.scored import graphs_right
+from graphsvx_lab.metrics.truth import expected_hits
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import StudyContext, model_of
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots

@@ -10,11 +10,11 @@ import torch
 
 from graphsvx.errors import InputError
 from graphsvx.methods import LIME, SHAP, GNNExplainer, GraphLIME, GraphSVX, Greedy, Random
-from graphsvx.metrics.select import expected_hits
 from graphsvx_lab.datasets.noise import FEATURES_SUFFIX, NODES_SUFFIX
 from graphsvx_lab.datasets.titles import data_title
 from graphsvx_lab.metrics.comparison import is_positive
 from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
+from graphsvx_lab.metrics.truth import expected_hits
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import StudyContext
 from graphsvx_lab.studies.page import Claim, Figure, Page, pivots

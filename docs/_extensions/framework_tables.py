@@ -1,6 +1,6 @@
 """The tables of docs/framework.md, generated from the `blocks` of each method.
 
-python -m graphsvx.methods.framework docs/framework.md     regenerates them
+python docs/_extensions/framework_tables.py docs/framework.md     regenerates them
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import graphsvx
 from graphsvx.errors import InputError
 from graphsvx.methods import registry
 from graphsvx.methods.base import Block, Properties
@@ -59,7 +60,7 @@ def with_tables(text: str) -> str:
     """The page with the tables between its markers regenerated."""
     for name, make in TABLES.items():
         first, last = (
-            f"<!-- {name}: made by graphsvx.methods.framework -->",
+            f"<!-- {name}: made by docs/_extensions/framework_tables.py -->",
             f"<!-- end of {name} -->",
         )
         if first not in text or last not in text:
@@ -79,7 +80,7 @@ def main(path: str | Path) -> None:
 
 def _block(block: Block, root: str) -> str:
     code: Any = block.code
-    home = Path(__file__).parents[2]
+    home = Path(graphsvx.__file__).parents[1]
     file = Path(inspect.getsourcefile(inspect.unwrap(code)) or "").relative_to(home).as_posix()
     return f"{block.does} ([`{code.__qualname__}`]({root}/{file}))"
 

@@ -1,4 +1,7 @@
-"""The games of a query for GraphSVX: its players and generator, ready to be evaluated."""
+"""Separate games of features and nodes: the paper's relative efficiency.
+
+Features play with the explained node isolated, nodes play with all features on.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +13,33 @@ from graphsvx.core.field import restrict
 from graphsvx.core.perturbation import Perturbations, reachable
 from graphsvx.core.players import Players
 from graphsvx.core.query import Query
-from graphsvx.core.random import derive_rng
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.games.graph_game import GraphGame, Side
-from graphsvx.games.lookup_game import lookup_game
+from graphsvx.games.lookup_game import LookupGame, lookup_game
 from graphsvx.generators import GameSetup, Generator, Indirect, Isolate
-from graphsvx.generators.base import GeneratorSetting
-from graphsvx.masks import Auto, Mask, Paired
-from graphsvx.methods.pipeline import PlayableGame
-from graphsvx.methods.player_kinds import PlayerKind
 
 
-def setup_games(
-    query: Query, evaluator: Evaluator, kind: PlayerKind, generator: GeneratorSetting, mask: Mask,
-    seed: int, calls: int,
-) -> tuple[GameSetup, list[PlayableGame]]:  # fmt: skip
-    """The players of a query and their games; that of nodes (or edges) comes last.
+def separate_games(
+    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, separate: bool,
+    looks_up: bool, calls: int,
+) -> list[GraphGame | LookupGame]:  # fmt: skip
+    """The games of a setup; the last one, of nodes or edges, ends in the full prediction.
 
-    Without a `generator`, that of the kind of players is used. Games whose coalitions fit `calls`
-    are evaluated by the definition where they are few and shortcuts are not proved.
+    Games whose coalitions fit the `calls` are evaluated by the definition where they are few and
+    shortcuts are not proved.
+
+    Args:
+        query: what is explained.
+        evaluator: what perturbed graphs are evaluated by.
+        setup: the players.
+        generator: what switches them off.
+        separate: two games, not one over features and nodes.
+        looks_up: coalitions of whole graphs may be look-ups.
+        calls: model calls for all games together.
+
     """
-    block = kind.generator if generator is None else generator
-    setup = kind.setup(query, evaluator, seed)
-    rows = getattr(block, "feature_rows", "any")
-    setup = replace(setup, keeps_features=rows == "own" and not setup.players.features)
-    prepared = block.prepare(setup, derive_rng(seed, "paths"))
-    games: list[PlayableGame] = []
-    for game in _games(query, evaluator, setup, prepared, mask):
+    games: list[GraphGame | LookupGame] = []
+    for game in _games(query, evaluator, setup, generator, separate, looks_up):
         coalitions = 1 << min(game.players, 62)
         few = coalitions <= min(calls, evaluator.checks.plain_up_to)
         if few and not evaluator.checks.proved and isinstance(game, GraphGame):
@@ -44,7 +47,7 @@ def setup_games(
             games.append(_by_definition(game))
         else:
             games.append(game)
-    return setup, games
+    return games
 
 
 def _by_definition(game: GraphGame) -> GraphGame:
@@ -53,12 +56,11 @@ def _by_definition(game: GraphGame) -> GraphGame:
 
 
 def _games(
-    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, mask: Mask
-) -> list[PlayableGame]:
-    """The games to evaluate; the last one ends in the full prediction."""
-
-    def game(side: Side) -> PlayableGame:
-        if isinstance(mask, (Auto, Paired)):
+    query: Query, evaluator: Evaluator, setup: GameSetup, generator: Generator, separate: bool,
+    looks_up: bool,
+) -> list[GraphGame | LookupGame]:  # fmt: skip
+    def game(side: Side) -> GraphGame | LookupGame:
+        if looks_up:
             by_look_ups = lookup_game(query, evaluator, setup, generator, side)
             if by_look_ups is not None:
                 return by_look_ups
@@ -69,9 +71,9 @@ def _games(
         return [game("edges")]
     if players.features and not players.nodes:
         return [game("features")]
-    if not mask.separate and players.features:
+    if not separate and players.features:
         return [game("joint")]
-    games: list[PlayableGame] = []
+    games: list[GraphGame | LookupGame] = []
     if players.features and not (generator == Isolate() or isinstance(generator, Indirect)):
         games.append(game("features"))
     elif players.features:
