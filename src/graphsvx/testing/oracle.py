@@ -36,7 +36,7 @@ def coalitions(players: Iterable[Player]) -> list[frozenset[Player]]:
     """All 2^M subsets of the players, small ones first."""
     players = list(players)
     sizes = range(len(players) + 1)
-    return [frozenset(chosen) for size in sizes for chosen in combinations(players, size)]
+    return [frozenset(members) for size in sizes for members in combinations(players, size)]
 
 
 # --- GEN ---------------------------------------------------------------------------------------
@@ -69,15 +69,15 @@ def cut(data: Any, nodes: Collection[Any] = (), edges: Collection[Any] = ()) -> 
         count = data.num_nodes
     for before, after in zip(data.edge_stores, changed.edge_stores, strict=True):
         for name in [name for name in before if name.endswith("edge_index")]:
-            kept = torch.tensor([
+            remaining = torch.tensor([
                 not {*ends} & nodes
                 and (name != "edge_index" or _edge(before, position) not in edges)
                 for position, ends in enumerate(_ends(before, name))
             ], dtype=torch.bool)  # fmt: skip
-            after[name] = before[name][:, kept]
+            after[name] = before[name][:, remaining]
             for other, value in before.items():
-                if _goes_with(other, value, name, len(kept), count):
-                    after[other] = value[kept]
+                if _goes_with(other, value, name, len(remaining), count):
+                    after[other] = value[remaining]
     return changed
 
 
@@ -120,15 +120,15 @@ def indirect_effect(
     `paths` has one shortest path (w, ..., v), drawn once, of each node w around v. Its inner nodes
     get the features `passing` unless they are on: the mean by the text, X_v by the pseudocode.
     """
-    ends, off, near = ends_of(data), {*off}, {*paths, *centres}
-    connected = distances([p for p in ends if {*p} <= near and not {*p} & off], centres)
+    ends, off, usable = ends_of(data), {*off}, {*paths, *centres}
+    connected = distances([p for p in ends if {*p} <= usable and not {*p} & off], centres)
     returned, x = set(), data.x.clone()
     for path in [paths[w] for w in on if w in paths and w not in connected]:
         returned |= {frozenset(step) for step in pairwise(path)}
         for inner in off & {*path[1:-1]}:
             x[inner] = passing.to(x.dtype)
-    gone = [i for i, p in enumerate(ends) if {*p} & off and frozenset(p) not in returned]
-    changed = cut(data, edges=gone)
+    removed = [i for i, p in enumerate(ends) if {*p} & off and frozenset(p) not in returned]
+    changed = cut(data, edges=removed)
     changed.x = x
     return changed
 
