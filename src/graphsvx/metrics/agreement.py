@@ -19,7 +19,16 @@ from graphsvx.results.explanation import Explanation
 
 
 def similarity(first: Explanation, second: Explanation, level: Level | None = None) -> float:
-    """Cosine similarity of two credit vectors over the union of their players; 1 if both are 0."""
+    """Cosine similarity of two credit vectors over the union of their players; 1 if both are 0.
+
+    Args:
+        first, second: explanations, over the same players or others.
+        level: "nodes", "features" or "edges"; by default what the explanation has.
+
+    Returns:
+        A number from -1 to 1.
+
+    """
     level = level or level_of(first)
     a, b = (_credit_by_player(explanation, level) for explanation in (first, second))
     keys = sorted({*a, *b})
@@ -55,6 +64,21 @@ def stability(
     Each feature gets Gaussian noise of `noise` times its standard deviation; the class explained
     on the noisy copies is that of the clean data. 1 means that the noise changes nothing.
     (GraphXAI's instability is 1 minus the cosine of the worst copy.)
+
+    Args:
+        model: a trained model, as in `graphsvx.explain`.
+        data: the clean graph.
+        method: the explainer.
+        node: the explained node.
+        graph: whether the whole graph is explained instead.
+        noise: in standard deviations of each feature.
+        repeats: number of noisy copies.
+        level: "nodes", "features" or "edges"; by default what the explanation has.
+        output, scale: as in `graphsvx.explain`.
+        seed: of the noise and of the explanations.
+
+    Returns:
+        A number from -1 to 1.
 
     Raises:
         InputError: `repeats` is below 1 or `noise` below 0.
@@ -94,6 +118,17 @@ def consistency(
 
     The paper compares the top 20 % (or the top 10) features and nodes of a GCN and a GAT:
     `level=("features", "nodes")` takes the `top` of each.
+
+    Args:
+        first, second: explanations of two models.
+        top: how many players, or their share of all if below 1.
+        by: "value" ranks by signed credit, "absolute" by its size.
+        level: "nodes", "features" or "edges"; by default what the explanation has. Several
+            of them: `top` players of each.
+
+    Returns:
+        A number from 0 to 1.
+
     """
     levels = (level or level_of(first),) if isinstance(level, str | None) else level
     a, b = ({(name, key) for name in levels for key in top_keys(explanation, top, by, name)}
@@ -103,6 +138,13 @@ def consistency(
 
 def relative_error(explanation: Explanation, reference: Explanation) -> float:
     """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere.
+
+    Args:
+        explanation: an estimate.
+        reference: exact values, or a better estimate.
+
+    Returns:
+        The relative squared error; its root is the relative error.
 
     Raises:
         InputError: the two have other players.
@@ -119,7 +161,15 @@ def relative_error(explanation: Explanation, reference: Explanation) -> float:
 
 
 def expected_error(explanation: Explanation) -> float:
-    """The relative squared error that an explanation's own standard errors let expect."""
+    """The relative squared error that an explanation's own standard errors let expect.
+
+    Args:
+        explanation: one with standard errors.
+
+    Returns:
+        The sum of squared errors over the sum of squared credit; 0 if exact.
+
+    """
     return _relative(explanation.errors, explanation)
 
 
@@ -144,6 +194,15 @@ def contrastivity(
     S is the set of players with at least `threshold` of the largest *positive* credit, i.e. those
     that support the class. With a single explanation of all outputs (`targets="all"`), the target
     is compared with the other class of highest score.
+
+    Args:
+        first: the explanation of a class, or of all outputs.
+        second: that of another class.
+        threshold: share of the largest positive credit that supports.
+        level: "nodes", "features" or "edges"; by default what the explanation has.
+
+    Returns:
+        0 where both classes have the same support, 1 where they share nobody.
 
     Raises:
         InputError: only one class was explained.

@@ -64,6 +64,19 @@ def fidelity(
     (tested). It has no "probability", and it applies soft masks without thresholding: a method
     that gives every edge 0.6 is scored on a graph with all messages scaled by 0.6.
 
+    Args:
+        explanation: of a node, a group of nodes or a graph.
+        model: the explained model.
+        data: the graph that was explained.
+        top: how many players, or their share of all if below 1.
+        compare: the explained score, or whether the predicted class stays.
+        by: "value" ranks by signed credit, "absolute" by its size.
+        level: "nodes", "features" or "edges"; by default what the explanation has.
+        output: what the model returns, as in `graphsvx.explain`.
+
+    Returns:
+        `Fidelity(plus, minus)`.
+
     Raises:
         InputError: `compare` is unknown.
         UnsupportedError: labels of a regression, or an explanation of a link or group.
@@ -87,6 +100,15 @@ def characterization(plus: float, minus: float, weights: tuple[float, float] = (
     """Weighted harmonic mean of fidelity+ and 1 - fidelity- (GraphFramEx), computed by PyG.
 
     Defined for fidelities in [0, 1]; differences of scores outside that range are clamped.
+
+    Args:
+        plus: fidelity+, high where the explanation is necessary.
+        minus: fidelity-, low where it is sufficient.
+        weights: of the two, adding up to 1.
+
+    Returns:
+        A number from 0 to 1, high is good.
+
     """
     clamped = torch.tensor([plus, minus], dtype=torch.float64).clamp(0, 1)
     return float(characterization_score(clamped[0], clamped[1], *weights))
@@ -106,6 +128,18 @@ def unfaithfulness(
 
     y are the class probabilities on the full graph, y' those on the explanation alone, as defined
     in GraphXAI. PyG documents the same but computes KL(y' || y): its arguments are swapped.
+
+    Args:
+        explanation: of a node, a group of nodes or a graph.
+        model: the explained model.
+        data: the graph that was explained.
+        top: how many players, or their share of all if below 1.
+        by: "value" ranks by signed credit, "absolute" by its size.
+        level: "nodes", "features" or "edges"; by default what the explanation has.
+        output: what the model returns, as in `graphsvx.explain`.
+
+    Returns:
+        A number from 0 to 1, low is good.
 
     Raises:
         UnsupportedError: the model is a regression.
@@ -131,6 +165,16 @@ def sparsity(
 
     S is the set of `top` players, or, without `top`, of those with at least `threshold` of the
     largest magnitude. Soft masks and signed credit are rarely exactly 0, hence the threshold.
+
+    Args:
+        explanation: any.
+        top: how many players, or their share of all if below 1.
+        level: "nodes", "features" or "edges"; by default what the explanation has.
+        threshold: share of the largest magnitude, where `top` is None.
+
+    Returns:
+        A number from 0 to 1, high where few players explain.
+
     """
     keys, values = scores(explanation, level or level_of(explanation))
     if not keys:
@@ -144,7 +188,15 @@ def sparsity(
 
 
 def efficiency_residual(explanation: Explanation) -> float:
-    """|prediction - base - total|: 0 for Shapley value methods (efficiency axiom)."""
+    """|prediction - base - total|: 0 for Shapley value methods (efficiency axiom).
+
+    Args:
+        explanation: any.
+
+    Returns:
+        A number of the size of rounding errors for Shapley values.
+
+    """
     return abs(explanation.prediction - explanation.base - explanation.total)
 
 

@@ -66,6 +66,15 @@ def explanation(
     `kind` is "graph", "bars" or "waterfall"; of interactions "heatmap" or "network"; of
     `players="cells"` "cells". `options` go to `plot.graph`, `plot.bars` and so on.
 
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        kind: of the plot.
+        options: of that plot.
+
+    Returns:
+        The axes.
+
     Raises:
         InputError: `kind` is unknown.
 
@@ -90,6 +99,15 @@ def figure(explanation: Explanation, *, rows: canvas.Top = 10, **options: Any) -
 
     `rows` is the number of bars; `options` go to `plot.graph`. The figure is not registered with
     pyplot.
+
+    Args:
+        explanation: what is shown.
+        rows: number of bars.
+        options: of `plot.graph`.
+
+    Returns:
+        A matplotlib figure.
+
     """
     if not has_graph(explanation):
         fig = Figure(figsize=(5.4, 3.4), layout="constrained")
@@ -113,6 +131,13 @@ def save(
     """Write the figure as .png, .svg or .pdf, by the path's suffix, atomically.
 
     The same explanation gives the same bytes: no dates, fixed ids.
+
+    Args:
+        explanation: what is shown.
+        path: of the file.
+        dpi: dots per inch of a .png.
+        rows: number of bars.
+        options: of `plot.graph`.
 
     Raises:
         InputError: the path does not end in .png, .svg or .pdf.

@@ -40,6 +40,17 @@ def bars(
 
     Of more than 30 players the groups (rings or branches of nodes, features) come first, above a
     line. Players whose interval holds 0 are summed; if that is so for all, bars are pale.
+
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        players: "all", "nodes", "features" or "edges".
+        top: number of players that are shown.
+        title: whether it is drawn.
+
+    Returns:
+        The axes.
+
     """
     ranked = entries(explanation, players)
     groups = folds(explanation, players)
@@ -142,6 +153,17 @@ def waterfall(
     The largest steps come first; players beyond `top`, those whose interval holds 0, and those of
     a kind that is not shown are summed, by group where there are many, so that the steps end at the
     prediction if credit adds up.
+
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        players: "all", "nodes", "features" or "edges".
+        top: number of players that are shown.
+        title: whether it is drawn.
+
+    Returns:
+        The axes.
+
     """
     shown, _ = leading(entries(explanation, players), top)
     steps = [(entry.name, entry.credit) for entry in shown]

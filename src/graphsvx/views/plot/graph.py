@@ -98,6 +98,25 @@ def graph(
     `+12` for twelve nodes. `atoms` (symbol by node id) and `bonds` (order by edge; 1.5 if aromatic)
     draw a molecule. `top` is the number of important nodes, `largest` the end of the colour scale.
     Where there are interactions, curves join the `together` strongest pairs of nodes.
+
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        layout: "force", "hops" (rings around the explained node) or "molecule"; by default
+            what fits.
+        seed: of the force layout.
+        top: number of important nodes.
+        max_nodes: beyond it, nodes with little credit are merged.
+        labels: names or numbers at the nodes.
+        legend, colorbar, title: whether they are drawn.
+        atoms: symbol by node id.
+        bonds: order by edge (u, v).
+        largest: the credit at the end of the colour scale.
+        together: number of interacting pairs.
+
+    Returns:
+        The axes.
+
     """
     full = drawings.drawing_of(explanation)
     symbols = _symbols(full, atoms)

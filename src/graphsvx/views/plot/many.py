@@ -84,6 +84,18 @@ def beeswarm(
     `data` (the graph that was explained, or the list of graphs) colours a feature's dots by its
     value, from low to high; so does `inputs`, the values as [explanations, columns of x].
 
+    Args:
+        explanations: what is shown.
+        ax: axes to draw on; new ones by default.
+        players: "all", "nodes", "features" or "edges".
+        top: number of players that are shown.
+        inputs: values that colour the dots, [explanations, columns of x].
+        data: the explained graph, or a list of graphs.
+        colorbar: whether it is drawn.
+
+    Returns:
+        The axes.
+
     Raises:
         InputError: `inputs` does not have a row for each explanation.
 
@@ -152,6 +164,17 @@ def heatmap(
 ) -> Axes:
     """Credit of the most important players (rows) in every explanation (columns).
 
+    Args:
+        explanations: what is shown.
+        ax: axes to draw on; new ones by default.
+        players: "all", "nodes", "features" or "edges".
+        top: number of players that are shown.
+        labels: one for each explanation.
+        colorbar: whether it is drawn.
+
+    Returns:
+        The axes.
+
     Raises:
         InputError: there is not one label for each explanation.
 
@@ -205,6 +228,15 @@ def share(
 
     `motif` are the node ids of the motif, for all explanations or one collection for each. Parts
     with negative credit extend to the left of 0.
+
+    Args:
+        explanations: what is shown.
+        motif: node ids.
+        ax: axes to draw on; new ones by default.
+        labels: one for each explanation.
+
+    Returns:
+        The axes.
 
     Raises:
         InputError: there is no explanation, or not one label for each.
@@ -304,6 +336,15 @@ def convergence(
     `explanations` are of the same prediction with different budgets; shown are the `top` players
     of the one with the most calls.
 
+    Args:
+        explanations: what is shown.
+        ax: axes to draw on; new ones by default.
+        players: "all", "nodes", "features" or "edges".
+        top: number of players that are shown.
+
+    Returns:
+        The axes.
+
     Raises:
         InputError: there are fewer than two explanations.
 
@@ -372,6 +413,15 @@ def noise_kde(
 
     `counts` has, by method, one number for each explained sample. The bandwidth of the Gaussian
     kernel is at least `bandwidth`, so that a constant count is drawn as a narrow peak.
+
+    Args:
+        counts: by method, an array [samples].
+        ax: axes to draw on; new ones by default.
+        players: their name, for the label of the axis.
+        bandwidth: in players.
+
+    Returns:
+        The axes.
 
     Raises:
         InputError: there are no counts, or some are not finite.

@@ -26,7 +26,18 @@ Pairs = Annotated[int, Range(2)]
 def interaction_heatmap(
     explanation: Explanation, ax: canvas.GivenAxes = None, *, top: Pairs = 12, title: bool = True
 ) -> Axes:
-    """Matrix of the interactions of pairs among the `top` players with the strongest ones."""
+    """Matrix of the interactions of pairs among the `top` players with the strongest ones.
+
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        top: number of players that are shown.
+        title: whether it is drawn.
+
+    Returns:
+        The axes.
+
+    """
     record, players, names = _strongest(explanation, top)
     row = explanation.row
     values = record.matrix(row, len(explanation.player_names)).numpy()[np.ix_(players, players)]
@@ -45,7 +56,18 @@ def interaction_heatmap(
 def network(
     explanation: Explanation, ax: canvas.GivenAxes = None, *, top: Pairs = 12, title: bool = True
 ) -> Axes:
-    """Players on a circle, coloured by their own value, and curves between those that interact."""
+    """Players on a circle, coloured by their own value, and curves between those that interact.
+
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        top: number of players that are shown.
+        title: whether it is drawn.
+
+    Returns:
+        The axes.
+
+    """
     record, players, names = _strongest(explanation, top)
     row = explanation.row
     count = len(explanation.player_names)
@@ -134,6 +156,15 @@ def cell_heatmap(
     The first row is the explained node's own features. Columns are the `features` with the largest
     credit; all others of a node are summed in the last one. Cells whose interval holds 0 are pale
     and without a number; a node has no cell where the square is empty.
+
+    Args:
+        explanation: what is shown.
+        ax: axes to draw on; new ones by default.
+        features: number of columns.
+        title: whether it is drawn.
+
+    Returns:
+        The axes.
 
     Raises:
         InputError: no cells play; explain with `players="cells"`.
