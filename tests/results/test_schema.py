@@ -25,10 +25,10 @@ from graphsvx.results.details import (
     ChangeProbability,
     FieldRecord,
     GeneratedGraph,
+    GraphTypes,
     Groups,
     Selection,
 )
-from graphsvx.results.typed import GraphTypes
 from graphsvx.runs import arrow_schema
 from tests.results.examples import explanations
 

@@ -20,9 +20,8 @@ from graphsvx.explorer.what_if import scores_after
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.methods import registry
 from graphsvx.methods.base import Method
-from graphsvx.results.credit import SEVERAL, Credit, Region
+from graphsvx.results.credit import SEVERAL, Credit, Region, TypeCredit
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.typed import TypeCredit
 from graphsvx.utils.printable import one_line
 from graphsvx.views.html.page_data import Plan, page_data, plan_of
 from graphsvx_lab.datasets.real import ATOMS

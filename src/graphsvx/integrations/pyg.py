@@ -24,11 +24,9 @@ from graphsvx.methods.graphsvx import GraphSVX
 from graphsvx.methods.player_kinds import Cells, DefaultPlayers, Edges, SubgraphFeatures
 from graphsvx.results.credit import OTHER_FEATURES
 from graphsvx.results.explanation import Explanation
-from graphsvx.results.export import edge_credit, feature_credit, node_credit
+from graphsvx.results.export import edge_credit, edge_credit_by_type, feature_credit, node_credit
 from graphsvx.results.pyg_record import CreditedExplanation, CreditedHeteroExplanation, mask
 from graphsvx.results.summary import Explanations
-from graphsvx.results.typed_credit import types_of
-from graphsvx.results.typed_export import edge_mask
 
 MOST_CELLS = 20
 """Nodes with cells of their own in `node_mask_type="attributes"`, those with the most credit."""
@@ -143,8 +141,9 @@ class GraphSVXAlgorithm(ExplainerAlgorithm):
             else:
                 self._set_node_credit(converted, questions, explained, x)
             if nodes == MaskType.object and index is not None:
+                types = explained[0].types if typed else None
                 for centre in centres:
-                    name, at = types_of(explained[0]).node(centre) if typed else (None, centre)
+                    name, at = (None, centre) if types is None else types.node(centre)
                     (converted[name] if typed else converted).node_mask[at] = 1.0
         if edges is not None:
             method = self._edge_method()
@@ -432,7 +431,7 @@ def set_node_credit(
     converted: HeteroExplanation, explanations: Sequence[Explanation], kind: MaskType
 ) -> None:
     """Average signed credit of nodes (of their features) by node type, as `node_credit`."""
-    types = types_of(explanations[0])
+    types = explanations[0].require_types()
     columns = torch.stack([feature_credit(e) for e in explanations]).mean(0).float()
     nodes = torch.stack([node_credit(e) for e in explanations]).mean(0).float()
     for at, name in enumerate(types.node_types):
@@ -458,8 +457,8 @@ def set_node_credit(
 
 def set_edge_credit(converted: HeteroExplanation, explanations: Sequence[Explanation]) -> None:
     """Average signed credit of edges by edge type, as `edge_credit`."""
-    types = types_of(explanations[0])
-    total = torch.stack([edge_mask(e, types_of(e)) for e in explanations]).mean(0)
+    types = explanations[0].require_types()
+    total = torch.stack([edge_credit_by_type(e, e.require_types()) for e in explanations]).mean(0)
     for at, name in enumerate(types.edge_types):
         first, last = types.edge_starts[at : at + 2]
         converted[name].edge_credit = total[first:last]

@@ -18,8 +18,7 @@ from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import UnsupportedError
 from graphsvx.generators import GameSetup
 from graphsvx.methods.base import Blocks
-from graphsvx.methods.build_explanation import field_record, no_edges
-from graphsvx.methods.names_by_type import with_types
+from graphsvx.methods.build_explanation import field_record, no_edges, with_types
 from graphsvx.methods.player_kinds import KINDS
 from graphsvx.results.certificate import Certificate, GameReport
 from graphsvx.results.credit import Credit
@@ -174,6 +173,4 @@ def build_explanation(
         scale=query.model.scale,
         class_names=query.class_names,
     )
-    if query.graph.has_types:
-        return with_types(explanation, query, evaluator.field, players or Players(), apart=False)
-    return explanation
+    return with_types(explanation, query, evaluator.field, players or Players(), apart=False)

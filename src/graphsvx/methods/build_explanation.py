@@ -1,4 +1,4 @@
-"""Credit by kind of players and the receptive field, as they are recorded."""
+"""Credit by kind of players, the receptive field and types, as they are recorded."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from graphsvx.core.arrays import Ids
 from graphsvx.core.field import Field
 from graphsvx.core.graph import Graph
-from graphsvx.core.players import Players
+from graphsvx.core.players import Players, edge_label
 from graphsvx.core.query import Query
 from graphsvx.engine.evaluator import Evaluator
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Credit
-from graphsvx.results.details import Balance, FieldRecord
+from graphsvx.results.details import Balance, FieldRecord, GraphTypes
 from graphsvx.results.explanation import Explanation
 
 # Credit that sums to less than this share of its absolute sum is not rescaled.
@@ -73,12 +73,17 @@ def credits(
     )
     if not players.edges:
         return features, nodes, no_edges(outputs)
-    source = field.ids[field.source[players.edge_members]]
-    target = field.ids[field.target[players.edge_members]]
-    order = np.lexsort((target, source, players.edge_owner))
-    first = order[np.unique(players.edge_owner[order], return_index=True)[1]]
-    ends = torch.from_numpy(np.stack([source[first], target[first]]))
+    first = _first_edges(field, players)
+    ends = torch.from_numpy(field.ids[np.stack([field.source[first], field.target[first]])])
     return features, nodes, Credit(ends, values[:, d:], errors[:, d:], names.get("edges"))
+
+
+def _first_edges(field: Field, players: Players) -> Ids:
+    """Position in the field of the first edge, by its ends, of each edge player."""
+    members = players.edge_members
+    source, target = field.ids[field.source[members]], field.ids[field.target[members]]
+    order = np.lexsort((field.edges[members], target, source, players.edge_owner))
+    return members[order[np.unique(players.edge_owner[order], return_index=True)[1]]]
 
 
 def _ids(members: Ids, owner: Ids, grouped: bool) -> Ids:
@@ -86,6 +91,66 @@ def _ids(members: Ids, owner: Ids, grouped: bool) -> Ids:
         return members
     order = np.lexsort((members, owner))
     return members[order[np.unique(owner[order], return_index=True)[1]]]
+
+
+def with_types(
+    explanation: Explanation, query: Query, field: Field, players: Players, apart: bool
+) -> Explanation:
+    """With types, names of all players, and node types as classes, where the graph has types.
+
+    `apart`: an edge type and its reverse are counted apart.
+    """
+    graph = query.graph
+    if not graph.has_types:
+        return explanation
+    inside = field.ids[: field.size]
+    classes = torch.from_numpy(graph.types.node_type[inside])
+    edges = field.edges[_first_edges(field, players)].tolist()
+    return replace(
+        explanation,
+        types=_types(query, field, players, apart),
+        field=replace(explanation.field, classes=None if graph.types.flat else classes),
+        node_credit=_named(
+            explanation.node_credit, [graph.types.label(n) for n in explanation.node_ids.tolist()]
+        ),
+        feature_credit=_named(
+            explanation.feature_credit,
+            [graph.types.feature_label(column) for column in explanation.feature_ids.tolist()],
+        ),
+        edge_credit=_named(
+            explanation.edge_credit, [edge_label(graph, edge, apart) for edge in edges]
+        ),
+    )
+
+
+def _named(credit: Credit, labels: list[str]) -> Credit:
+    return replace(credit, names=credit.names or tuple(labels)) if credit.players else credit
+
+
+def _types(query: Query, field: Field, players: Players, apart: bool) -> GraphTypes:
+    graph = query.graph
+    blocks = [block.start for block in graph.types.blocks.values()]
+    members = field.edges[players.edge_members]
+    kinds = graph.types.edge_type[members]
+    edge_starts = graph.types.edge_starts.tolist()
+
+    def tensor(ids: Ids) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(ids))
+
+    return GraphTypes(
+        flat=graph.types.flat,
+        node_types=graph.types.node_types,
+        node_starts=tuple(graph.types.node_starts.tolist()),
+        feature_starts=(*blocks, graph.num_features),
+        edge_types=graph.types.edge_types,
+        edge_starts=(0, graph.num_edges) if graph.types.flat else tuple(edge_starts),
+        labels=tuple(graph.types.label(number) for number in field.ids[: field.size].tolist()),
+        field_edge_types=tensor(graph.types.edge_type[field.edges[field.inner_edges]]),
+        edge_members=tensor(members),
+        edge_owners=tensor(players.edge_owner.astype(np.int64)),
+        edge_member_types=tensor(kinds if apart else graph.relation_of[kinds]),
+        relation=query.relation,
+    )
 
 
 def balanced(explanation: Explanation, alpha: float) -> Explanation:

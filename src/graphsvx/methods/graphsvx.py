@@ -13,9 +13,9 @@ from graphsvx.estimators import KSII, EstimatorSetting, GaussianProcess, IndexSe
 from graphsvx.generators import GeneratorSetting, Indirect, Isolate, RemoveRows, Variant
 from graphsvx.masks import Auto, MaskSetting, SmarterSeparate
 from graphsvx.methods.base import Method
+from graphsvx.methods.build_explanation import with_types
 from graphsvx.methods.cells import with_cells
 from graphsvx.methods.edge_features import explain_edge_features
-from graphsvx.methods.names_by_type import with_types
 from graphsvx.methods.player_kinds import (
     KINDS,
     Cells,
@@ -186,11 +186,9 @@ class GraphSVX(Checked):
             explanation = with_cells(explanation, plan, played, kind)
         if explanation.certificate.no_influence is not None:
             warnings.warn(explanation.certificate.no_influence, NoInfluenceWarning, stacklevel=3)
-        if query.graph.has_types:
-            apart = getattr(kind, "directions", "together") == "apart"
-            field, players = played.evaluator.field, played.setup.players
-            explanation = with_types(explanation, query, field, players, apart)
-        finished = kind.finish(explanation)
+        apart = getattr(kind, "directions", "together") == "apart"
+        field, players = played.evaluator.field, played.setup.players
+        finished = kind.finish(with_types(explanation, query, field, players, apart))
         plan.finish(played)
         return finished
 

@@ -1,4 +1,4 @@
-"""Credit of players, cells, sets of players and regions, for all explained outputs; rankings."""
+"""Credit of players, types, cells, sets of players and regions; rankings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from graphsvx.core.arrays import Ids
-from graphsvx.results.details import FieldRecord
+from graphsvx.core.types import EdgeType
+from graphsvx.results.details import FieldRecord, GraphTypes
 from graphsvx.utils.constraints import Array, Column, Range, checked
 from graphsvx.utils.printable import one_line
 
@@ -126,6 +127,85 @@ class Credit:
     def contrasted(self, first: int, second: int) -> Credit:
         """Row `first` minus row `second`, with the sum of their errors."""
         return _contrasted(self, first, second)
+
+
+# --- by node type and by edge type ---------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TypeCredit:
+    """Credit of the players of one type: `ids` within the type, `values` and `errors`."""
+
+    ids: Tensor
+    values: Tensor
+    errors: Tensor
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, player: int) -> float:
+        """Credit of the player with this id."""
+        return self.by_id()[player]
+
+    def by_id(self) -> dict[int, float]:
+        """Credit by id."""
+        return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
+
+    @property
+    def total(self) -> float:
+        """Sum of the credit."""
+        return float(self.values.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class RelationCredit(TypeCredit):
+    """Credit of the edges of one type; `ends` are the ids of source and target, [2, players]."""
+
+    ends: Tensor
+
+
+def by_node_type(
+    credit: Credit, kind: PlayerKind, row: int, node_types: Sequence[str], starts: Sequence[int]
+) -> dict[str, TypeCredit]:
+    """Credit of each node type that plays; the ids of each begin at `starts`, [types + 1]."""
+    credits = {}
+    for name, first, last in zip(node_types, starts, starts[1:], strict=False):
+        positions = ((credit.ids >= first) & (credit.ids < last)).nonzero()[:, 0]
+        if len(positions):
+            ids = credit.ids[positions] - first
+            credits[name] = TypeCredit(ids, *_at(credit, kind, row, positions))
+    return credits
+
+
+def by_edge_type(credit: Credit, row: int, types: GraphTypes) -> dict[EdgeType, RelationCredit]:
+    """Credit of each edge type that plays; a group counts where its first edge does."""
+    first_type = torch.full((credit.players,), -1)
+    # The last assignment stays, so the first member of each player comes last.
+    order = torch.arange(len(types.edge_owners) - 1, -1, -1)
+    first_type[types.edge_owners[order]] = types.edge_member_types[order]
+    starts = torch.tensor(types.node_starts)
+    credits = {}
+    for at, name in enumerate(types.edge_types):
+        positions = (first_type == at).nonzero()[:, 0]
+        if len(positions):
+            ends = credit.ids[:, positions]
+            ends = ends - starts[torch.bucketize(ends, starts, right=True) - 1]
+            parts = _at(credit, "edge", row, positions)
+            credits[name] = RelationCredit(positions, *parts, ends)
+    return credits
+
+
+def _at(
+    credit: Credit, kind: PlayerKind, row: int, positions: Tensor
+) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Values, errors and names of the players at these positions."""
+    names = credit.names or credit.default_names(kind)
+    return (
+        credit.values[row, positions],
+        credit.errors[row, positions],
+        tuple(names[i] for i in positions.tolist()),
+    )
 
 
 # --- of cells: features of nodes (`players="cells"`) ---------------------------------------

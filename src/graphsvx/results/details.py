@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
+from graphsvx.core.types import EdgeType
 from graphsvx.utils.constraints import Array
 from graphsvx.utils.printable import one_line
 
@@ -42,6 +43,54 @@ class FieldRecord:
         if self.names is None or not len(at):
             return f"node {node}"
         return one_line(self.names[int(at[0])])
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTypes:
+    """Types of the nodes and edges of an explained graph.
+
+    Ids in an explanation count the nodes of all types, one type after the other, and so the columns
+    of their features and the edges; `starts` say where each type begins, and end with the total.
+    """
+
+    flat: bool
+    """Data with `edge_type`: one node set and no node types."""
+    node_types: tuple[str, ...]
+    node_starts: tuple[int, ...]
+    feature_starts: tuple[int, ...]
+    edge_types: tuple[EdgeType, ...]
+    edge_starts: tuple[int, ...]
+    """Of a flat graph (0, number of edges)."""
+    labels: tuple[str, ...]
+    """Names of the nodes of the receptive field, or their type and id."""
+    field_edge_types: Annotated[Tensor, Array("int64", ("edges",))]
+    """Position in `edge_types` of the type of each edge of the receptive field."""
+    edge_members: Annotated[Tensor, Array("int64", ("members",))]
+    """Edges that play, by position among all edges."""
+    edge_owners: Annotated[Tensor, Array("int64", ("members",))]
+    """The edge player that each of `edge_members` belongs to."""
+    edge_member_types: Annotated[Tensor, Array("int64", ("members",))]
+    """The type of each of `edge_members`; where a type and its reverse play together, the first."""
+    relation: int | None = None
+    """Links: the edge type whose score is explained."""
+
+    def type_of(self, number: int) -> int:
+        """Position of the type of a node, by its number among all nodes."""
+        return _block(self.node_starts, number)
+
+    def node(self, number: int) -> tuple[str, int]:
+        """Type and id within the type of a node, by its number among all nodes."""
+        at = self.type_of(number)
+        return self.node_types[at], number - self.node_starts[at]
+
+    def column(self, number: int) -> tuple[str, int]:
+        """Node type and column of a feature, by its number among all columns."""
+        at = _block(self.feature_starts, number)
+        return self.node_types[at], number - self.feature_starts[at]
+
+
+def _block(starts: tuple[int, ...], number: int) -> int:
+    return max(at for at, start in enumerate(starts[:-1]) if start <= number)
 
 
 @dataclass(frozen=True)

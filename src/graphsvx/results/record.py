@@ -13,9 +13,8 @@ from torch import Tensor
 from graphsvx.core.names import Names
 from graphsvx.core.query import Kind
 from graphsvx.core.reference import Reference
-from graphsvx.core.types import relation_labels
+from graphsvx.core.types import EdgeType, relation_labels
 from graphsvx.errors import InputError, TargetError, see
-from graphsvx.results import typed_credit
 from graphsvx.results.certificate import Certificate
 from graphsvx.results.credit import (
     NO_FEATURES,
@@ -30,8 +29,12 @@ from graphsvx.results.credit import (
     Ranking,
     Region,
     RegionErrors,
+    RelationCredit,
     Together,
+    TypeCredit,
     branch_of,
+    by_edge_type,
+    by_node_type,
     hop_of,
     ranked,
     regions,
@@ -41,11 +44,11 @@ from graphsvx.results.details import (
     BayesianNetwork,
     FieldRecord,
     GeneratedGraph,
+    GraphTypes,
     Groups,
     PlayerSet,
     Selection,
 )
-from graphsvx.results.typed import EdgeType, GraphTypes
 from graphsvx.utils.constraints import Array, ArrayOf, Column, as_int
 from graphsvx.utils.printable import one_line
 
@@ -288,30 +291,48 @@ class ExplanationRecord:
     def nodes(self) -> dict[Any, Any]:
         """Credit by node id; of a typed graph, by node type: a `TypeCredit` each."""
         if self.types is not None and not self.types.flat:
-            return typed_credit.nodes_by_type(self)
+            return self._by_node_type("node")
         return dict(zip(self.node_ids.tolist(), self.node_values.tolist(), strict=True))
 
     @property
     def features(self) -> dict[Any, Any]:
         """Credit by feature column; of a typed graph, by node type: a `TypeCredit` each."""
         if self.types is not None and not self.types.flat:
-            return typed_credit.features_by_type(self)
+            return self._by_node_type("feature")
         return dict(zip(self.feature_ids.tolist(), self.feature_values.tolist(), strict=True))
 
     @property
     def edges(self) -> dict[Any, Any]:
         """Credit by edge (source, target); with edge types, by type: a `RelationCredit` each."""
-        if self.types is not None:
-            return typed_credit.edges_by_relation(self)
-        return self.credit_by_ends()
+        return self.credit_by_ends() if self.types is None else self._by_edge_type()
 
     def by_type(self) -> dict[str, float]:
         """Credit of all nodes of each node type; of their features where no nodes play."""
-        return typed_credit.by_type(self)
+        credits = self._by_node_type("node") or self._by_node_type("feature")
+        return {name: credit.total for name, credit in credits.items()}
 
     def by_relation(self) -> dict[EdgeType, float]:
         """Credit of all edges of each edge type; a type and its reverse count as the first."""
-        return typed_credit.by_relation(self)
+        return {name: credit.total for name, credit in self._by_edge_type().items()}
+
+    def _by_node_type(self, kind: Literal["node", "feature"]) -> dict[str, TypeCredit]:
+        types = self.require_types()
+        starts = types.node_starts if kind == "node" else types.feature_starts
+        return by_node_type(self.credit_by_kind[kind], kind, self.row, types.node_types, starts)
+
+    def _by_edge_type(self) -> dict[EdgeType, RelationCredit]:
+        return by_edge_type(self.edge_credit, self.row, self.require_types())
+
+    def require_types(self) -> GraphTypes:
+        """The types of the explained graph.
+
+        Raises:
+            InputError: it has none.
+
+        """
+        if self.types is None:
+            raise InputError("the explained graph has no types: it is no HeteroData")
+        return self.types
 
     # --- answers in sets ----------------------------------------------------------------
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from graphsvx.errors import InputError
 from graphsvx.results.credit import Credit, PlayerKind
 from graphsvx.results.describe import adds_up, describe
+from graphsvx.results.details import GraphTypes
 from graphsvx.results.explanation import Explanation
 from graphsvx.results.ranking import Fold, cell_table, folds, scale_of
-from graphsvx.results.typed import GraphTypes
 from graphsvx.utils.printable import one_line
 from graphsvx.views import drawing as drawings
 from graphsvx.views import layout, palette
