@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 BOUNDS = {
     "graphsvx/cli": 1_940,
     "graphsvx/core": 4_980,
-    "graphsvx/engine": 7_040,
+    "graphsvx/engine": 7_010,
     "graphsvx/estimators": 4_590,
     "graphsvx/explorer": 2_960,
     "graphsvx/games": 1_160,

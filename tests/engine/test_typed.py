@@ -11,7 +11,8 @@ from torch_geometric.nn import SAGEConv
 
 import graphsvx
 from graphsvx.core.query import build_query
-from graphsvx.engine.by_type import CopiesByType, evaluators
+from graphsvx.engine.choose import choose_evaluator
+from graphsvx.engine.copies import CopiesByType
 from graphsvx.methods import GraphSVX
 from graphsvx.testing.oracle import algorithm_1, probability_of
 from tests.typed_worlds import WIDTHS, Stack, every_node, typed_graph
@@ -56,7 +57,7 @@ def test_rounds_compute_only_the_nodes_that_matter_where_the_model_allows(networ
     model = network(sage).double().eval()
     query = build_query(model, data, node=("paper", 0), target=0)
     with torch.no_grad():
-        evaluator = next(evaluators(query, None, 0))
+        evaluator = choose_evaluator(query, None, 0)
     assert isinstance(evaluator, CopiesByType)
     assert evaluator.batching.trim == trim
     assert evaluator.batching.depth == 2

@@ -28,7 +28,7 @@ from graphsvx.core.field import Field
 from graphsvx.core.model import Model, call_on
 from graphsvx.core.perturbation import Perturbations
 from graphsvx.core.query import Query
-from graphsvx.engine import by_type
+from graphsvx.engine.calls import Batching
 from graphsvx.engine.checks import (
     ONE_BY_ONE,
     SAME_AGAIN,
@@ -41,7 +41,7 @@ from graphsvx.engine.checks import (
     require_deterministic,
     unperturbed,
 )
-from graphsvx.engine.copies import Copies
+from graphsvx.engine.copies import Copies, CopiesByType, batchings
 from graphsvx.engine.evaluator import (
     Checks,
     Evaluator,
@@ -68,6 +68,7 @@ from graphsvx.engine.trust import (
     plain_up_to,
     reads_degrees,
     reads_in_edges_only,
+    replays_by_type,
     required_replays,
 )
 from graphsvx.errors import ModelError
@@ -115,12 +116,7 @@ def run_verified(
             return None
         return (result,) if holds(evaluator, result) else None
 
-    if query.graph.has_types:
-        for evaluator in by_type.evaluators(query, hops, seed):
-            if (outcome := attempt(evaluator)) is not None:
-                return outcome[0]
-        raise failure or ModelError("the model gives another output each time it is called")
-    cached = None if query.removes_rows else cached_evaluator(query)
+    cached = cached_evaluator(query)
     if cached is not None:
         if (outcome := attempt(cached)) is not None:
             return outcome[0]
@@ -134,9 +130,7 @@ def run_verified(
 
 def choose_evaluator(query: Query, hops: int | None, seed: int) -> Evaluator:
     """The fastest evaluator that passes the checks before the first batch, for `evaluate`."""
-    if query.graph.has_types:
-        return next(by_type.evaluators(query, hops, seed))
-    cached = None if query.removes_rows else cached_evaluator(query)
+    cached = cached_evaluator(query)
     if cached is not None:
         if _gives_expected_output(query, cached):
             return cached
@@ -171,6 +165,9 @@ def candidates(query: Query, hops: int | None, seed: int) -> list[Candidate]:
     if query.removes_rows:
         return [lambda _: plain_evaluator(query)]
     profile = profile_for(query.model, query.graph)
+    if query.graph.has_types:
+        profile.explained += 1
+        return _ByType(query, hops, seed, profile).candidates()
     if _depth_changed(query, profile):  # the cached profile is that of the model before it changed
         invalidate(query.model)
         profile = profile_for(query.model, query.graph)
@@ -197,7 +194,7 @@ def _with_trust(
         return None
     # Read now: a check that failed leaves the structure unknown.
     proved = profile.structure is not None and profile.structure.known
-    few = 0 if proved else plain_up_to(query.graph.x.numel(), query.graph, profile)
+    few = 0 if proved else plain_up_to(query.graph, profile)
     return replace(evaluator, checks=replace(evaluator.checks, proved=proved, plain_up_to=few))
 
 
@@ -446,6 +443,98 @@ class _WholeGraph:
         return self._checked(Shortcuts(None, shared_rows=False, keep_all_nodes=True), checks)
 
 
+@dataclass(frozen=True, eq=False)
+class _ByType:
+    """Evaluators of models that take nodes and edges by type: batches of copies.
+
+    What passed for a model and a graph before is taken first, and compared with the output of the
+    unperturbed graph and with fewer plain calls.
+    """
+
+    query: Query
+    hops: int | None
+    seed: int
+    profile: ModelProfile
+
+    def candidates(self) -> list[Candidate]:
+        """Copies with the shortcuts that passed before, with each that there are, plain calls."""
+        shortcuts = batchings(self.query.model, self._copies.depth)
+        checked = [partial(self.checked, not at, batching) for at, batching in enumerate(shortcuts)]
+        return [self.as_before, *checked, self.plain]
+
+    @cached_property
+    def _copies(self) -> CopiesByType:
+        query, graph, profile = self.query, self.query.graph, self.profile
+        replays = replays_by_type(graph)
+        checks = Checks(
+            ("same output on the whole graph", SAME_ALONE, SAME_AGAIN),
+            replays=replays,
+            replays_vary=replays_by_type(graph, 2) < replays,
+            plain_up_to=plain_up_to(graph, profile),
+        )
+        depth = reach = self.hops if profile.depth is None else profile.depth
+        if query.kind == "graph":
+            return CopiesByType(query, fields.whole_graph(graph), checks=checks)
+        if depth is not None and reads_degrees(query.model):
+            reach = depth + 1
+        field = fields.in_neighbourhood(graph, query.centres, depth)
+        return CopiesByType(query, field, depth, reach, local=True, checks=checks)
+
+    @cached_property
+    def _plainly(self) -> Plain:
+        return self._copies.plain(self._copies.field)
+
+    @cached_property
+    def _probes(self) -> Perturbations:
+        return probe_perturbations(self.query, self._copies.field, np.random.default_rng(self.seed))
+
+    @cached_property
+    def _outputs(self) -> Tensor:
+        return self._plainly.evaluate(self._copies.field, self._probes)
+
+    def _rejected(self) -> None:
+        """Forget what passed, which the games have shown to differ."""
+        if self.query.kind in (self.profile.shortcuts or {}):
+            self.profile.shortcuts = None
+
+    def as_before(self, _: ModelError | None) -> Evaluator | None:
+        """Copies with the shortcuts that passed before."""
+        batching = (self.profile.shortcuts or {}).get(self.query.kind)
+        if batching is None:
+            return None
+        note(self.profile.given_up)
+        field = self._copies.field
+        checks = replace(
+            self._copies.checks,
+            expected_output=self._plainly.evaluate(field, unperturbed(self.query, field))[0],
+            replays=replays_by_type(self.query.graph, self.profile.explained),
+        )
+        return replace(self._copies, batching=batching, checks=checks)
+
+    def checked(self, is_first: bool, batching: Batching, _: ModelError | None) -> Evaluator | None:
+        """Copies with these shortcuts."""
+        self._rejected()
+        evaluator, field, outputs = self._copies, self._copies.field, self._outputs
+        evaluator = replace(evaluator, batching=batching)
+        try:
+            batch = evaluator.evaluate(field, self._probes)
+        except ModelError as error:
+            # Single calls succeed, so the model does not support such a batch.
+            self.profile.given_up.append(give_up(_BATCHES_FAILED, error))
+            return None
+        if equals_plain_calls(self._plainly, field, self._probes, outputs, batch):
+            self.profile.shortcuts = {**(self.profile.shortcuts or {}), self.query.kind: batching}
+            return evaluator
+        if is_first:
+            require_deterministic(self._plainly)
+        return None
+
+    def plain(self, _: ModelError | None) -> Evaluator:
+        """One call a coalition on the whole graph."""
+        self._rejected()
+        return plain_evaluator(self.query)
+
+
 def plain_evaluator(query: Query) -> Plain:
     """Evaluator with one plain call per coalition on the whole graph: correct for every model."""
     field = (
@@ -482,6 +571,8 @@ def cached_evaluator(query: Query) -> Evaluator | None:
     shortcuts gives what single calls give. That and the prediction on the whole graph are found
     out once. None: look more carefully.
     """
+    if query.graph.has_types or query.removes_rows:
+        return None
     if query.kind == "graph" or query.model.scores_pairs:
         return None
     profile = profile_for(query.model, query.graph)

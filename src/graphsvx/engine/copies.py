@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.nn import HeteroConv
 
-from graphsvx.core.arrays import as_tensor
+from graphsvx.core.arrays import Bools, as_tensor
 from graphsvx.core.field import Field
-from graphsvx.core.perturbation import HopCounts, Perturbations
+from graphsvx.core.model import Model
+from graphsvx.core.perturbation import UNREACHABLE, HopCounts, Perturbations
+from graphsvx.engine.calls import NO_SHORTCUT, ROUNDS, Batching, RowsByType, call_by_type
 from graphsvx.engine.evaluator import Evaluator, ReferenceGraph
 from graphsvx.engine.kernels import ModelLayers
 from graphsvx.engine.lazy import SharedRows, plain
-from graphsvx.engine.rows import BatchRows
+from graphsvx.engine.rows import BatchRows, batch_items
 from graphsvx.engine.trim import trimmed
+from graphsvx.engine.trust import is_known_to_read_degrees
+
+# Nodes and edges of a batch: larger ones do not fit into the caches of a CPU core.
+_BATCH_ITEMS = 1 << 18
+# Rounds that compute few nodes only sum rows up; features are projected once a batch.
+_TRIMMED_BATCH_ITEMS = 1 << 20
 
 
 @final
@@ -99,3 +108,106 @@ class Copies(Evaluator):
         if model.scores_pairs:
             return plain(out)[:, None, :]
         return plain(out).index_select(0, centres).reshape(count, field.centres, -1)
+
+
+# Of models that take nodes and edges by type.
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CopiesByType(Evaluator):
+    """Batches of disjoint copies of the receptive field, without the nodes that do not matter."""
+
+    batching: Batching = NO_SHORTCUT
+
+    def describe(self) -> str:
+        """How the model is called, in a few words."""
+        return "batches of copies of the typed receptive field"
+
+    def evaluate(
+        self, field: Field, perturbations: Perturbations, hops: HopCounts | None = None
+    ) -> Tensor:
+        """Raw outputs [graphs, centres, outputs], in as few calls as memory allows."""
+        hops = self.hop_counts(field, perturbations) if hops is None else hops
+        width = 16 + max((self._width(name) for name in self.query.graph.types.features), default=0)
+        items = _TRIMMED_BATCH_ITEMS if self.batching.trim == "outputs" else _BATCH_ITEMS
+        limit = batch_items(self.query.graph.x.device, self.query.memory, width, items)
+        step = max(1, limit // max(1, field.size + self._edges_at_most(field)))
+        parts = [
+            self._chunk(field, perturbations.take(part), hops[part])
+            for first in range(0, len(perturbations), step)
+            for part in (slice(first, first + step),)
+        ]
+        return torch.cat(parts)
+
+    def _edges_at_most(self, field: Field) -> int:
+        """Edges of a copy, those that are left out not counted."""
+        if self.batching.depth is None:
+            return len(field.edges)
+        return int((field.hops[field.target] < self.batching.depth).sum())
+
+    def _width(self, node_type: str) -> int:
+        x = self.query.graph.types.features[node_type]
+        return 0 if self.batching.shared_rows else x[0].numel() if len(x) else 0
+
+    def _chunk(self, field: Field, perturbations: Perturbations, hops: HopCounts) -> Tensor:
+        count, size = len(perturbations), field.size
+        depth = self.batching.depth
+        live = hops < UNREACHABLE if depth is None else hops <= depth
+        position = np.cumsum(live.reshape(-1)) - 1
+        flat = np.flatnonzero(live)
+        ends_at = live if depth is None else hops < depth
+        edges_on = _influential_edges(field, perturbations, live, ends_at)
+        copy, edge = np.nonzero(edges_on)
+        source, target = field.source[edge], field.target[edge]
+        outside = source >= size
+        ends = np.stack([
+            np.where(outside, len(flat) + source - size, position[np.minimum(copy * size + source,
+                                                                              live.size - 1)]),
+            position[copy * size + target],
+        ])  # fmt: skip
+        node = flat % size
+        boundary = field.ids[size:] if depth is None else field.ids[:0]
+        ids = np.concatenate([field.ids[node], boundary])
+        replaced = np.zeros((2, 0), dtype=np.int64)
+        if perturbations.feature_row is not None:
+            table_row = perturbations.feature_row.reshape(-1)[flat]
+            changed = np.flatnonzero(table_row >= size)
+            replaced = np.stack([changed, table_row[changed]])
+        rows = RowsByType(
+            self.query.graph, ids, ends, field.edges[edge], replaced,
+            plain(perturbations.feature_table), size, flat // size, count,
+            None if self.batching.trim == "nothing" else hops.reshape(-1)[flat],
+            np.concatenate([node, size + np.arange(len(boundary))]),
+        )  # fmt: skip
+        centres = position.reshape(live.shape)[:, : field.centres]
+        return call_by_type(self.query, rows, centres, self.batching)
+
+
+def _influential_edges(
+    field: Field, perturbations: Perturbations, live: Bools, ends_at: Bools
+) -> Bools:
+    """Edges into the nodes `ends_at` from live ones or the boundary, [graphs, edges]."""
+    edges = perturbations.active_edges(field) & ends_at[:, field.target]
+    inner = field.inner_edges
+    edges[:, inner] &= live[:, field.source[inner]]
+    return edges
+
+
+def batchings(model: Model, depth: int | None) -> list[Batching]:
+    """Combinations of shortcuts, the fastest first; those with a depth trim rounds."""
+    cuts = [False]
+    if model.tables:
+        # A model that gets ids of nodes looks its tables up by them.
+        cuts = [False, True] if model.takes_ids else [True, False]
+    untrimmed = [Batching(shared, cut) for cut in cuts for shared in (True, False)]
+    # Layers that read degrees need the edges of nodes that no longer matter.
+    if depth is None or is_known_to_read_degrees(model):
+        return untrimmed
+    trims: list[Literal["outputs", "inputs"]] = []
+    if any(isinstance(part, ROUNDS) for part in model.submodules):
+        trims = ["inputs"]
+    if any(isinstance(part, HeteroConv) for part in model.submodules):
+        trims = ["outputs", "inputs"]
+    trimmed = [Batching(True, cut, depth, trim) for trim in trims for cut in cuts]
+    return [*trimmed, *(replace(batching, depth=depth) for batching in untrimmed), *untrimmed]

@@ -27,7 +27,7 @@ from graphsvx.core.graph import Graph, out_edges
 from graphsvx.core.model import call_on
 from graphsvx.core.perturbation import HopCounts, Perturbations, distances
 from graphsvx.core.query import Query
-from graphsvx.engine.by_type_calls import RowsByType, call_by_type
+from graphsvx.engine.calls import RowsByType, call_by_type
 from graphsvx.engine.lazy import plain
 from graphsvx.engine.profile import profile_for
 from graphsvx.engine.rounding import allclose, nudged

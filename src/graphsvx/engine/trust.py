@@ -31,6 +31,7 @@ from graphsvx.utils.given_up import give_up
 # on a graph; of others always, as many as take a part of a second.
 _REPLAYS_KNOWN = 2
 _REPLAYS_UNKNOWN = (4, 64)
+_REPLAYS_LATER = 2  # of graphs with types whose plain calls are costly
 _REPLAYED_NUMBERS = 1 << 26
 _MOST_PLAIN = 512
 _SECONDS_OF_REPLAYS = 0.25  # of each game, by a count
@@ -65,8 +66,7 @@ def required_replays(query: Query, profile: ModelProfile) -> int:
     if not has_known_structure(query, profile):
         return _replays_of_unknown(query, profile)
     profile.explained += 1
-    now = profile.explained
-    return _REPLAYS_KNOWN if now & (now - 1) == 0 and now.bit_length() % 2 else 0
+    return _REPLAYS_KNOWN if _is_power_of_four(profile.explained) else 0
 
 
 def _replays_of_unknown(query: Query, profile: ModelProfile) -> int:
@@ -83,15 +83,30 @@ def _replays_of_unknown(query: Query, profile: ModelProfile) -> int:
     return int(np.clip(affordable, *_REPLAYS_UNKNOWN))
 
 
-def affordable_replays(features: int, graph: Graph) -> int:
-    """Plain calls on a graph with so many numbers as features that take as long as others do."""
-    return _REPLAYED_NUMBERS // max(1, features + 32 * (graph.num_nodes + graph.num_edges))
+def replays_by_type(graph: Graph, explained: int = 1) -> int:
+    """Number of coalitions of each game that must be evaluated again, of a graph with types.
+
+    Where plain calls are cheap always as many; otherwise fewer but for the 1st, 4th, 16th, ...
+    explanation.
+    """
+    most = int(np.clip(_affordable_replays(graph), *_REPLAYS_UNKNOWN))
+    return most if _is_power_of_four(explained) or most == _REPLAYS_UNKNOWN[1] else _REPLAYS_LATER
 
 
-def plain_up_to(features: int, graph: Graph, profile: ModelProfile) -> int:
+def _is_power_of_four(number: int) -> bool:
+    return number & (number - 1) == 0 and number.bit_length() % 2 == 1
+
+
+def _affordable_replays(graph: Graph) -> int:
+    """Plain calls on a graph that take as long as those of other graphs do."""
+    numbers = sum(x.numel() for x in graph.types.features.values())
+    return _REPLAYED_NUMBERS // max(1, numbers + 32 * (graph.num_nodes + graph.num_edges))
+
+
+def plain_up_to(graph: Graph, profile: ModelProfile) -> int:
     """Coalitions up to which all are plain calls, where the structure of the model is unknown."""
     by_cost = int(_SECONDS_OF_PLAIN / max(profile.seconds_of_call or 0.0, 1e-9))
-    return min(_MOST_PLAIN, affordable_replays(features, graph), by_cost)
+    return min(_MOST_PLAIN, _affordable_replays(graph), by_cost)
 
 
 def needs_small_batches(query: Query, profile: ModelProfile) -> bool:
