@@ -253,7 +253,7 @@ class _Check:
         everyone = tuple(frozenset(range(count)) for count in counts)
         no_one: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
         full = self._value(*everyone)
-        one_logit = len(full) == 2 and bool(full[0] == -full[1]) and e.scale == "logit"
+        one_logit = len(full) == 2 and bool(full[0] == -full[1] != 0) and e.scale == "logit"
         if one_logit and self.world.question.target is None and e.target != 1:
             raise WrongError("explains another class than that of the logit")
         if len(full) <= max(outputs):
@@ -269,10 +269,18 @@ class _Check:
             report = next((game for game in e.certificate.games if game.name == name), None)
             exact = report is not None and report.exact
             if exact and 0 < count <= self.world.enumerated:
-                values = shapley_values(range(count), lambda on, of=coalition: self._value(*of(on)))
+                worths: list[Tensor] = []
+
+                def worth(
+                    on: frozenset[int], of: Any = coalition, worths: list[Tensor] = worths
+                ) -> Tensor:
+                    worths.append(self._value(*of(on)))
+                    return worths[-1]
+
+                values = shapley_values(range(count), worth)
                 truth = torch.stack([*values.values()])
                 unsaid = name != "features" and e.certificate.no_influence is None
-                if unsaid and not bool(truth.any()):
+                if unsaid and all(torch.equal(other, worths[0]) for other in worths):
                     raise WrongError(f"{name} change nothing, and that is not said")
                 truths.append((f"{name} credit", credit, truth[:, outputs].t()))
             rows += self._played(name, coalition, count, exact)

@@ -241,3 +241,13 @@ def test_sums_of_many_rows_are_those_of_a_matrix(sort: bool) -> None:
     matrix = torch.zeros(5, 7, dtype=torch.float64)
     matrix.index_put_((row, column), weight, accumulate=True)
     torch.testing.assert_close(MixedRows(5, row, column, weight, base).plain(), matrix @ base)
+
+
+def test_rows_picked_of_a_prefix_stay_sums_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = torch.randn(4, 100, dtype=torch.float64)
+    entries = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 3]), torch.ones(4).double()
+    rows = PrefixRows(MixedRows(3, *entries, base), 5)
+    with monkeypatch.context() as patch:
+        patch.delattr(MixedRows, "plain")  # a copy of each row would be as wide as the base
+        picked = rows.index_select(0, torch.tensor([2, 0]))
+    torch.testing.assert_close(plain(picked), torch.stack([base[3], base[0] + base[1]]))

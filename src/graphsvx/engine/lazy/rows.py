@@ -10,6 +10,7 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -386,13 +387,10 @@ def _index_select_of_prefix(x: Any, dim: int, index: Tensor) -> Any:
         return NotImplemented
     # Picked before the trimming hook runs: stay lazy until then. Rows beyond the prefix that are
     # read in spite of it are an error, not garbage.
-    lazily = SharedRows(plain(x.base), index)
-    if x.base.device.type != "cpu":  # which would notice an index out of range too late
-        return lazily
-    try:
-        return x.base.index_select(0, index)
-    except IndexError:
-        return lazily
+    if x.base.device.type == "cpu":  # others would notice an index out of range too late
+        with suppress(IndexError):
+            return x.base.index_select(0, index)
+    return SharedRows(plain(x.base), index)
 
 
 @handles(_OF_PREFIX, Tensor.__getitem__)
