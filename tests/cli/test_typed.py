@@ -19,7 +19,7 @@ SOURCE = """
 import torch
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from graphsvx_lab.zoo.typed_models import RelationalEncoder
+from graphsvx_lab.zoo.models import RelationalEncoder
 
 
 def knowledge():

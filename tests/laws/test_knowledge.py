@@ -15,7 +15,7 @@ from graphsvx.core.types import short_names
 from graphsvx.errors import InputError, UnsupportedError
 from graphsvx.methods import Edges, GraphSVX
 from graphsvx.testing.oracle import shapley_values
-from graphsvx_lab.zoo.typed_models import RelationalEncoder
+from graphsvx_lab.zoo.models import RelationalEncoder
 from tests.typed_worlds import hetero_model, typed_graph
 
 FACTS = torch.tensor([[0, 0, 1], [1, 1, 2], [3, 0, 2], [4, 1, 0], [2, 1, 4], [5, 0, 3]]).t()

@@ -16,7 +16,7 @@ from graphsvx.errors import InputError
 from graphsvx.methods import GraphSVX
 from graphsvx.results import serialize
 from graphsvx_lab import datasets, zoo
-from graphsvx_lab.zoo.typed_models import RelationalEncoder
+from graphsvx_lab.zoo.models import RelationalEncoder
 from tests import typed_worlds as worlds
 from tests.runs.helpers import ThisProcess
 

@@ -12,7 +12,7 @@ from graphsvx.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class TypedTruth:
+class RelationTruth:
     """Ground truth of a typed set: the relation and the nodes that decide a node's class."""
 
     relation: tuple[str, str, str]
@@ -131,7 +131,7 @@ class GraphTruth:
         return graph
 
 
-Truth = NodeTruth | GraphTruth | TypedTruth
+Truth = NodeTruth | GraphTruth | RelationTruth
 
 
 def edges_inside(edge_index: Tensor, motif_of: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch_geometric.data import Data, HeteroData
 from graphsvx.errors import DataError
 from graphsvx_lab.datasets import raw
 from graphsvx_lab.datasets.base import DataSet, Split, generator, stratified_split
-from graphsvx_lab.datasets.truth import TypedTruth
+from graphsvx_lab.datasets.truth import RelationTruth
 
 ACM_CLASSES = ("database", "wireless communication", "data mining")
 ACM_WORDS = 1902
@@ -281,7 +281,7 @@ def typed_motifs(seed: int) -> DataSet:
         class_names=("kind 0", "kind 1"),
         split=stratified_split(label, generator(seed, "typed-motifs", "split")),
         node_type="user",
-        truth=TypedTruth(
+        truth=RelationTruth(
             relation=("user", "buys", "item"),
             nodes={int(u): tuple(("item", int(i)) for i in bought[u]) for u in users},
         ),

@@ -23,9 +23,10 @@ from graphsvx_lab.zoo.models import (
     CitationGCN,
     GraphClassifier,
     NodeClassifier,
+    RelationalEncoder,
+    TypedClassifier,
 )
 from graphsvx_lab.zoo.settings import Settings, checked_model, settings_for
-from graphsvx_lab.zoo.typed_models import RelationalEncoder, TypedClassifier
 
 # Epochs between two evaluations of the validation loss.
 CHECK_EVERY = 5
