@@ -44,7 +44,7 @@ from graphsvx.methods import PGExplainer, registry
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.files import atomic_write
 from graphsvx_lab.datasets import load
-from graphsvx_lab.datasets.construct import barabasi_albert
+from graphsvx_lab.datasets.synthetic import barabasi_albert
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "gcn": GCN, "gat": GAT, "gin": GIN, "sage": GraphSAGE,

@@ -9,7 +9,7 @@ import pytest
 
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.datasets import raw
-from graphsvx_lab.zoo import report, training
+from graphsvx_lab.zoo import paper, training
 from graphsvx_lab.zoo.paper import ACCURACY, differences
 from tests.cli.conftest import Run
 
@@ -132,7 +132,7 @@ def card(test: float) -> zoo.Card:
     ],
 )
 def test_the_verdict_compares_accuracies_with_the_paper(tests: list[float], verdict: str) -> None:
-    row = report.Row("ba-shapes", "graphconv", tuple(card(t) for t in tests))
+    row = paper.Row("ba-shapes", "graphconv", tuple(card(t) for t in tests))
     assert row.verdict() == verdict
 
 

@@ -12,10 +12,9 @@ import torch
 
 from graphsvx import explain
 from graphsvx.cli.explain import _graph_number
-from graphsvx.cli.node_words import parse_nodes
+from graphsvx.cli.names import parse_nodes
 from graphsvx.errors import InputError
-from graphsvx.explorer.limits import Limits
-from graphsvx.explorer.questions import Parameters
+from graphsvx.explorer.questions import Limits, Parameters
 from graphsvx.explorer.rows import rows
 from graphsvx.explorer.workspace import workspace_of
 from graphsvx_lab import datasets, zoo

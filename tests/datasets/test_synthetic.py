@@ -12,7 +12,7 @@ from torch_geometric.utils import is_undirected, to_networkx
 from graphsvx.errors import DataError
 from graphsvx_lab import datasets
 from graphsvx_lab.datasets.base import generator, stratified_split
-from graphsvx_lab.datasets.construct import HOUSE, barabasi_albert, cycle, grid
+from graphsvx_lab.datasets.synthetic import HOUSE, barabasi_albert, cycle, grid
 
 NODE_SETS = ("ba-shapes", "ba-community", "tree-cycles", "tree-grid")
 MADE = (*NODE_SETS, "ba-2motifs")

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.server import Server, start
 from graphsvx.explorer.workspace import make_workspace
 from tests.views.html import browser as chromium

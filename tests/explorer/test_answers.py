@@ -13,7 +13,7 @@ from torch_geometric.utils import subgraph
 import graphsvx
 from graphsvx import Explanation, GraphSVX
 from graphsvx.errors import InputError
-from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.server import start
 from graphsvx.explorer.workspace import make_workspace
 from tests.explorer.conftest import NODE_NAMES, Client

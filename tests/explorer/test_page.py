@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import Select
 
 import graphsvx
 from graphsvx import GraphSVX, runs
-from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.server import start
 from graphsvx.explorer.workspace import make_workspace, workspace_of_run
 from tests.explorer.conftest import Client, Page

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 import graphsvx
-from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.server import start
 from graphsvx.explorer.work import BusyError, WorkQueue
 from graphsvx.explorer.workspace import make_workspace

@@ -13,7 +13,7 @@ from torch_geometric.data import HeteroData
 import graphsvx
 from graphsvx import GraphSVX, runs
 from graphsvx.errors import InputError
-from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.server import start
 from graphsvx.explorer.workspace import make_workspace, workspace_of_run
 from graphsvx.testing.oracle import call, cut, probability_of

@@ -10,8 +10,7 @@ import torch
 
 from graphsvx import GraphSVX, explain
 from graphsvx.methods import Random
-from graphsvx_lab.metrics.scored import classified_right
-from graphsvx_lab.metrics.truth import NEIGHBOURS, PARTS
+from graphsvx_lab.metrics.truth import NEIGHBOURS, PARTS, classified_right
 from graphsvx_lab.studies import Setting, motifs
 from tests.records import credit, house
 from tests.studies.conftest import answer_of, trained_on

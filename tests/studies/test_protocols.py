@@ -10,7 +10,7 @@ import pytest
 
 from graphsvx_lab.metrics import PAPER_PROTOCOLS
 from graphsvx_lab.metrics.comparison import MIN_SEEDS, SIGNIFICANT
-from graphsvx_lab.metrics.scored import HOUSES, MOLECULES
+from graphsvx_lab.metrics.truth import HOUSES, MOLECULES
 from graphsvx_lab.studies import ground_truth
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "protocols.md"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsvx.cli import app, names, options
-from graphsvx.cli.node_words import parse_nodes, parse_numbers, parse_relation
+from graphsvx.cli.names import parse_nodes, parse_numbers, parse_relation
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError

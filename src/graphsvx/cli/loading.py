@@ -24,7 +24,7 @@ from graphsvx.core.graph import check_graph
 from graphsvx.core.hetero_data import check_graph_with_types
 from graphsvx.errors import DataError, InputError, first_line
 from graphsvx_lab import datasets, zoo
-from graphsvx_lab.zoo.progress import training_bar
+from graphsvx_lab.zoo.training import training_bar
 
 Names: TypeAlias = tuple[str, ...] | None
 Graphs: TypeAlias = Data | tuple[Data, ...]

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphsvx.cli import app, names, options
-from graphsvx.cli.node_words import parse_nodes, parse_relation
+from graphsvx.cli.names import parse_nodes, parse_relation
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError

@@ -17,7 +17,7 @@ from graphsvx_lab import datasets
 from graphsvx_lab.datasets.catalogue import checked_name
 
 if TYPE_CHECKING:
-    from graphsvx_lab.zoo import report
+    from graphsvx_lab.zoo import paper
 
 
 @app.command()
@@ -68,7 +68,7 @@ def train(
 def _train_all(seeds: range, table: Path | None) -> None:
     with stopped_at_once():
         from graphsvx.utils.files import atomic_write
-        from graphsvx_lab.zoo import report
+        from graphsvx_lab.zoo import paper
         from graphsvx_lab.zoo.paper import ACCURACY
 
     rows = []
@@ -80,18 +80,18 @@ def _train_all(seeds: range, table: Path | None) -> None:
                 raise
             # Raw files that are not there: the others can still be trained.
             message(f"left out {dataset} {model}: {error}", style="yellow")
-            rows.append(report.Row(dataset, model, missing="files missing"))
+            rows.append(paper.Row(dataset, model, missing="files missing"))
     _show(rows)
     if table is not None:
         command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
         with atomic_write(table) as part:
-            part.write_text(report.markdown(rows, command), encoding="utf-8")
+            part.write_text(paper.markdown(rows, command), encoding="utf-8")
 
 
-def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
+def _trained(dataset: str, model: str | None, seeds: range) -> paper.Row:
     from graphsvx_lab import zoo
-    from graphsvx_lab.zoo import report
-    from graphsvx_lab.zoo.progress import training_bar
+    from graphsvx_lab.zoo import paper
+    from graphsvx_lab.zoo.training import training_bar
 
     model_name = zoo.settings_for(dataset, model).model
     cards, start = [], time.monotonic()
@@ -102,14 +102,14 @@ def _trained(dataset: str, model: str | None, seeds: range) -> report.Row:
         zoo.save(trained)
         cards.append(trained.card)
     seconds = (time.monotonic() - start) / len(seeds)
-    return report.Row(dataset, model_name, tuple(cards), seconds)
+    return paper.Row(dataset, model_name, tuple(cards), seconds)
 
 
-def _show(rows: list[report.Row]) -> None:
-    from graphsvx_lab.zoo import report
+def _show(rows: list[paper.Row]) -> None:
+    from graphsvx_lab.zoo import paper
 
     table = simple_table("Accuracy; the paper's in brackets")
-    for column in report.COLUMNS:
+    for column in paper.COLUMNS:
         name = column in {"data set", "model"}
         table.add_column(column, justify="left" if name else "right", no_wrap=name)
     for row in rows:

@@ -15,7 +15,7 @@ from torch_geometric.data import HeteroData
 from graphsvx.core.arrays import Ids, as_tensor
 from graphsvx.core.calling import embedding_method, must_take_a_graph
 from graphsvx.core.graph import Graph
-from graphsvx.core.in_place import call_without_writing
+from graphsvx.core.modules import call_without_writing
 from graphsvx.core.types import FLAT, EdgeType
 from graphsvx.errors import InputError
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from graphsvx.core.callers import CallByType, Inputs
 from graphsvx.core.calling import USUAL, CallPlan, plan_call, signature_of
 from graphsvx.core.graph import Graph
-from graphsvx.core.in_place import call_without_writing
-from graphsvx.core.modules import modules
+from graphsvx.core.modules import call_without_writing, modules
 from graphsvx.core.readable import unreadable
 from graphsvx.errors import InputError, ModelError, error_text, see
 from graphsvx.utils.constraints import checked

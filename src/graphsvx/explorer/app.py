@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from importlib import resources
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,39 +18,34 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from graphsvx.core.graph import Graph
-from graphsvx.errors import GraphSVXError, InputError, first_line
-from graphsvx.explorer import comparison, overview
-from graphsvx.explorer.answers import Answers, refinable
+from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
+from graphsvx.explorer import overview
+from graphsvx.explorer.answers import Answers, agreement_of, fidelity_curves, refinable
 from graphsvx.explorer.guard import Guard, Secrets
-from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.questions import (
+    Limits,
     Parameters,
     Question,
     read_changes,
     read_node,
     read_question,
 )
-from graphsvx.explorer.responses import (
-    API,
-    Handler,
-    answering,
-    event,
-    finished,
-    json_response,
-    not_found,
-    page,
-    parameters_of,
-    static_file,
-)
 from graphsvx.explorer.rows import about, feature_list, row, rows
 from graphsvx.explorer.what_if import scores_after
-from graphsvx.explorer.work import Work, WorkQueue
+from graphsvx.explorer.work import BusyError, Work, WorkQueue
 from graphsvx.explorer.workspace import Workspace
+from graphsvx.utils.printable import one_line
 from graphsvx.views import html
+
+API = "/api/v1"
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+SHARED = ("tools.js", "graph.js", "tables.js", "page.css")
+"""Files of the one-file page that the explorer uses too."""
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Explorer:
@@ -262,7 +259,7 @@ class Explorer:
         question = self._question(request)
         self._must_be_live()
         return json_response(
-            await self._explained(request, lambda: comparison.fidelity(self.answers, question))
+            await self._explained(request, lambda: fidelity_curves(self.answers, question))
         )
 
     async def agreement(self, request: Request) -> Response:
@@ -275,7 +272,7 @@ class Explorer:
         return json_response(
             await self._explained(
                 request,
-                lambda: comparison.agreement(
+                lambda: agreement_of(
                     self.answers.explanation(first), self.answers.explanation(second)
                 ),
             )
@@ -336,3 +333,97 @@ class Explorer:
 
     async def _explained(self, request: Request, function: Callable[[], Any]) -> Any:
         return await finished(request, self.explaining.submit(function))
+
+
+async def finished(request: Request, work: Work[Any]) -> Any:
+    """The result; the work is abandoned if the client leaves."""
+    result = asyncio.ensure_future(asyncio.wrap_future(work))
+    left = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({result, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise asyncio.CancelledError
+        return await result
+    finally:
+        left.cancel()
+        result.cancel()
+        work.abandon()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def answering(handler: Handler) -> Handler:
+    """Errors of the library as JSON with a status code."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            return Response(status_code=499)  # the client has gone
+        except BusyError as error:
+            return _problem(503, str(error), {"retry-after": "2"})
+        except ModelError as error:
+            return _problem(500, str(error))
+        except GraphSVXError as error:
+            return _problem(400, str(error))
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            return _problem(500, f"internal error: {first_line(error)}")
+
+    return answer
+
+
+async def page(_: Request) -> Response:
+    """The page itself."""
+    text = resources.files("graphsvx.explorer").joinpath("static", "index.html").read_text("utf-8")
+    return Response(text, media_type="text/html")
+
+
+async def static_file(request: Request) -> Response:
+    """A script, style or picture of the page."""
+    name = request.path_params["name"]
+    package = "graphsvx.views.html" if name in SHARED else "graphsvx.explorer"
+    folder = resources.files(package)
+    if name not in SHARED:
+        folder = folder.joinpath("static")
+    ending = name[name.rfind(".") :]
+    names = {entry.name for entry in folder.iterdir()}
+    if name not in names or ending not in TYPES:
+        return _problem(404, f"there is no file {one_line(name)[:60]!r}")
+    return Response(folder.joinpath(name).read_text("utf-8"), media_type=TYPES[ending])
+
+
+async def not_found(_: Request, __: Exception) -> Response:
+    """The answer to an unknown address."""
+    return _problem(404, f"there is nothing at this address; the interface is {API}/...")
+
+
+def parameters_of(request: Request) -> Parameters:
+    """The parameters of a request's query string."""
+    try:
+        pairs = parse_qsl(
+            request.url.query, keep_blank_values=True, strict_parsing=bool(request.url.query),
+            errors="strict", max_num_fields=64,
+        )  # fmt: skip
+    except ValueError as error:  # also UnicodeDecodeError
+        raise InputError(f"the query string cannot be read: {first_line(error)}") from error
+    return Parameters(pairs)
+
+
+def _problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, headers)
+
+
+def json_response(value: Any) -> Response:
+    """A value as JSON."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Response(text, media_type="application/json")
+
+
+def event(name: str, value: Any) -> str:
+    """A server-sent event."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return f"event: {name}\ndata: {text}\n\n"

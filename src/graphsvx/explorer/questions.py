@@ -1,18 +1,20 @@
-"""Requests as records: the query string of a URL, checked."""
+"""Requests as records: the query string of a URL, checked, within the limits of the page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from graphsvx.errors import InputError
-from graphsvx.explorer.limits import Limits
 from graphsvx.methods import registry
+from graphsvx.utils.constraints import Checked, Count, Positive, Range
 
 if TYPE_CHECKING:
-    from graphsvx.explorer.node_types import NodeTypes
     from graphsvx.explorer.workspace import Workspace
 
 Kind = Literal["node", "link", "graph"]
@@ -228,3 +230,68 @@ def read_changes(
     if changes.count > limits.changes:
         raise InputError(f"at most {limits.changes} changes at a time, got {changes.count}")
     return changes
+
+
+@dataclass(frozen=True)
+class NodeTypes:
+    """Names of the node types, and the number of the first node of each."""
+
+    names: tuple[str, ...]
+    starts: tuple[int, ...]
+    """One more than names: the last is the number of all nodes."""
+
+    def split(self, number: int) -> tuple[str, int]:
+        """Type of a node and its id within the type, by its number."""
+        at = int(self.of(np.array([number]))[0])
+        return self.names[at], number - self.starts[at]
+
+    def of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions of the types of nodes."""
+        return np.searchsorted(np.asarray(self.starts[1:]), numbers, side="right")
+
+    def number(self, text: str) -> int:
+        """The number of a node that is written as TYPE:ID."""
+        name, _, digits = text.rpartition(":")
+        example = f"{self.names[0]}:0"
+        if name not in self.names:
+            raise InputError(
+                f"a node is written as TYPE:ID, such as {example}, of the types "
+                f"{', '.join(self.names)}, got {text[:60]!r}"
+            )
+        at = self.names.index(name)
+        count = self.starts[at + 1] - self.starts[at]
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+            raise InputError(f"a node is written as TYPE:ID, such as {example}, got {text[:60]!r}")
+        if int(digits) >= count:
+            raise InputError(f"{name} must be from 0 to {count - 1}, got {int(digits)}")
+        return self.starts[at] + int(digits)
+
+
+@dataclass(frozen=True)
+class Limits(Checked):
+    """Upper bounds that keep one client from taking the machine away from the others."""
+
+    samples: Count = 20_000
+    """Model calls of one explanation."""
+    tolerance: Annotated[float, Range(0, inside=True)] = 0.01
+    """Refinement stops when the standard errors are this small relative to the credit."""
+    waiting: Count = 1000
+    """Questions in the queue; further ones are refused (HTTP 503)."""
+    connections: Count = 512
+    """Open connections; further ones are closed."""
+    header_seconds: Positive = 10.0
+    """Time for the headers of a request, after which its connection is closed."""
+    target: Count = 16_384
+    """Bytes of a request's path and query."""
+    changes: Count = 2000
+    """Nodes, edges and feature values that one what-if question changes."""
+    rows: Count = 200
+    """Rows of a list in one answer."""
+    map_nodes: Count = 20_000
+    """Nodes of the largest graph that is drawn as a whole."""
+    map_edges: Count = 200_000
+    """Edges of the largest graph that is drawn as a whole."""
+    cached: Count = 256
+    """Explanations that are kept in memory."""
+    outputs: Count = 32
+    """Models with more outputs are explained for one output at a time."""

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from graphsvx import __version__
 from graphsvx.core.graph import Graph
-from graphsvx.explorer.limits import Limits
 from graphsvx.explorer.predictions import Table
-from graphsvx.explorer.questions import Parameters, methods
+from graphsvx.explorer.questions import Limits, Parameters, methods
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette

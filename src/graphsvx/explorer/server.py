@@ -16,7 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from graphsvx.errors import GraphSVXError, InputError
-from graphsvx.explorer.limits import Limits
+from graphsvx.explorer.questions import Limits
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.console import message
 from graphsvx.utils.constraints import as_int

@@ -24,9 +24,8 @@ from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError
-from graphsvx.explorer.node_types import NodeTypes
 from graphsvx.explorer.predictions import Table, predict_all, table_of_run
-from graphsvx.explorer.questions import Question
+from graphsvx.explorer.questions import NodeTypes, Question
 from graphsvx.explorer.what_if import query_of
 from graphsvx.utils.printable import one_line
 from graphsvx_lab.zoo import Trained

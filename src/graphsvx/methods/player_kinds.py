@@ -18,8 +18,16 @@ from torch import Tensor
 from graphsvx.core import players as choosing
 from graphsvx.core import reference as references
 from graphsvx.core.graph import Graph
-from graphsvx.core.meta_paths import MetaPathsSetting, find_meta_paths, meta_path_types
-from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes
+from graphsvx.core.players import (
+    Directions,
+    FeatureChoice,
+    GroupsSetting,
+    Hops,
+    MetaPathsSetting,
+    NodeTypes,
+    find_meta_paths,
+    meta_path_types,
+)
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting

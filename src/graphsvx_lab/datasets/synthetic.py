@@ -6,15 +6,14 @@ cycles, of graphs), the table is used; `docs/datasets.md` lists the differences.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphsvx_lab.datasets import construct
 from graphsvx_lab.datasets.base import DataSet, generator, stratified_split
-from graphsvx_lab.datasets.construct import HOUSE, Edges, Motif
 from graphsvx_lab.datasets.truth import NodeTruth, edges_inside, from_masks, motif_ids, union
 
 FEATURES = 10
@@ -42,8 +41,8 @@ def ba_community(seed: int) -> DataSet:
         (int(a), int(b)) for a, b in torch.cat([first, second + size], dim=1).t().tolist() if a < b
     }
     merged_truth = union(first_truth, second_truth, torch.empty(2, 0, dtype=torch.long))
-    edges = construct.add_random(edges, 350, construct.cross_pair(size, rng), merged_truth.motif_of)
-    edge_index = construct.edge_index(edges)
+    edges = add_random(edges, 350, cross_pair(size, rng), merged_truth.motif_of)
+    edge_index = edge_index_of(edges)
     truth = replace(
         union(first_truth, second_truth, edge_index), informative_features=frozenset({0, 1})
     )
@@ -64,12 +63,12 @@ def ba_community(seed: int) -> DataSet:
 
 def tree_cycles(seed: int) -> DataSet:
     """Tree-Cycles: a binary tree of 511 nodes, 60 six-cycles, 45 random edges; base or cycle."""
-    return _tree_set("tree-cycles", seed, construct.cycle(6), motifs=60, random_edges=45)
+    return _tree_set("tree-cycles", seed, cycle(6), motifs=60, random_edges=45)
 
 
 def tree_grid(seed: int) -> DataSet:
     """Tree-Grid: a binary tree of 511 nodes, 80 3x3 grids, 155 random edges; base or grid."""
-    return _tree_set("tree-grid", seed, construct.grid(3), motifs=80, random_edges=155)
+    return _tree_set("tree-grid", seed, grid(3), motifs=80, random_edges=155)
 
 
 def ba_2motifs(seed: int) -> DataSet:
@@ -83,13 +82,13 @@ def ba_2motifs(seed: int) -> DataSet:
     with_random_edge = set(torch.randperm(count, generator=rng)[:196].tolist())
     graphs, masks = [], []
     for index in range(count):
-        motif = HOUSE if index < count // 2 else construct.cycle(5)
+        motif = HOUSE if index < count // 2 else cycle(5)
         motif_of = motif_ids(base, motif.size, 1)
         size = motif_of.numel()
-        edges = construct.plant(construct.barabasi_albert(base, 1, rng), base, motif, 1, rng)
+        edges = plant(barabasi_albert(base, 1, rng), base, motif, 1, rng)
         if index in with_random_edge:
-            edges = construct.add_random(edges, 1, construct.any_pair(size, rng), motif_of)
-        edge_index = construct.edge_index(edges)
+            edges = add_random(edges, 1, any_pair(size, rng), motif_of)
+        edge_index = edge_index_of(edges)
         label = torch.tensor([0 if motif is HOUSE else 1])
         graphs.append(Data(x=torch.ones(size, FEATURES), edge_index=edge_index, y=label))
         masks.append((motif_of >= 0, edges_inside(edge_index, motif_of) >= 0))
@@ -106,14 +105,14 @@ def ba_2motifs(seed: int) -> DataSet:
 
 
 def _shapes(rng: torch.Generator) -> tuple[Tensor, NodeTruth]:
-    base = construct.barabasi_albert(300, 5, rng)
+    base = barabasi_albert(300, 5, rng)
     return _planted(base, 300, HOUSE, motifs=80, random_edges=20, rng=rng)
 
 
 def _tree_set(name: str, seed: int, motif: Motif, motifs: int, random_edges: int) -> DataSet:
     rng = generator(seed, name, "graph")
     edge_index, truth = _planted(
-        construct.binary_tree(8), 511, motif, motifs=motifs, random_edges=random_edges, rng=rng
+        binary_tree(8), 511, motif, motifs=motifs, random_edges=random_edges, rng=rng
     )
     return _node_set(
         name, seed, edge_index, truth, labels=truth.role, class_names=("base", motif.kind)
@@ -130,9 +129,9 @@ def _planted(
     rng: torch.Generator,
 ) -> tuple[Tensor, NodeTruth]:
     motif_of = motif_ids(size, motif.size, motifs)
-    edges = construct.plant(base, size, motif, motifs, rng)
-    pairs = construct.any_pair(motif_of.numel(), rng)
-    edge_index = construct.edge_index(construct.add_random(edges, random_edges, pairs, motif_of))
+    edges = plant(base, size, motif, motifs, rng)
+    pairs = any_pair(motif_of.numel(), rng)
+    edge_index = edge_index_of(add_random(edges, random_edges, pairs, motif_of))
     roles = torch.tensor(motif.roles).repeat(motifs)
     truth = NodeTruth(
         motif_of=motif_of,
@@ -165,3 +164,114 @@ def _node_set(
         split=stratified_split(labels, generator(seed, name, "split")),
         truth=truth,
     )
+
+
+Edges = set[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Motif:
+    """A small graph to attach: its edges and each node's role; node 0 is linked to the base."""
+
+    kind: str
+    edges: tuple[tuple[int, int], ...]
+    roles: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.roles)
+
+
+def cycle(size: int) -> Motif:
+    """A ring of `size` nodes; every node has role 1."""
+    ring = tuple((i, i + 1) for i in range(size - 1))
+    return Motif("cycle", (*ring, (0, size - 1)), (1,) * size)
+
+
+def grid(side: int) -> Motif:
+    """A `side` by `side` grid, row by row; every node has role 1. Node 0 is a corner."""
+    right = [(r * side + c, r * side + c + 1) for r in range(side) for c in range(side - 1)]
+    down = [(r * side + c, (r + 1) * side + c) for r in range(side - 1) for c in range(side)]
+    return Motif("grid", tuple(right + down), (1,) * (side * side))
+
+
+# Two middle nodes, two bottom nodes, the top: a square with a roof over the first two.
+HOUSE = Motif("house", ((0, 1), (1, 2), (2, 3), (0, 3), (0, 4), (1, 4)), (2, 2, 3, 3, 1))
+
+
+def undirected(a: int, b: int) -> tuple[int, int]:
+    """The undirected edge between two nodes as `(low, high)`."""
+    return (a, b) if a < b else (b, a)
+
+
+def barabasi_albert(size: int, links: int, rng: torch.Generator) -> Edges:
+    """Preferential attachment: a star of `links + 1` nodes, then nodes with `links` edges each."""
+    edges = {(0, leaf) for leaf in range(1, links + 1)}
+    # Each node appears once per incident edge, so a uniform draw is proportional to degree.
+    ends = [0] * links + list(range(1, links + 1))
+    for node in range(links + 1, size):
+        targets: set[int] = set()
+        while len(targets) < links:
+            targets.add(ends[_below(len(ends), rng)])
+        edges |= {(target, node) for target in targets}
+        ends += sorted(targets) + [node] * links
+    return edges
+
+
+def binary_tree(height: int) -> Edges:
+    """The balanced binary tree with `2 ** (height + 1) - 1` nodes, level by level."""
+    return {((node - 1) // 2, node) for node in range(1, 2 ** (height + 1) - 1)}
+
+
+def plant(edges: Edges, base: int, motif: Motif, count: int, rng: torch.Generator) -> Edges:
+    """Add `count` motifs after the `base` nodes, each linked to a different node of the base.
+
+    Motif i has the nodes from `base + i * motif.size` on; the first of them has the link.
+    """
+    hosts = torch.randperm(base, generator=rng)[:count].tolist()
+    planted = set(edges)
+    for index, host in enumerate(hosts):
+        first = base + index * motif.size
+        planted |= {undirected(first + a, first + b) for a, b in motif.edges}
+        planted.add((host, first))
+    return planted
+
+
+def add_random(
+    edges: Edges,
+    count: int,
+    draw: Callable[[], tuple[int, int]],
+    motif_of: Tensor,
+) -> Edges:
+    """Add `count` new edges drawn by `draw`, none of them inside one motif.
+
+    A chord would change the motif: a 5-cycle with a chord is a house.
+    """
+    ids = motif_of.tolist()
+    grown = set(edges)
+    while len(grown) < len(edges) + count:
+        a, b = draw()
+        if a != b and (ids[a] < 0 or ids[a] != ids[b]):
+            grown.add(undirected(a, b))
+    return grown
+
+
+def any_pair(size: int, rng: torch.Generator) -> Callable[[], tuple[int, int]]:
+    """Draw two nodes out of `size`."""
+    return lambda: (_below(size, rng), _below(size, rng))
+
+
+def cross_pair(size: int, rng: torch.Generator) -> Callable[[], tuple[int, int]]:
+    """Draw one node out of the first `size` and one out of the next `size`."""
+    return lambda: (_below(size, rng), size + _below(size, rng))
+
+
+def edge_index_of(edges: Edges) -> Tensor:
+    """Both directions of every edge, sorted."""
+    directed = sorted(edges | {(b, a) for a, b in edges})
+    return torch.tensor(directed, dtype=torch.long).t().contiguous()
+
+
+def _below(limit: int, rng: torch.Generator) -> int:
+    return int(torch.randint(limit, (1,), generator=rng))

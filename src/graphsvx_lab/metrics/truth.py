@@ -16,6 +16,8 @@ from graphsvx.metrics.select import Key, Level, scores, strength, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
 from graphsvx_lab.datasets.truth import NodeTruth
+from graphsvx_lab.zoo import Trained
+from graphsvx_lab.zoo.training import predicted_classes
 
 Protocol = Literal["strict", "paper"]
 
@@ -281,3 +283,33 @@ def rank_agreement(values: Tensor, reference: Tensor, top: int) -> tuple[float, 
     first, second = (set(top_positions(v, top, "value").tolist()) for v in (values, reference))
     correlation = spearmanr(values, reference).statistic if float(values.std()) else 0.0
     return float(correlation), len(first & second) / len(second)
+
+
+HOUSES, MOLECULES = 100, slice(100, 120)
+"""The authors' script scores the first houses of BA-2motifs, and these of MUTAG's mutagens with a
+group, in the order of the files."""
+
+
+def scored_by_the_paper(trained: Trained) -> tuple[int, ...]:
+    """The nodes or graphs of the authors' script, whatever the model predicts for them."""
+    data = trained.dataset
+    if data.task == "node":
+        return tuple(scored_nodes("paper", dataset=data.name))
+    return data.graph_truth.graphs()[MOLECULES] if data.name == "mutag" else tuple(range(HOUSES))
+
+
+def classified_right(trained: Trained) -> list[int]:
+    """Everything with a known explanation that the model classifies right."""
+    data = trained.dataset
+    if data.task == "node":
+        return scored_nodes(
+            "strict", candidates=data.node_truth.nodes(), predicted=predicted_classes(trained),
+            labels=data.labels,
+        )  # fmt: skip
+    return graphs_right(trained, data.graph_truth.graphs())
+
+
+def graphs_right(trained: Trained, graphs: Sequence[int]) -> list[int]:
+    """Those of the graphs that the model classifies right."""
+    right = predicted_classes(trained, graphs) == trained.dataset.labels[list(graphs)]
+    return [graph for graph, is_right in zip(graphs, right.tolist(), strict=True) if is_right]

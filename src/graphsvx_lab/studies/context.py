@@ -19,7 +19,7 @@ from graphsvx.utils.console import message
 from graphsvx_lab import datasets, zoo
 from graphsvx_lab.datasets.base import DataSet
 from graphsvx_lab.zoo import Settings, Trained
-from graphsvx_lab.zoo.progress import training_bar
+from graphsvx_lab.zoo.training import training_bar
 
 QUICK_EPOCHS = 10  # a quick study trains its models for 1/10 of the usual epochs
 

@@ -32,8 +32,7 @@ from graphsvx_lab.datasets.base import DataSet, Split, draw, generator
 from graphsvx_lab.metrics.comparison import SIGNIFICANT, PairedTest, is_positive
 from graphsvx_lab.metrics.effects import leave_one_out, score_without
 from graphsvx_lab.metrics.measurements import NO_QUESTION, Measurements, Value
-from graphsvx_lab.metrics.scored import graphs_right
-from graphsvx_lab.metrics.truth import rank_agreement
+from graphsvx_lab.metrics.truth import graphs_right, rank_agreement
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.motifs import BOTH, MINUS, PLUS
 from graphsvx_lab.studies.page import Claim, Figure, Page, Table, dots, paired_table, pivots

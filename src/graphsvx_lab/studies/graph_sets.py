@@ -35,8 +35,7 @@ from graphsvx_lab.metrics.comparison import (
 from graphsvx_lab.metrics.effects import TRIED, largest_changes
 from graphsvx_lab.metrics.measurements import Measurements, Value, of_model
 from graphsvx_lab.metrics.reading import EdgeRule
-from graphsvx_lab.metrics.scored import graphs_right
-from graphsvx_lab.metrics.truth import expected_hits
+from graphsvx_lab.metrics.truth import expected_hits, graphs_right
 from graphsvx_lab.studies import motifs
 from graphsvx_lab.studies.context import StudyContext, model_of
 from graphsvx_lab.studies.page import Claim, Page, Table, dots, paired_table, pivots

@@ -15,7 +15,7 @@ from graphsvx_lab import metrics
 from graphsvx_lab.datasets.base import draw
 from graphsvx_lab.metrics.effects import use_of_nodes
 from graphsvx_lab.metrics.measurements import Value, of_model
-from graphsvx_lab.metrics.scored import classified_right, scored_by_the_paper
+from graphsvx_lab.metrics.truth import classified_right, scored_by_the_paper
 from graphsvx_lab.studies.study import Answer, Case, Questions
 from graphsvx_lab.zoo import Trained
 

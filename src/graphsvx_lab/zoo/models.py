@@ -208,7 +208,7 @@ def _convolve(
 # --- of graphs with node and edge types ----------------------------------------------------
 
 
-class TypedClassifier(nn.Module):
+class HeteroClassifier(nn.Module):
     """A linear layer for each node type, convolutions for each edge type, a linear head.
 
     `widths` are the features of each node type; types without features (0) have a table with a row

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch_geometric.data import Batch, Data
 
 from graphsvx.errors import InputError
+from graphsvx.utils.console import stderr_console
 from graphsvx_lab.datasets import DataSet
 from graphsvx_lab.datasets.base import generator
 from graphsvx_lab.datasets.registry import checked_seed
@@ -22,9 +26,9 @@ from graphsvx_lab.zoo.models import (
     CitationGAT,
     CitationGCN,
     GraphClassifier,
+    HeteroClassifier,
     NodeClassifier,
     RelationalEncoder,
-    TypedClassifier,
 )
 from graphsvx_lab.zoo.settings import Settings, checked_model, settings_for
 
@@ -103,7 +107,7 @@ def _build_typed(settings: Settings, classes: int, dataset: str | None) -> nn.Mo
             layers=settings.layers,
             dropout=settings.dropout,
         )
-    return TypedClassifier(
+    return HeteroClassifier(
         dict(zip(types.node_types, types.widths, strict=True)),
         dict(zip(types.node_types, types.counts, strict=True)),
         types.edge_types,
@@ -459,3 +463,23 @@ def _answers(triples: Tensor, relations: int) -> dict[tuple[int, int], list[int]
         answers.setdefault((head, relation), []).append(tail)
         answers.setdefault((tail, relation + relations), []).append(head)
     return answers
+
+
+@contextmanager
+def training_bar(title: str) -> Iterator[Progress]:
+    """A progress callback for `train` that shows epochs and loss."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
+    console = stderr_console()
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None, loss="-")
+
+        def show(step: Step) -> None:
+            bar.update(task, completed=step.epoch, total=step.epochs, loss=f"{step.loss:.3f}")
+
+        yield show
