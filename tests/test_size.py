@@ -10,10 +10,10 @@ SOURCE = Path(__file__).parents[1] / "src"
 # Lines of Python. Lower a bound when code is removed; raise one only for what earns its lines.
 BOUNDS = {
     "graphsvx/cli": 1_940,
-    "graphsvx/core": 4_980,
+    "graphsvx/core": 4_950,
     "graphsvx/engine": 7_010,
     "graphsvx/estimators": 4_590,
-    "graphsvx/explorer": 2_960,
+    "graphsvx/explorer": 2_860,
     "graphsvx/games": 1_160,
     "graphsvx/generators": 580,
     "graphsvx/integrations": 470,
@@ -25,10 +25,10 @@ BOUNDS = {
     "graphsvx/testing": 1_120,
     "graphsvx/utils": 1_470,
     "graphsvx/views": 3_080,
-    "graphsvx_lab/datasets": 2_280,
+    "graphsvx_lab/datasets": 2_260,
     "graphsvx_lab/metrics": 910,
     "graphsvx_lab/studies": 3_590,
-    "graphsvx_lab/zoo": 1_540,
+    "graphsvx_lab/zoo": 1_510,
 }
 
 

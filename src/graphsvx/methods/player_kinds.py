@@ -18,16 +18,7 @@ from torch import Tensor
 from graphsvx.core import players as choosing
 from graphsvx.core import reference as references
 from graphsvx.core.graph import Graph
-from graphsvx.core.players import (
-    Directions,
-    FeatureChoice,
-    GroupsSetting,
-    Hops,
-    MetaPathsSetting,
-    NodeTypes,
-    find_meta_paths,
-    meta_path_types,
-)
+from graphsvx.core.players import Directions, FeatureChoice, GroupsSetting, Hops, NodeTypes
 from graphsvx.core.query import Query
 from graphsvx.core.random import derive_rng
 from graphsvx.core.reference import ReferenceSetting
@@ -275,7 +266,7 @@ class MetaPaths(PlayerKind):
     them is there as long as one of them is; edges on none stay.
     """
 
-    paths: MetaPathsSetting = ()
+    paths: choosing.MetaPathsSetting = ()
     """{name: edge types}."""
 
     generator: ClassVar[Generator] = CutEdges()
@@ -284,12 +275,12 @@ class MetaPaths(PlayerKind):
         """Paths are of edge types of the graph, each from where the one before it ends."""
         _must_have_edge_types(self, graph)
         for label, steps in self.paths:
-            meta_path_types(graph.types, label, steps)
+            choosing.meta_path_types(graph.types, label, steps)
 
     def setup(self, query: Query, evaluator: Evaluator, seed: int) -> GameSetup:  # noqa: ARG002  (nothing is drawn)
         """Meta-paths that have instances in the receptive field."""
         graph, field = query.graph, evaluator.field
-        players = find_meta_paths(graph.types, field, self.paths)
+        players = choosing.find_meta_paths(graph.types, field, self.paths)
         return GameSetup(graph, field, players, references.resolve_reference(graph, None))
 
 
