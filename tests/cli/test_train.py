@@ -132,7 +132,7 @@ def card(test: float) -> zoo.Card:
     ],
 )
 def test_the_verdict_compares_accuracies_with_the_paper(tests: list[float], verdict: str) -> None:
-    row = paper.Row("ba-shapes", "graphconv", tuple(card(t) for t in tests))
+    row = paper.AccuracyRow("ba-shapes", "graphconv", tuple(card(t) for t in tests))
     assert row.verdict() == verdict
 
 

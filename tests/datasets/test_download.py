@@ -97,7 +97,7 @@ def read(root: Path) -> dict[str, bytes]:
     def contents(folder: str, _name: str) -> dict[str, bytes]:
         return {f"raw/{path.name}": path.read_bytes() for path in Path(folder).iterdir()}
 
-    return raw.read("mutag", root, contents)
+    return raw.read_files("mutag", root, contents)
 
 
 def test_a_set_is_downloaded_once_and_whole(server: Server, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_two_processes_may_download_at_the_same_time(server: Server, tmp_path: P
         "from graphsvx_lab.datasets.origins import ORIGINS, Origin\n"
         f"ORIGINS['mutag'] = {ORIGINS['mutag']!r}\n"
         "raw.TIMEOUT = 240\n"
-        "raw.read('mutag', sys.argv[1], lambda *_: None)\n"
+        "raw.read_files('mutag', sys.argv[1], lambda *_: None)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsvx.cli import app, names, options
-from graphsvx.cli.names import parse_nodes, parse_numbers, parse_relation
+from graphsvx.cli.names import parse_nodes, parse_numbers, parse_relation, types_of_nodes
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once
 from graphsvx.errors import InputError
@@ -201,7 +201,7 @@ def _query(
     if graph is not None:
         raise InputError(f"{dataset} is one graph: choose a node of it with --node, not --graph")
     if not selectors:
-        types = getattr(graphs, "node_types", None)
+        types = types_of_nodes(graphs)
         example = f"{types[0]}:0" if types else f"0..{graphs.num_nodes - 1}"
         raise InputError(f"say which node of {dataset} to explain: --node {example}")
     if len(selectors) > 1:

@@ -26,12 +26,12 @@ METHODS: dict[str, tuple[str, ...]] = {
     "graphlime": ("graphlime.GraphLIME",),
     "pgm-explainer": ("pgm_explainer.PGMExplainer",),
     "xgnn": ("xgnn.XGNN",),
-    "lime": ("lime.LIME",),
-    "shap": ("shap.SHAP",),
+    "lime": ("tabular.LIME",),
+    "shap": ("tabular.SHAP",),
     "greedy": ("greedy.Greedy",),
     "random": ("random.Random",),
-    "saliency": ("saliency.Saliency",),
-    "integrated-gradients": ("integrated_gradients.IntegratedGradients",),
+    "saliency": ("gradients.Saliency",),
+    "integrated-gradients": ("gradients.IntegratedGradients",),
 }
 """Module and name of the classes whose fields are the settings of a method."""
 
@@ -68,7 +68,7 @@ def _field_names(module: str, name: str) -> list[str]:
     ]
 
 
-def check_method(name: str) -> None:
+def check_method_name(name: str) -> None:
     """Raise for a method that does not exist, with the name that was probably meant."""
     plugins = [point.name for point in entry_points(group="graphsvx.methods")]
     # Once the registry is imported, there may be registered ones: it looks itself.
@@ -107,7 +107,7 @@ def check_dataset(name: str) -> None:
         check_extra("rdkit", extra)
 
 
-def check_model(name: str) -> None:
+def check_model_name(name: str) -> None:
     """Raise for a model that the zoo does not have, and suggest one."""
     if name not in ZOO:
         raise InputError(
@@ -129,13 +129,19 @@ def target(text: str | None) -> int | str | None:
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
+def types_of_nodes(graph: Any) -> list[str]:
+    """Node types of a typed graph; none of a plain graph, or of several."""
+    types: list[str] = getattr(graph, "node_types", [])
+    return types
+
+
 def parse_nodes(graph: Data, text: str, option: str, count: int | None = None) -> list[Any]:
     """Nodes separated by commas: numbers or names, paper:3 or paper:name of typed graphs.
 
     `paper:1,2` are two papers.
     """
-    types = getattr(graph, "node_types", None)
-    if types is None:
+    types = types_of_nodes(graph)
+    if not types:
         words = [word.strip() for word in text.split(",")]
         if not getattr(graph, "node_names", None):
             return parse_numbers(text, option, count)

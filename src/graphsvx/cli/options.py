@@ -102,7 +102,7 @@ class ModelChoice:
         """Raise for what does not exist or does not go together; reads no file."""
         names.check_dataset(dataset)
         if self.model is not None and not self.is_own:
-            names.check_model(self.model)
+            names.check_model_name(self.model)
         for option, path in (("--weights", self.weights), ("--checkpoint", self.checkpoint)):
             if path is not None and not path.exists():
                 raise DataError(f"{option} {path}: there is no such file")
@@ -135,7 +135,7 @@ class MethodChoice:
     def check(self, choice: ModelChoice) -> None:
         """Raise for names that do not exist, and for a package that is not installed."""
         if not choice.is_own:  # the module of one's own model may register methods
-            names.check_method(self.name)
+            names.check_method_name(self.name)
         names.check_settings(self.name, self.pairs)
         if self.name in names.BASELINES:
             names.check_extra(names.BASELINES[self.name], "baselines")

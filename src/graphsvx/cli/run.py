@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphsvx.cli import app, names, options
-from graphsvx.cli.names import parse_nodes, parse_relation
+from graphsvx.cli.names import parse_nodes, parse_relation, types_of_nodes
 from graphsvx.cli.options import MethodChoice, ModelChoice
 from graphsvx.cli.stopping import stopped_at_once, stopped_by_signals
 from graphsvx.errors import DataError, InputError
@@ -190,9 +190,9 @@ def _queries(
     text = selectors[kind] or "all"
     if isinstance(about, tuple) or kind == "nodes":
         return {kind: _selected_ids(text, dataset, seed, about)}
-    if kind == "edges" and text == "all" and not hasattr(about, "node_types"):
+    if kind == "edges" and text == "all" and not types_of_nodes(about):
         return {kind: [[u, v] for u, v in about.edge_index.t().tolist() if u != v]}
-    if hasattr(about, "node_types") or getattr(about, "edge_type", None) is not None:
+    if types_of_nodes(about) or getattr(about, "edge_type", None) is not None:
         return {kind: [parse_nodes(about, line, f"--{kind}") for line in _lines(text)]}
     return {kind: [_numbers(line, about.num_nodes) for line in _lines(text)]}
 
@@ -224,18 +224,18 @@ def _selected_ids(words: str, dataset: str, seed: int, about: Graphs) -> Any:
     """Which nodes or graphs: a part of the split, a class, or numbers."""
     from graphsvx_lab import datasets
 
-    if words == "all" and not hasattr(about, "node_types"):
+    types = types_of_nodes(about)
+    if words == "all" and not types:
         return None
     if words in ("train", "val", "test"):
         if dataset not in CATALOGUE:
             raise InputError(f"{dataset} is a file without a split; name nodes by number, or all")
         return datasets.load(dataset, seed).split.parts()[words]
     kind, _, rest = words.partition(":")
-    if kind in getattr(about, "node_types", ()):
+    if kind in types:
         return _of_type(kind, rest or "all", dataset, seed, about)
     if kind == "class":
         return _of_class(_number(rest), dataset, seed, about)
-    types = getattr(about, "node_types", ())
     if types:
         raise InputError(f"say which type of nodes: {types[0]}:test, {types[0]}:3,7; got {words}")
     return _numbers(words, len(about) if isinstance(about, tuple) else about.num_nodes)

@@ -111,9 +111,10 @@ def study(
             for declared, context in contexts.items():
                 try:
                     written += (
-                        declared.write_page(folder) if pages
+                        declared.write_page(folder)
+                        if pages
                         else declared.run(context, measured.get(declared.name, {}))
-                    )  # fmt: skip
+                    )
                 except Exception as error:
                     if not everything:
                         raise

@@ -80,7 +80,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
                 raise
             # Raw files that are not there: the others can still be trained.
             message(f"left out {dataset} {model}: {error}", style="yellow")
-            rows.append(paper.Row(dataset, model, missing="files missing"))
+            rows.append(paper.AccuracyRow(dataset, model, missing="files missing"))
     _show(rows)
     if table is not None:
         command = f"graphsvx train --all --seed {seeds.start} --seeds {len(seeds)}"
@@ -88,7 +88,7 @@ def _train_all(seeds: range, table: Path | None) -> None:
             part.write_text(paper.markdown(rows, command), encoding="utf-8")
 
 
-def _trained(dataset: str, model: str | None, seeds: range) -> paper.Row:
+def _trained(dataset: str, model: str | None, seeds: range) -> paper.AccuracyRow:
     from graphsvx_lab import zoo
     from graphsvx_lab.zoo import paper
     from graphsvx_lab.zoo.training import training_bar
@@ -102,10 +102,10 @@ def _trained(dataset: str, model: str | None, seeds: range) -> paper.Row:
         zoo.save(trained)
         cards.append(trained.card)
     seconds = (time.monotonic() - start) / len(seeds)
-    return paper.Row(dataset, model_name, tuple(cards), seconds)
+    return paper.AccuracyRow(dataset, model_name, tuple(cards), seconds)
 
 
-def _show(rows: list[paper.Row]) -> None:
+def _show(rows: list[paper.AccuracyRow]) -> None:
     from graphsvx_lab.zoo import paper
 
     table = simple_table("Accuracy; the paper's in brackets")

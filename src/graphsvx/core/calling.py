@@ -211,16 +211,21 @@ def _entry(
     """The called function: the model, or its methods encode and decode."""
     if not isinstance(model, nn.Module):
         return "forward", model
-    encode = getattr(model, "encode", None)
     has_forward = "forward" in _own_methods(model)
-    if not callable(encode):
+    if method_of(model, "encode") is None:
         return "forward", model.forward
     takes_pairs = has_forward and _PAIRS in _parameters(model.forward)
-    if links and callable(getattr(model, "decode", None)) and not takes_pairs:
+    if links and method_of(model, "decode") is not None and not takes_pairs:
         return "encode and decode", _encoder(model)
     if not has_forward or (decoder and takes_pairs):
         return "encode", _encoder(model)
     return "forward", model.forward
+
+
+def method_of(model: Any, name: str) -> Callable[..., Any] | None:
+    """A method or module of the user's model, such as `decode`; None if it has none."""
+    found = getattr(model, name, None)
+    return found if callable(found) else None
 
 
 def _own_methods(model: nn.Module) -> set[str]:
@@ -233,12 +238,12 @@ def _encoder(model: nn.Module) -> Callable[..., Any]:
     """encode(), or the encoder whose arguments it passes on (GAE)."""
     encode: Callable[..., Any] = model.encode  # type: ignore[assignment]  # a method
     kinds = {parameter.kind for parameter in _parameters(encode).values()}
-    inner = getattr(model, "encoder", None)
+    inner = method_of(model, "encoder")
     return inner.forward if kinds <= {*_VARIADIC} and isinstance(inner, nn.Module) else encode
 
 
 def _has_sigmoid(model: Any) -> bool:
-    inner = getattr(model, "decoder", None)
+    inner = method_of(model, "decoder")
     functions = [model.decode, *([inner.forward] if isinstance(inner, nn.Module) else [])]
     return any("sigmoid" in _parameters(function) for function in functions)
 
@@ -269,8 +274,9 @@ def _checked_arguments(
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for parameter, attribute in arguments.items():
         if parameter not in parameters and not open_ended:
-            raise InputError(f"{expected}; the model has no parameter {parameter!r}, only "
-                             f"{list(parameters)}")  # fmt: skip
+            raise InputError(
+                f"{expected}; the model has no parameter {parameter!r}, only {list(parameters)}"
+            )
         if attribute not in available:
             raise InputError(f"{expected}; data has no {attribute!r}, only {sorted(available)}")
     return dict(arguments)
@@ -376,10 +382,10 @@ def embedding_method(
     (GAE), and for links if there is also `decode` and forward takes no pairs.
     """
     parameters = signature_of(model)
-    if not isinstance(model, nn.Module) or not callable(getattr(model, "encode", None)):
+    if not isinstance(model, nn.Module) or method_of(model, "encode") is None:
         return "forward", parameters
     passes_on = all(parameter.kind in _VARIADIC for parameter in parameters.values())
-    decodes = links and callable(getattr(model, "decode", None)) and _PAIRS not in parameters
+    decodes = links and method_of(model, "decode") is not None and _PAIRS not in parameters
     if passes_on or decodes:
         return "encode", _parameters(_encoder(model))
     return "forward", parameters

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphsvx.core.calling import signature_of
+from graphsvx.core.calling import method_of, signature_of
 from graphsvx.core.model import must_be_real
 from graphsvx.errors import InputError, ModelError, error_text
 
@@ -69,11 +69,11 @@ def model_decoder(
         relation: the relation that is scored.
 
     """
-    inner = getattr(model, "decoder", None)
-    function = getattr(model, "decode", None) if hasattr(model, "encode") else None
-    if not callable(function):
+    inner = method_of(model, "decoder")
+    function = method_of(model, "decode") if hasattr(model, "encode") else None
+    if function is None:
         function = inner if relation is not None else None
-    if not callable(function):
+    if function is None:
         return None
     parameters = _positional(function)
     if not parameters and isinstance(inner, nn.Module):  # decode(*args) of GAE

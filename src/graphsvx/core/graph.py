@@ -272,8 +272,9 @@ def with_attributes(
     if not attributes:
         return graph
     tensors = [attribute.value for attribute in attributes.values()]
-    stamps = [stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None
-              for v in tensors]  # fmt: skip
+    stamps = [
+        stamp(v) if isinstance(v, Tensor) and v.layout == torch.strided else None for v in tensors
+    ]
     return replace(graph, attributes=attributes, stamps=(*graph.stamps, *stamps))
 
 

@@ -535,9 +535,10 @@ def find_meta_paths(types: Types, field: Field, paths: MetaPaths) -> Players:
             owners.append(np.full(len(edges), len(names)))
             names.append(label)
     return Players(
-        edge_members=np.concatenate(members), edge_owner=np.concatenate(owners),
+        edge_members=np.concatenate(members),
+        edge_owner=np.concatenate(owners),
         names={"edges": tuple(names)},
-    )  # fmt: skip
+    )
 
 
 def _instances(types: Types, field: Field, steps_of: list[int]) -> Ids:

@@ -148,7 +148,7 @@ class Answers:
                 "calls": certificate.calls,
                 "samples": question.samples,
                 "status": certificate.status,
-                "relativeError": relative_error(explanation),
+                "relativeError": _relative_error(explanation),
             },
         }
 
@@ -261,7 +261,7 @@ def _fields(method: str) -> set[str]:
     return {field.name for field in fields(factory)} if is_dataclass(factory) else set()
 
 
-def relative_error(explanation: Explanation) -> float | None:
+def _relative_error(explanation: Explanation) -> float | None:
     """Root mean square of the standard errors, relative to that of the credit; None: unknown."""
     values = torch.cat(
         [explanation.node_values, explanation.feature_values, explanation.edge_values]
@@ -302,13 +302,11 @@ def agreement_of(first: Explanation, second: Explanation) -> dict[str, Any]:
         "cosine": agreement.similarity(first, second, level),
         "top": top,
         "overlap": len({*_strongest(a, top)} & {*_strongest(b, top)}),
-        "players": [
-            {"id": key, "a": a.get(key), "b": b.get(key)} for key in keys[:400]
-        ],
-    }  # fmt: skip
+        "players": [{"id": key, "a": a.get(key), "b": b.get(key)} for key in keys[:400]],
+    }
 
 
-def fidelity_curves(answers: Answers, question: Question) -> dict[str, Any]:
+def fidelity_by_top(answers: Answers, question: Question) -> dict[str, Any]:
     """fidelity+ and fidelity- for the top 1, 2, 3, ... players."""
     explanation = answers.explanation(question)
     workspace = answers.workspace

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from graphsvx.core.graph import Graph
 from graphsvx.errors import GraphSVXError, InputError, ModelError, first_line
 from graphsvx.explorer import overview
-from graphsvx.explorer.answers import Answers, agreement_of, fidelity_curves, refinable
+from graphsvx.explorer.answers import Answers, agreement_of, fidelity_by_top, refinable
 from graphsvx.explorer.guard import Guard, Secrets
 from graphsvx.explorer.questions import (
     Limits,
@@ -229,9 +229,10 @@ class Explorer:
         if not refinable(question):
             raise InputError(f"{question.method} has one answer; use {API}/explain/page")
         return StreamingResponse(
-            self._estimates(question), media_type="text/event-stream",
+            self._estimates(question),
+            media_type="text/event-stream",
             headers={"x-accel-buffering": "no"},
-        )  # fmt: skip
+        )
 
     async def _estimates(self, question: Question) -> AsyncIterator[str]:
         work: Work[dict[str, Any]] | None = None
@@ -259,7 +260,7 @@ class Explorer:
         question = self._question(request)
         self._must_be_live()
         return json_response(
-            await self._explained(request, lambda: fidelity_curves(self.answers, question))
+            await self._explained(request, lambda: fidelity_by_top(self.answers, question))
         )
 
     async def agreement(self, request: Request) -> Response:

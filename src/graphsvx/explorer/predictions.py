@@ -28,7 +28,7 @@ _BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Predictions:
     """One row per node (or graph): its class, the model's class, and how sure the model is."""
 
     label: NDArray[np.int64] | None
@@ -58,7 +58,7 @@ class Table:
         return (self.label >= 0) & (self.predicted >= 0)
 
 
-def predict_all(workspace: Workspace, model: str) -> Table:
+def predict_all(workspace: Workspace, model: str) -> Predictions:
     """Classes and predictions of every node or graph."""
     if workspace.task == "graph":
         return _table_of_graphs(workspace, model)
@@ -69,7 +69,7 @@ def predict_all(workspace: Workspace, model: str) -> Table:
     if workspace.task == "link":  # links are predicted, classes of nodes are not
         none = np.zeros(graph.num_nodes, dtype=np.int64)
         classes = none if label is None else np.maximum(label, 0)
-        return Table(label, classes, none.astype(np.float64), size, ids)
+        return Predictions(label, classes, none.astype(np.float64), size, ids)
     copy = workspace.model_copy(model)
     query = query_of(workspace, Question("node", (0,), model), copy.module)
     predicted = np.full(graph.num_nodes, -1)
@@ -81,7 +81,7 @@ def predict_all(workspace: Workspace, model: str) -> Table:
             predicted[rows], score[rows] = winner.cpu().numpy(), best.cpu().numpy()
     if (predicted < 0).all():
         raise ModelError("the model must return a row for each node of a type, got other numbers")
-    return Table(None if workspace.scale == "value" else label, predicted, score, size, ids)
+    return Predictions(None if workspace.scale == "value" else label, predicted, score, size, ids)
 
 
 def _scores(query: Query) -> list[tuple[int, Tensor]]:
@@ -92,9 +92,10 @@ def _scores(query: Query) -> list[tuple[int, Tensor]]:
     counts = np.diff(graph.types.node_starts).tolist()
     out = query.model.run(graph, whole(graph))
     predicted_types = [
-        at for at, (name, count) in enumerate(zip(graph.types.node_types, counts, strict=True))
+        at
+        for at, (name, count) in enumerate(zip(graph.types.node_types, counts, strict=True))
         if count and _has_rows(out, name, count)
-    ]  # fmt: skip
+    ]
     if not isinstance(out, Mapping):
         # Several types may have as many nodes as there are outputs: those with labels are meant.
         with_labels = [at for at in predicted_types if _label_of(graph, at) is not None]
@@ -134,7 +135,7 @@ def _label_of(graph: Graph, at: int) -> Tensor | None:
     return None if y is None or y.dim() != 1 or y.is_floating_point() else y
 
 
-def _table_of_graphs(workspace: Workspace, model: str) -> Table:
+def _table_of_graphs(workspace: Workspace, model: str) -> Predictions:
     scores = _batched_scores(workspace, model)
     if scores is None:
         scores = torch.stack([
@@ -147,7 +148,7 @@ def _table_of_graphs(workspace: Workspace, model: str) -> Table:
     unknown = None in labels or workspace.scale == "value"
     label = None if unknown else np.array(labels, dtype=np.int64)
     ids = np.arange(len(scores))
-    return Table(label, predicted.cpu().numpy(), best.cpu().numpy(), size, ids)
+    return Predictions(label, predicted.cpu().numpy(), best.cpu().numpy(), size, ids)
 
 
 def _batched_scores(workspace: Workspace, model: str) -> Tensor | None:
@@ -181,14 +182,14 @@ def _graph_label(graph: Any) -> int | None:
     return int(y)
 
 
-def table_of_run(workspace: Workspace) -> Table:
+def table_of_run(workspace: Workspace) -> Predictions:
     """The explanations of a run, of which the model is not known."""
     rows = workspace.run.table(["query", "error", "target", "prediction", "label", "field_ids"])
     rows = rows.filter([error is None for error in rows["error"].to_pylist()])
     labels = rows["label"].to_pylist()
     has_labels = any(label is not None for label in labels)
     numbers = np.array(rows["query"].to_pylist(), dtype=np.int64)
-    return Table(
+    return Predictions(
         label=np.array([-1 if label is None else label for label in labels])
         if has_labels
         else None,

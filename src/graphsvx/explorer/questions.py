@@ -23,7 +23,7 @@ LEFT_OUT = ("xgnn", "pgexplainer")
 """Methods that are trained before they explain, or explain no single prediction."""
 
 
-def methods(typed: bool) -> tuple[str, ...]:
+def method_names(typed: bool) -> tuple[str, ...]:
     """Names of the methods that can be asked for; of those that explain typed graphs."""
     names = [name for name in registry.names() if name not in LEFT_OUT]
     if typed:
@@ -132,7 +132,7 @@ def read_question(parameters: Parameters, workspace: Workspace, limits: Limits) 
         kind=kind,
         which=ids,
         model=parameters.choice("model", workspace.models) or workspace.default_model,
-        method=parameters.choice("method", methods(workspace.typed)) or "graphsvx",
+        method=parameters.choice("method", method_names(workspace.typed)) or "graphsvx",
         samples=parameters.integer("samples", 2, limits.samples),
         players=parameters.choice("players", get_args(Players)),  # type: ignore[arg-type]  # one of them
         order=parameters.integer("order", 1, 2),

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphsvx import __version__
 from graphsvx.core.graph import Graph
-from graphsvx.explorer.predictions import Table
-from graphsvx.explorer.questions import Limits, Parameters, methods
+from graphsvx.explorer.predictions import Predictions
+from graphsvx.explorer.questions import Limits, Parameters, method_names
 from graphsvx.explorer.workspace import Workspace
 from graphsvx.utils.printable import one_line
 from graphsvx.views import palette
@@ -52,7 +52,7 @@ def rows(workspace: Workspace, parameters: Parameters, limits: Limits) -> dict[s
     }
 
 
-def row(workspace: Workspace, table: Table, position: int) -> dict[str, Any]:
+def row(workspace: Workspace, table: Predictions, position: int) -> dict[str, Any]:
     """One node or graph."""
     label = None if table.label is None else int(table.label[position])
     number = int(table.ids[position])
@@ -90,7 +90,7 @@ def class_names(workspace: Workspace) -> list[str]:
     ]
 
 
-def _search(workspace: Workspace, table: Table, text: str | None) -> NDArray[np.bool_]:
+def _search(workspace: Workspace, table: Predictions, text: str | None) -> NDArray[np.bool_]:
     """Rows whose id or name matches: an id exactly or by its first digits, a name by a part."""
     if text is None:
         return np.ones(len(table.ids), dtype=bool)
@@ -110,7 +110,7 @@ def _search(workspace: Workspace, table: Table, text: str | None) -> NDArray[np.
     return matches
 
 
-def _sorted(table: Table, positions: NDArray[np.int64], sort: str) -> NDArray[np.int64]:
+def _sorted(table: Predictions, positions: NDArray[np.int64], sort: str) -> NDArray[np.int64]:
     if sort == "id":  # those that the model predicts first
         return positions[np.argsort(table.predicted[positions] < 0, kind="stable")]
     key = table.score if sort.endswith("confidence") else table.size
@@ -140,7 +140,7 @@ def about(workspace: Workspace, limits: Limits) -> dict[str, Any]:
         "live": workspace.live,
         "run": workspace.run is not None,
         "models": [one_line(name) for name in workspace.models],
-        "methods": list(methods(workspace.typed)),
+        "methods": list(method_names(workspace.typed)),
         "classes": [{"name": name, "colour": palette.of_class(i)} for i, name in enumerate(names)],
         "types": _types(workspace),
         "typed": workspace.typed,
@@ -190,9 +190,10 @@ def feature_list(
     if words is not None:
         part = words.casefold().removeprefix("feature ")
         columns = [
-            column for column in columns
+            column
+            for column in columns
             if part == str(column - first) or part in workspace.feature_name(column).casefold()
-        ]  # fmt: skip
+        ]
     return {
         "node": node,
         "total": len(columns),

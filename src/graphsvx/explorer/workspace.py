@@ -24,7 +24,7 @@ from graphsvx.core.modules import evaluation_mode, modules
 from graphsvx.core.names import find_names
 from graphsvx.core.query import Query
 from graphsvx.errors import InputError
-from graphsvx.explorer.predictions import Table, predict_all, table_of_run
+from graphsvx.explorer.predictions import Predictions, predict_all, table_of_run
 from graphsvx.explorer.questions import NodeTypes, Question
 from graphsvx.explorer.what_if import query_of
 from graphsvx.utils.printable import one_line
@@ -54,7 +54,7 @@ class Workspace:
     atoms: bool = False
     """Whether the graphs are molecules: features are one-hot kinds of atoms."""
     _checked: dict[int, Graph] = field(default_factory=dict)
-    _tables: dict[str, Table] = field(default_factory=dict)
+    _tables: dict[str, Predictions] = field(default_factory=dict)
     _copies: dict[str, ModelCopy] = field(default_factory=dict)
     queries: dict[tuple[Any, ...], Query] = field(default_factory=dict)
     """Checked models and graphs, by model and kind of question (`what_if.query_of`)."""
@@ -178,7 +178,7 @@ class Workspace:
         name = getattr(self.graphs[number], "name", None) if self.live else None
         return one_line(name) if isinstance(name, str) and name else f"graph {number}"
 
-    def table(self, model: str | None = None) -> Table:
+    def table(self, model: str | None = None) -> Predictions:
         """Classes and predictions of every node or graph, computed once for each model."""
         name = model or self.default_model
         if name not in self._tables:

@@ -135,10 +135,9 @@ interactions, one entry for each set of players; `record` is the rest as JSON, w
 def to_table(queries: Sequence[int], results: Sequence[Explanation | Failure]) -> pa.Table:
     """One row a query; a failure has its query and error only."""
     rows = [
-        {"error": error_text(result.error)} if isinstance(result, Failure)
-        else _row(result)
+        {"error": error_text(result.error)} if isinstance(result, Failure) else _row(result)
         for result in results
-    ]  # fmt: skip
+    ]
     columns = [pa.array(list(queries), pa.int64())]
     columns += [
         _column([row.get(field.name) for row in rows], field.type) for field in list(SCHEMA)[1:]

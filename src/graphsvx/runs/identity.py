@@ -50,7 +50,7 @@ __all__ = [
     "settings_as_text",
     "short_hash",
     "stable_repr",
-]  # fmt: skip
+]
 
 # Packages whose version may change results in the last bits; a run must not mix versions.
 PACKAGES = ("graphsvx", "torch", "torch_geometric", "numpy", "scipy")
@@ -341,8 +341,9 @@ class Contents:
             parts = (reduced,) if isinstance(reduced, str) else reduced[1:]
             state = {
                 f"{number}": list(part) if number > 1 and isinstance(part, Iterable) else part
-                for number, part in enumerate(parts) if part is not None
-            }  # fmt: skip
+                for number, part in enumerate(parts)
+                if part is not None
+            }
         for name, attribute in sorted(state.items()):
             self._value(_joined(path, name), attribute, depth + 1)
 
@@ -399,10 +400,11 @@ class Contents:
             if _installed(base.__module__):
                 texts = [_digest(f) for f in functions.values()]
                 texts += [
-                    f"{name}={stable_repr(value)}" for name, value in members.items()
+                    f"{name}={stable_repr(value)}"
+                    for name, value in members.items()
                     # Names with two underscores: caches of Python (`__slotnames__` of `copyreg`).
                     if not name.startswith("__") and _plain_inside(value)
-                ]  # fmt: skip
+                ]
                 self._note(base.__qualname__, _short(*texts), self.code)
                 for name, function in functions.items():
                     self._globals(f"{base.__qualname__}.{name}", function, depth)

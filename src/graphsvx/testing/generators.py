@@ -259,8 +259,7 @@ def _check_credit(
         values = getattr(explanation, f"{side.removesuffix('s')}_values")
         truth = shapley_of_table(scores[side][:, explanation.target])
         close = np.shape(values) == truth.shape and np.allclose(values.numpy(), truth, atol=1e-7)
-        require(close, block,
-                f"credit of {side} is the Shapley values of their game by definition")  # fmt: skip
+        require(close, block, f"credit of {side} is the Shapley values of their game by definition")
     return len(sides)
 
 

@@ -53,7 +53,7 @@ class PathGame(FunctionGame):
         return edges
 
 
-class PooledModel(torch.nn.Module):
+class _PooledModel(torch.nn.Module):
     """A small classifier of whole graphs."""
 
     def __init__(self, features: int, classes: int) -> None:
@@ -84,7 +84,7 @@ def random_model(seed: int, whole_graphs: bool = False, features: int = 3) -> to
     """A GCN of two layers, or a model that pools over all nodes, with random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = PooledModel(features, 3) if whole_graphs else GCN(features, 8, 2, 3, act="tanh")
+        model = _PooledModel(features, 3) if whole_graphs else GCN(features, 8, 2, 3, act="tanh")
     return model.double().eval()
 
 

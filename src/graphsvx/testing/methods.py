@@ -54,8 +54,9 @@ def check_method(method: Method, *, seed: int = 0) -> None:
         require(same, method, f"the graph is left as it was {case}")
         _check_record(method, explanation, kind, question, model, data)
         again = explain(model, data, method=method, seed=1, **question)
-        require(_text(explanation) == _text(again), method,
-                f"the same seed gives the same bits {case}")  # fmt: skip
+        require(
+            _text(explanation) == _text(again), method, f"the same seed gives the same bits {case}"
+        )
         record = explanation.to_dict()
         back = Explanation.from_dict(json.loads(json.dumps(record)))
         require(repr(back.to_dict()) == repr(record), method,

@@ -39,7 +39,7 @@ TIMEOUT = 10.0
 """Seconds without any data after which a download is given up."""
 
 
-def read(name: str, root: str | Path | None, reader: Callable[[str, str], T]) -> T:
+def read_files(name: str, root: str | Path | None, reader: Callable[[str, str], T]) -> T:
     """The result of `reader(raw folder, its name)` for files in PyG's layout.
 
     They are checked each time, because a pickle of another origin could run any code.

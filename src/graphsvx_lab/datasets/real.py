@@ -41,7 +41,7 @@ def citation(folder: str, seed: int, root: str | Path | None) -> DataSet:
     class 0, as in PyG.
     """
     name = folder.lower()
-    data = raw.read(name, root, read_planetoid_data)
+    data = raw.read_files(name, root, read_planetoid_data)
     graph = Data(x=data.x, edge_index=data.edge_index, y=data.y)
     return DataSet(
         name=name,
@@ -59,7 +59,7 @@ def amazon_photo(seed: int, root: str | Path | None) -> DataSet:
     A node has hundreds of others within two hops, some have thousands. The seed determines the
     80/10/10 split only.
     """
-    graph = raw.read("amazon-photo", root, _read_amazon)
+    graph = raw.read_files("amazon-photo", root, _read_amazon)
     return DataSet(
         name="amazon-photo",
         seed=seed,
@@ -95,7 +95,7 @@ def mutag(seed: int, root: str | Path | None) -> DataSet:
 
     The ground truth of a mutagen is its NO2 and NH2 groups; other molecules have none.
     """
-    collated, slices, _ = raw.read("mutag", root, read_tu_data)
+    collated, slices, _ = raw.read_files("mutag", root, read_tu_data)
     if collated.x.shape[1] != len(ATOMS):
         raise DataError(
             f"Mutagenicity should have {len(ATOMS)} kinds of atoms, found {collated.x.shape[1]}; "

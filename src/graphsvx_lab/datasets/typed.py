@@ -33,7 +33,7 @@ RELATIONS = 237
 
 
 @dataclass(frozen=True)
-class GraphTypes:
+class GraphSchema:
     """Node types with their counts and feature columns (0: none), and edge types."""
 
     node_types: tuple[str, ...]
@@ -44,7 +44,7 @@ class GraphTypes:
 
 USERS, ITEMS, TAGS, FEATURES = 400, 240, 24, 4
 TYPES = {
-    "acm": GraphTypes(
+    "acm": GraphSchema(
         ("paper", "author", "subject"),
         (4019, 7167, 60),
         (ACM_WORDS, ACM_WORDS, 0),
@@ -55,7 +55,7 @@ TYPES = {
             ("subject", "to", "paper"),
         ),
     ),
-    "typed-motifs": GraphTypes(
+    "typed-motifs": GraphSchema(
         ("user", "item", "tag"),
         (USERS, ITEMS, TAGS),
         (FEATURES, FEATURES, FEATURES),
@@ -69,13 +69,13 @@ TYPES = {
             ("user", "knows", "user"),
         ),
     ),
-    "southern-women": GraphTypes(
+    "southern-women": GraphSchema(
         ("woman", "event"),
         (18, 14),
         (1, 14),
         (("woman", "attended", "event"), ("event", "rev_attended", "woman")),
     ),
-    "fb15k-237": GraphTypes(("node",), (14541,), (0,), ()),
+    "fb15k-237": GraphSchema(("node",), (14541,), (0,), ()),
 }
 """Types of the typed sets; the classified node type is the first."""
 
@@ -251,9 +251,9 @@ def typed_motifs(seed: int) -> DataSet:
     kind = torch.arange(ITEMS) % _TASTES
     label = torch.arange(USERS) % _TASTES
     by_kind = [(kind == k).nonzero()[:, 0] for k in range(_TASTES)]
-    bought = torch.stack([
-        by_kind[int(k)][torch.randperm(len(by_kind[int(k)]), generator=rng)[:3]] for k in label
-    ])  # fmt: skip
+    bought = torch.stack(
+        [by_kind[int(k)][torch.randperm(len(by_kind[int(k)]), generator=rng)[:3]] for k in label]
+    )
     viewed = torch.stack([torch.randperm(ITEMS, generator=rng)[:6] for _ in range(USERS)])
     users = torch.arange(USERS)
     graph = HeteroData()

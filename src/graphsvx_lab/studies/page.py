@@ -278,7 +278,7 @@ class Page:
         claims = [row if has_paper else (row[0], *row[2:]) for row in (CLAIM_COLUMNS, *rows)]
         parts = [
             f"# {self.title}", self.about, QUICK if facts.get("quick") else "",
-            f"**{counted(self.claims).capitalize()}.**", markdown_table(claims[0], claims[1:]),
+            f"**{verdict(self.claims).capitalize()}.**", markdown_table(claims[0], claims[1:]),
             *([f"![{figure.caption}]({study}-{figure.name}.png)", f"*{figure.caption}*"]
               if figure else []),
             self.notes,
@@ -310,7 +310,7 @@ class Page:
         return written
 
 
-def counted(claims: Sequence[Claim]) -> str:
+def verdict(claims: Sequence[Claim]) -> str:
     """How many claims hold, for readers who read no further."""
     tested = [claim.holds for claim in claims if claim.holds is not None]
     others = len(claims) - len(tested)

@@ -29,7 +29,7 @@ from graphsvx_lab.datasets.base import DataSet
 from graphsvx_lab.datasets.titles import data_title
 from graphsvx_lab.metrics.measurements import Measurements, Row, Value
 from graphsvx_lab.studies.context import MakeModel, StudyContext, why_missing
-from graphsvx_lab.studies.page import BOLD, CLAIM_COLUMNS, Page, counted, summary_rows
+from graphsvx_lab.studies.page import BOLD, CLAIM_COLUMNS, Page, summary_rows, verdict
 from graphsvx_lab.studies.setting import Setting
 from graphsvx_lab.zoo import Trained
 
@@ -371,7 +371,7 @@ def write_summary(folder: Path, studies: Sequence[Study]) -> Path:
         for in_paper in (True, False) if measured else (True,):
             cells = summary_rows(claim for claim in claims if bool(claim.paper) == in_paper)
             rows[in_paper] += [[link, *row] for row in cells]
-        state = counted(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
+        state = verdict(claims) if measured else f"not measured yet: `graphsvx study {study.name}`"
         pages.append(f"- {link} ({state}): {study.about}")
     pages += [f"- [{title}]({file})" for file, title in OTHER_PAGES.items()
               if (folder / file).exists()]  # fmt: skip

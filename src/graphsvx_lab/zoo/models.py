@@ -54,7 +54,7 @@ WEIGHTED = (GraphConv, GCNConv)
 POOLINGS = {"max": global_max_pool, "mean": global_mean_pool, "sum": global_add_pool}
 
 
-class Blocks(nn.Module):
+class ConvolutionBlocks(nn.Module):
     """Message-passing blocks, ReLU after each: GNN(a, b, ReLU)-GNN(b, b, ReLU)-...
 
     `concat` returns the concatenated outputs of all blocks, otherwise those of the last block.
@@ -97,7 +97,7 @@ class Blocks(nn.Module):
 class NodeClassifier(nn.Module):
     """Message-passing blocks and a linear layer: logits for every node."""
 
-    def __init__(self, blocks: Blocks, classes: int, dropout: float = 0.0) -> None:
+    def __init__(self, blocks: ConvolutionBlocks, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.blocks = blocks
         self.dropout = nn.Dropout(dropout)
@@ -113,7 +113,7 @@ class GraphClassifier(nn.Module):
     """Message-passing blocks, global pooling and a linear layer: logits for every graph."""
 
     def __init__(
-        self, blocks: Blocks, classes: int, dropout: float = 0.0, pooling: str = "max"
+        self, blocks: ConvolutionBlocks, classes: int, dropout: float = 0.0, pooling: str = "max"
     ) -> None:
         super().__init__()
         self.blocks = blocks

@@ -66,7 +66,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class AccuracyRow:
     """A row of the table: the cards of a model by seed, or why there are none."""
 
     dataset: str
@@ -116,7 +116,7 @@ class Row:
         return f"{mean(tests):.3f} ± {stdev(tests):.3f}" if len(tests) > 1 else "-"
 
 
-def markdown(rows: list[Row], command: str) -> str:
+def markdown(rows: list[AccuracyRow], command: str) -> str:
     """The page `docs/results/models.md`."""
     trained = [row for row in rows if row.cards]
     lines = [
@@ -150,7 +150,7 @@ def markdown(rows: list[Row], command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _changes(row: Row) -> str:
+def _changes(row: AccuracyRow) -> str:
     changes = differences(row.cards[0].settings, row.dataset)
     return (
         ", ".join(f"{key} {theirs} → {ours}" for key, (theirs, ours) in changes.items()) or "none"

@@ -22,9 +22,9 @@ from graphsvx_lab.datasets.registry import checked_seed
 from graphsvx_lab.datasets.typed import RELATIONS, TYPES
 from graphsvx_lab.zoo.card import Card, versions
 from graphsvx_lab.zoo.models import (
-    Blocks,
     CitationGAT,
     CitationGCN,
+    ConvolutionBlocks,
     GraphClassifier,
     HeteroClassifier,
     NodeClassifier,
@@ -82,7 +82,7 @@ def build(
                 dropout=settings.dropout,
             )
         return CitationGCN(features, settings.hidden, classes, settings.dropout)
-    blocks = Blocks(
+    blocks = ConvolutionBlocks(
         features,
         hidden=settings.hidden,
         layers=settings.layers,
@@ -399,7 +399,7 @@ def fit_links(
         net.train()
         order = torch.randperm(facts.shape[1])
         cut = int(EDGES * len(order))
-        edge_index, edge_type = as_edges(facts[:, order[:cut]], relations)
+        edge_index, edge_type = _as_edges(facts[:, order[:cut]], relations)
         batch = facts[:, order[cut : cut + settings.batch_size]]
         entities = net(edge_index, edge_type)
         head, relation, tail = batch
@@ -424,7 +424,7 @@ def fit_links(
     return best[1]
 
 
-def as_edges(facts: Tensor, relations: int) -> tuple[Tensor, Tensor]:
+def _as_edges(facts: Tensor, relations: int) -> tuple[Tensor, Tensor]:
     """Facts [3, facts] as edges in both directions; relation r + `relations` is r turned round."""
     head, relation, tail = facts
     ends = torch.stack([torch.cat([head, tail]), torch.cat([tail, head])])
