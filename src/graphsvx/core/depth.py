@@ -29,7 +29,7 @@ def message_passing_depth(model: Model, graph: Graph) -> int | None:
     if not layers:
         return None
     if graph.has_types:
-        return _depth_by_type(model, graph)
+        return _depth_by_type(model, graph, layers)
     rounds = 0
 
     def count(*_: Any) -> None:
@@ -60,14 +60,13 @@ def message_passing_depth(model: Model, graph: Graph) -> int | None:
     return rounds or None
 
 
-def _depth_by_type(model: Model, graph: Graph) -> int | None:
+def _depth_by_type(model: Model, graph: Graph, layers: list[MessagePassing]) -> int | None:
     """The longest chain of message-passing rounds from the input to the outputs.
 
     Layers of one round for several edge types run side by side, so calls are not counted but
     followed through torch's record of the computation. Without such a record all calls are
-    counted, which is never too few. None if the model has no layers of PyG.
+    counted, which is never too few.
     """
-    layers = [layer for layer in model.submodules if isinstance(layer, MessagePassing)]
     for small, rows_of_tables in ((True, False), (True, True), (False, False)):
         if rows_of_tables and not model.tables:
             continue

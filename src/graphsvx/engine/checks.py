@@ -91,7 +91,7 @@ def equals_plain_calls(
     if allclose(other, outputs, like):
         return True
     draws = np.random.default_rng(0)
-    changed = alone.nudged(field, draws).evaluate(
+    changed = alone.nudged(draws).evaluate(
         field,
         replace(perturbations, feature_table=nudged(plain(perturbations.feature_table), draws)),
     )

@@ -186,14 +186,13 @@ class Plain(Evaluator):
         ]
         return torch.cat(outputs) if self.query.graph.has_types else torch.stack(outputs)
 
-    def nudged(self, field: Field, rng: np.random.Generator) -> Plain:
+    def nudged(self, rng: np.random.Generator) -> Plain:
         """The same with every feature of the graph changed by its last bit."""
-        graph = self.query.graph
-        if graph.has_types:
-            features = {name: nudged(x, rng) for name, x in graph.types.features.items()}
-            return replace(self, query=replace(self.query, graph=graph.with_features(features)))
-        reference = self.reference or full_reference(self.query.graph, field)
-        return replace(self, reference=replace(reference, x=nudged(reference.x, rng)))
+        graph, reference = self.query.graph, self.reference
+        if reference is not None:
+            return replace(self, reference=replace(reference, x=nudged(reference.x, rng)))
+        features = {name: nudged(x, rng) for name, x in graph.types.features.items()}
+        return replace(self, query=replace(self.query, graph=graph.with_features(features)))
 
     def _single(
         self, field: Field, reference: ReferenceGraph, perturbation: Perturbations
