@@ -224,8 +224,8 @@ def _entry(
 
 def method_of(model: Any, name: str) -> Callable[..., Any] | None:
     """A method or module of the user's model, such as `decode`; None if it has none."""
-    found = getattr(model, name, None)
-    return found if callable(found) else None
+    member = getattr(model, name, None)
+    return member if callable(member) else None
 
 
 def _own_methods(model: nn.Module) -> set[str]:
