@@ -24,7 +24,7 @@ from graphsvx.engine.rows import Rows
 from graphsvx.games.graph_game import GraphGame
 from graphsvx.masks import Auto
 from graphsvx.methods import graphsvx as methods
-from graphsvx.methods import pipeline
+from graphsvx.methods import pipeline, playing
 
 PARTS = ("field", "checks", "masks", "states", "batches", "model", "fit", "record", "rest")
 """Receptive field; run-time checks; coalitions chosen; turned into canonical states; batches
@@ -62,14 +62,14 @@ def watched() -> Iterator[Stopwatch]:
         for place, name, part in (
             (fields, "in_neighbourhood", "field"),
             (evaluating, "cached_evaluator", "checks"),
-            (methods, "replays_agree", "checks"),
+            (playing, "replays_agree", "checks"),
             (Auto, "__call__", "masks"),
             (GraphGame, "states", "states"),
             (Rows, "evaluate", "batches"),
             (Model, "__call__", "model"),
-            (methods, "fit_all", "fit"),
+            (playing, "fit_all", "fit"),
             (pipeline, "fit_all", "fit"),
-            (GraphSVX, "_explanation", "record"),
+            (methods, "record", "record"),
         ):
             timed = watch.timed(part, getattr(place, name))
             stack.enter_context(mock.patch.object(place, name, timed))

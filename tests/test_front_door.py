@@ -1021,9 +1021,9 @@ def test_edge_attr_must_be_there_to_play() -> None:
     data = graph_of()
     data.edge_attr = draws(data.num_edges, 4)
     for settings in ({"hops": 1}, {"tolerance": 0.1}, {"reference": [1.0]}):
-        method = GraphSVX(players="edge_attr", **settings)
         with pytest.raises(InputError):
-            explain(Attentive(), data, node=NODE, method=method)
+            explain(Attentive(), data, node=NODE,
+                    method=GraphSVX(players="edge_attr", **settings))  # fmt: skip
 
 
 def test_cells_are_in_every_view(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import graphsvx
-from graphsvx import api
+from graphsvx import explain_many
 from graphsvx.estimators.direct import as_nodes
 from graphsvx.methods import LIME, SHAP, IntegratedGradients, Saliency
 from graphsvx.methods.gnnexplainer import GNNExplainer
@@ -149,7 +149,7 @@ def test_many_questions_at_once_give_what_single_ones_give(known):
     model, data = known
     trained = PGExplainer(epochs=1).fit(model, data, nodes=[0])
     for method in (GNNExplainer(epochs=5), trained, PGMExplainer(samples=50), Saliency()):
-        many = list(api.explain_many(model, data, [0, 5, 9], method=method, progress=False))
+        many = list(explain_many(model, data, [0, 5, 9], method=method, progress=False))
         for node, e in zip((0, 5, 9), many, strict=True):
             again = graphsvx.explain(model, data, node=node, method=method, seed=e.certificate.seed)
             torch.testing.assert_close(e.edge_values, again.edge_values)
@@ -162,7 +162,7 @@ def test_workers_change_nothing(known):
     one, two = (
         {
             e.centres: e.to_dict()
-            for e in api.explain_many(
+            for e in explain_many(
                 model, data, [0, 5], method=method, workers=workers, progress=False
             )
         }
