@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
 
 import pytest
 import torch
 
-from graphsvx import GraphSVX, explain, runs
-from graphsvx.errors import DataError, InputError
+from graphsvx import GraphSVX, explain
+from graphsvx.errors import InputError
 from graphsvx.estimators import WLS, Lasso
 from graphsvx.generators import Indirect, Isolate
 from graphsvx.masks import Paired
@@ -118,20 +117,3 @@ def test_runs_record_each_field_of_each_part() -> None:
     assert settings["method.players"] == "Edges"
     assert settings["method.players.hops"] == "2"
     assert settings["method.budget.samples"] == "40"
-
-
-def test_a_run_of_an_earlier_version_is_refused_with_its_reason(tmp_path, monkeypatch) -> None:
-    model, data = random_model("gcn", 1), random_graph(1)
-    recorded = identity.settings_as_text
-
-    def of_earlier(options: dict[str, Any]) -> dict[str, str]:
-        return recorded(options) | (
-            {"method.regression": "Smooth()"} if "method" in options else {}
-        )
-
-    monkeypatch.setattr(identity, "settings_as_text", of_earlier)
-    options = {"out": tmp_path / "run", "nodes": [1], "method": GraphSVX(samples=20)}
-    runs.start(model, data, **options)
-    monkeypatch.undo()
-    with pytest.raises(DataError, match="a run of an earlier version of graphsvx"):
-        runs.start(model, data, **options)
