@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from graphsvx import GraphSVX, explain, explain_many, runs
+from graphsvx import GraphSVX, estimate, explain, explain_many, metrics, runs
 from graphsvx.errors import GraphSVXError, InputError, ModelError
 from graphsvx.estimators import WLS
 from graphsvx.masks import Auto
 from graphsvx.results.explanation import Explanation
 from tests.runs.helpers import ThisProcess
+from tests.typed_worlds import hetero_model, typed_graph
 from tests.utils.test_constraints import VALUES
 from tests.worlds import random_graph, random_model
 
@@ -170,3 +171,50 @@ def test_a_run_takes_a_mask_of_nodes(tmp_path) -> None:
     run = runs.start(random_model("gcn", 1), random_graph(1), mask, out=tmp_path / "run",
                      backend=runs.Local(1), method=METHOD)  # fmt: skip
     assert run.queries.tolist() == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda e, odd: metrics.fidelity(e, MODEL, GRAPH, top=odd), "top must be"),
+        (lambda e, odd: metrics.fidelity(odd, MODEL, GRAPH), "explanation must be Explanation"),
+        (lambda e, odd: metrics.stability(MODEL, GRAPH, METHOD, node=1, repeats=odd), "repeats"),
+        (metrics.consistency, "second must be Explanation"),
+        (metrics.relative_error, "reference must be Explanation"),
+        (lambda e, odd: metrics.contrastivity(odd), "first must be Explanation"),
+        (lambda e, odd: metrics.characterization(0.5, odd), "minus must be a number"),
+        (lambda e, odd: metrics.sparsity(e, threshold=odd), "threshold must be a number"),
+        (lambda e, odd: e.node_label(odd), "node must be an integer"),
+        (lambda e, odd: e.from_shapiq(odd), "values must be shapiq.InteractionValues"),
+        (lambda e, odd: list(explain_many(MODEL, GRAPH, [1], progress=odd)), "progress must be"),
+        (lambda e, odd: list(explain_many(MODEL, GRAPH, [1], method=odd)), "method must be"),
+        (lambda e, odd: estimate(lambda rows: rows.sum(1), 3, estimator=odd), "estimator must be"),
+        (lambda e, odd: Explanation.load(odd), "path must be a path"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "odd", [(), torch.zeros(0), np.array([None, object()]), torch.zeros(3, device="meta")]
+)
+def test_arguments_beyond_those_of_explain_are_checked(call, message, odd) -> None:
+    with pytest.raises(InputError, match=message):
+        call(explain(MODEL, GRAPH, node=1, method=METHOD), odd)
+
+
+def test_values_of_games_and_settings_that_hold_no_numbers_are_refused() -> None:
+    meta = torch.zeros(8, device="meta")
+    with pytest.raises(InputError, match="the game must return"):
+        estimate(lambda rows: meta[: len(rows)], 3)
+    with pytest.raises(InputError, match="tolerance must be"):
+        GraphSVX(tolerance=torch.zeros(1, device="meta"))
+
+
+def test_typed_graphs_refuse_what_only_plain_ones_take() -> None:
+    graph = typed_graph(0)
+    model, node = hetero_model("sage", graph, 0), (graph.node_types[0], 0)
+    with pytest.raises(InputError, match="arguments= names attributes of graphs without types"):
+        explain(model, graph, node=node, arguments={"x": "features"})
+    with pytest.raises(InputError, match="data must be the HeteroData that was explained"):
+        explain(model, graph, node=node, method=METHOD).to_pyg(GRAPH)
+    graph["extra"].num_nodes = "three"
+    with pytest.raises(InputError, match="num_nodes must be an integer, got 'three'"):
+        explain(model, graph, node=node)

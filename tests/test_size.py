@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 # Lines of Python. Lower a bound when code is removed; raise one only for what earns its lines.
 BOUNDS = {
     "graphsvx/cli": 1_940,
-    "graphsvx/core": 4_950,
+    "graphsvx/core": 4_960,
     "graphsvx/engine": 7_010,
     "graphsvx/estimators": 4_590,
     "graphsvx/explorer": 2_860,
@@ -20,7 +20,7 @@ BOUNDS = {
     "graphsvx/masks": 870,
     "graphsvx/methods": 5_840,
     "graphsvx/metrics": 660,
-    "graphsvx/results": 3_300,
+    "graphsvx/results": 3_310,
     "graphsvx/runs": 2_400,
     "graphsvx/testing": 1_120,
     "graphsvx/utils": 1_470,

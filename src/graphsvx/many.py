@@ -104,7 +104,8 @@ def check_call(
     The first question that can be asked tells that the arguments go together. Failures of the
     model are left to the questions.
     """
-    method = check_method(options.get("method") or DEFAULT)
+    method = options.get("method")
+    method = DEFAULT if method is None else check_method(method)
     errors: list[InputError] = []
     for data, question in islice(questions, 10):
         try:
@@ -169,6 +170,7 @@ def explain_many(
     check_model_and_data(model, data)
     if on_failure is not None and not callable(on_failure):
         raise InputError(f"on_failure must be a function of a Failure, got {shown(on_failure)}")
+    progress = checked(progress, bool | None, "progress")
     if isinstance(edges, (Tensor, np.ndarray)):
         edges = edges.tolist()
     if edges is not None and not isinstance(edges, (list, tuple)):

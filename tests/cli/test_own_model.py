@@ -188,9 +188,13 @@ def test_run_explains_links_groups_and_resumes(own: Net, run: Run, tmp_path: Pat
         (["--groups", "a"], "got 'a'"),
         (["--edges", " ; "], "must be a list"),
         (["--groups", "0,1", "--nodes", "all"], "one kind of query"),
+        (["--groups", "latin.txt"], "'latin.txt' cannot be read"),
     ],
 )
-def test_odd_queries_of_a_run_are_refused(own: Net, run: Run, rest, message) -> None:
+def test_odd_queries_of_a_run_are_refused(
+    own: Net, run: Run, tmp_path: Path, rest, message
+) -> None:
+    (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
     ran = run("run", "graph.pt", "--model", f"{own.module}:build", "--out", "out", *rest)
     assert ran.code == 2
     assert message in ran.err

@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from graphsvx import runs
 from graphsvx.errors import DataError
 from graphsvx.results import serialize
 from graphsvx.runs import running
+from graphsvx.runs.backends import Chunk, Job, LostChunk
 from tests.runs import helpers
 from tests.runs.helpers import (
     alive,
@@ -27,6 +30,7 @@ from tests.runs.helpers import (
     start,
     wait_until,
 )
+from tests.worlds import random_graph, random_model
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -98,6 +102,25 @@ def test_a_query_that_kills_every_worker_is_a_failure_of_its_own(tmp_path, refer
     with pytest.raises(DataError, match="lost 3 times"):
         run[11]
     assert serialize.same(run[12], reference[12])
+
+
+@dataclass(frozen=True)
+class Losing:
+    """A backend whose workers die of what it knows."""
+
+    reason: str
+
+    def answers(self, job: Job, take: Callable[[], Chunk | None]) -> Iterator[LostChunk]:
+        while (chunk := take()) is not None:
+            yield LostChunk(chunk, self.reason)
+
+
+def test_a_failure_says_what_its_workers_died_of(tmp_path) -> None:
+    backend = Losing("the node ran out of memory")
+    run = runs.start(
+        random_model("gcn", 1), random_graph(1), [3], out=tmp_path / "run", backend=backend
+    )
+    assert "lost 3 times: the node ran out of memory" in run.failures()[3]
 
 
 def test_failures_are_recorded_and_tried_again_on_request(tmp_path, reference) -> None:

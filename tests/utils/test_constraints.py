@@ -28,8 +28,9 @@ from graphsvx.masks import (
     SmartSeparate,
 )
 from graphsvx.masks.learned import EdgeNetwork, Learned
-from graphsvx.methods import integrated_gradients, lime, saliency, shap
+from graphsvx.methods.gradients import IntegratedGradients, Saliency
 from graphsvx.methods.graphlime import HSICLasso
+from graphsvx.methods.tabular import LIME, SHAP
 from graphsvx.results.explanation import Explanation
 from graphsvx.utils.constraints import Checked, Range, checked, expected
 from graphsvx_lab import zoo
@@ -52,12 +53,12 @@ METHODS: dict[str, Any] = {
     "GraphLIME": methods.GraphLIME(),
     "PGMExplainer": methods.PGMExplainer(samples=20),
     "XGNN": methods.XGNN(steps=2, episodes=1, rollouts=0, tries=1, nodes=3),
-    "LIME": lime.LIME(samples=20),
-    "SHAP": shap.SHAP(samples=20),
+    "LIME": LIME(samples=20),
+    "SHAP": SHAP(samples=20),
     "Greedy": methods.Greedy(rounds=2),
     "Random": methods.Random(),
-    "Saliency": saliency.Saliency(),
-    "IntegratedGradients": integrated_gradients.IntegratedGradients(steps=2),
+    "Saliency": Saliency(),
+    "IntegratedGradients": IntegratedGradients(steps=2),
 }
 PARTS: dict[str, tuple[Any, Callable[[Any], GraphSVX]]] = {
     **{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -199,12 +200,17 @@ def _queries(
 
 def _lines(text: str) -> list[str]:
     """Lines of a file, or parts of a text between semicolons; empty ones are left out."""
+    with suppress(OSError):  # of a text that is no name of a file
+        if (path := Path(text)).is_file():
+            return [line for line in _text_of(path).splitlines() if line.strip()]
+    return [line for line in text.split(";") if line.strip()]
+
+
+def _text_of(path: Path) -> str:
     try:
-        path = Path(text)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(";")
-    except (OSError, UnicodeDecodeError):
-        lines = text.split(";")
-    return [line for line in lines if line.strip()]
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 def _backend(name: str, workers: int | None, address: str | None) -> runs.Backend:

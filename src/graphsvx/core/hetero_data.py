@@ -21,6 +21,7 @@ from graphsvx.core.stamps import Stamp, stamp
 from graphsvx.core.statistics import Statistics, statistics_of
 from graphsvx.core.types import FLAT, EdgeType, Types
 from graphsvx.errors import InputError, UnsupportedError
+from graphsvx.utils.constraints import as_int
 from graphsvx.utils.exclusive import exclusive
 
 # By the first edge_index: data objects cannot be keys.
@@ -95,7 +96,7 @@ def _parts(data: Any) -> _Parts:
                 count = None
             if count is None:
                 raise InputError(f"data[{name!r}] must have a table x or num_nodes, got neither")
-            counts[name] = int(count)
+            counts[name] = as_int(count, f"data[{name!r}].num_nodes")
         return _Parts(
             False,
             counts,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from graphsvx.core import graph as graphs
 from graphsvx.core import model as models
@@ -185,6 +186,11 @@ def _checked(model: Callable[..., Any], data: Any, arguments: Any) -> Graph:
     """The checked graph, with types where the model takes them."""
     if arguments is None and is_typed(model, data):
         return check_graph_with_types(data)
+    if isinstance(data, HeteroData):
+        raise InputError(
+            "arguments= names attributes of graphs without types; name those of a HeteroData as "
+            "the model does: data[type].attribute for attribute_dict"
+        )
     return graphs.check_graph(data, adjacency_for(model, data, arguments))
 
 
@@ -383,7 +389,8 @@ def _centres(types: Types, node: Any, nodes: Any, edge: Any) -> Ids:
     elif nodes is not None:
         numbers = _group(types, nodes)
     elif edge is not None:
-        ends = list(edge) if isinstance(edge, Iterable) else []
+        single = isinstance(edge, (Tensor, np.ndarray)) and edge.ndim == 0
+        ends = list(edge) if isinstance(edge, Iterable) and not single else []
         if len(ends) != 2:
             raise InputError(f"edge must be a pair of nodes (u, v), got {shown(edge)}")
         numbers = [node_number(types, end, "each end of edge") for end in ends]

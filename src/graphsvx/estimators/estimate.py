@@ -119,7 +119,9 @@ def estimate(
     players = checked(players, Count, "players")
     budget = checked(budget, _Budget, "budget")
     mask = checked(Auto() if mask is None else mask, MaskSetting, "mask")
-    estimator = checked(estimator or GaussianProcess(), EstimatorSetting, "estimator")
+    estimator = checked(
+        GaussianProcess() if estimator is None else estimator, EstimatorSetting, "estimator"
+    )
     tolerance = checked(tolerance, _Tolerance, "tolerance")
     seed = checked(seed, Seed, "seed")
     function = _CheckedFunction(game)
@@ -206,13 +208,11 @@ class _CheckedFunction:
 
 def _float64(values: Any) -> Floats | None:
     """A fresh array, or None for what is not an array of real numbers."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        if values.is_complex():
-            return None
-        return np.array(values.double().numpy())
     try:
+        if isinstance(values, Tensor):
+            values = values.detach().cpu()
+            return None if values.is_complex() else np.array(values.double().numpy())
         array = np.array(values)
         return None if array.dtype.kind not in "biuf" else array.astype(np.float64)
-    except (TypeError, ValueError):  # such as rows of unequal lengths
+    except (RuntimeError, TypeError, ValueError):  # rows of unequal lengths, quantized tensors
         return None

@@ -16,8 +16,10 @@ from graphsvx.methods.base import Method
 from graphsvx.metrics.select import Level, level_of, scores, top_keys
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import Count, NotNegative, checks_arguments
 
 
+@checks_arguments
 def similarity(first: Explanation, second: Explanation, level: Level | None = None) -> float:
     """Cosine similarity of two credit vectors over the union of their players; 1 if both are 0.
 
@@ -45,6 +47,7 @@ def _credit_by_player(explanation: Explanation, level: Level) -> dict[Any, float
     return dict(zip(keys, values.tolist(), strict=True))
 
 
+@checks_arguments
 def stability(
     model: Callable[..., Any],
     data: Any,
@@ -52,8 +55,8 @@ def stability(
     *,
     node: int | None = None,
     graph: bool = False,
-    noise: float = 0.01,
-    repeats: int = 5,
+    noise: NotNegative = 0.01,
+    repeats: Count = 5,
     level: Level | None = None,
     output: Output = "raw",
     scale: Scale = "probability",
@@ -84,10 +87,6 @@ def stability(
         InputError: `repeats` is below 1 or `noise` below 0.
 
     """
-    if repeats < 1:
-        raise InputError(f"repeats must be at least 1, got {repeats}")
-    if not noise >= 0:
-        raise InputError(f"noise must be 0 or more, got {noise}")
     options: dict[str, Any] = {
         "node": node, "graph": graph, "method": method, "output": output, "scale": scale,
         "seed": seed,
@@ -106,6 +105,7 @@ def stability(
     return sum(similarities) / len(similarities)
 
 
+@checks_arguments
 def consistency(
     first: Explanation,
     second: Explanation,
@@ -136,6 +136,7 @@ def consistency(
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
+@checks_arguments
 def relative_error(explanation: Explanation, reference: Explanation) -> float:
     """|phi - phi_ref|^2 / |phi_ref|^2 over all players; NaN if the reference is 0 everywhere.
 
@@ -160,6 +161,7 @@ def relative_error(explanation: Explanation, reference: Explanation) -> float:
     return _relative(_credit(explanation) - _credit(reference), reference)
 
 
+@checks_arguments
 def expected_error(explanation: Explanation) -> float:
     """The relative squared error that an explanation's own standard errors let expect.
 
@@ -182,6 +184,7 @@ def _relative(distance: Tensor, reference: Explanation) -> float:
     return float((distance**2).sum()) / size if size > 0 else float("nan")
 
 
+@checks_arguments
 def contrastivity(
     first: Explanation,
     second: Explanation | None = None,

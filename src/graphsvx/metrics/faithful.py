@@ -32,6 +32,7 @@ from graphsvx.methods.baseline import perturbed_scores
 from graphsvx.metrics.select import Key, Level, level_of, scores, top_keys, top_positions
 from graphsvx.results.credit import Ranking
 from graphsvx.results.explanation import Explanation
+from graphsvx.utils.constraints import checks_arguments
 
 Compared = Literal["probability", "label"]
 
@@ -43,6 +44,7 @@ class Fidelity(NamedTuple):
     minus: float
 
 
+@checks_arguments
 def fidelity(
     explanation: Explanation,
     model: Callable[..., Any],
@@ -82,8 +84,6 @@ def fidelity(
         UnsupportedError: labels of a regression, or an explanation of a link or group.
 
     """
-    if compare not in ("probability", "label"):
-        raise InputError(f'compare must be "probability" or "label", got {compare!r}')
     full, without, only = _perturbed_outputs(
         explanation, model, data, _Selection(top, by, level, output)
     )
@@ -96,6 +96,7 @@ def fidelity(
     return Fidelity(float((full - without)[target]), float((full - only)[target]))
 
 
+@checks_arguments
 def characterization(plus: float, minus: float, weights: tuple[float, float] = (0.5, 0.5)) -> float:
     """Weighted harmonic mean of fidelity+ and 1 - fidelity- (GraphFramEx), computed by PyG.
 
@@ -114,6 +115,7 @@ def characterization(plus: float, minus: float, weights: tuple[float, float] = (
     return float(characterization_score(clamped[0], clamped[1], *weights))
 
 
+@checks_arguments
 def unfaithfulness(
     explanation: Explanation,
     model: Callable[..., Any],
@@ -154,6 +156,7 @@ def unfaithfulness(
     return float(1 - torch.exp(-terms.sum().clamp(min=0)))
 
 
+@checks_arguments
 def sparsity(
     explanation: Explanation,
     *,
@@ -187,6 +190,7 @@ def sparsity(
     return 1 - float((magnitudes >= threshold * magnitudes.max()).double().mean())
 
 
+@checks_arguments
 def efficiency_residual(explanation: Explanation) -> float:
     """|prediction - base - total|: 0 for Shapley value methods (efficiency axiom).
 

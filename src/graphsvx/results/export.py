@@ -17,6 +17,7 @@ from graphsvx.results.credit import Interactions
 from graphsvx.results.details import GraphTypes
 from graphsvx.results.ranking import Entry, Players, cell_name, listed
 from graphsvx.results.record import ExplanationRecord
+from graphsvx.utils.constraints import shown
 from graphsvx.utils.extras import require_extra
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def _to_hetero(explanation: ExplanationRecord, types: GraphTypes, data: Any) -> 
             converted[node_type].node_credit = nodes[part, None].float()
             converted[node_type].num_nodes = int(part.stop - part.start)
     if data is not None:
+        _must_be_explained(types, data)
         first = dict(zip(types.node_types, types.node_starts, strict=False))
         ends = [
             data[name].edge_index.cpu() + torch.tensor([[first[name[0]]], [first[name[2]]]])
@@ -231,6 +233,11 @@ def _to_hetero(explanation: ExplanationRecord, types: GraphTypes, data: Any) -> 
         converted = converted.to(data[types.edge_types[0]].edge_index.device)
     converted._graphsvx = explanation
     return converted
+
+
+def _must_be_explained(types: GraphTypes, data: Any) -> None:
+    if not {*types.edge_types} <= {*getattr(data, "edge_types", ())}:
+        raise InputError(f"data must be the HeteroData that was explained, got {shown(data)}")
 
 
 def edge_credit_by_type(explanation: ExplanationRecord, types: GraphTypes) -> Tensor:
@@ -467,6 +474,8 @@ def from_shapiq(explanation: E, values: Any) -> E:
     Their standard errors are unknown (NaN) unless shapiq says that they are exact.
     """
     players = len(explanation.player_names)
+    if not isinstance(values, require_extra("shapiq").InteractionValues):
+        raise InputError(f"values must be shapiq.InteractionValues, got {shown(values)}")
     if values.n_players != players:
         raise InputError(
             f"the values are of {values.n_players} players, the explanation has {players}"

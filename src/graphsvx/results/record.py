@@ -483,6 +483,7 @@ class ExplanationRecord:
     def node_label(self, node: int) -> str:
         """A node of the receptive field in words: its name, or its type and id."""
         field, types = self.field, self.types
+        node = as_int(node, "node")
         if types is None or field.names is not None:
             return field.name(node)
         at = (field.ids == node).nonzero()

@@ -142,8 +142,9 @@ def write_file(explanation: ExplanationRecord, path: str | Path) -> None:
 
 def read_file(path: str | Path, kind: type[T]) -> T:
     """Read JSON written by `write_file`."""
+    path = as_path(path)
     try:
-        record = json.loads(as_path(path).read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -27,7 +27,7 @@ from graphsvx.core.edge_index import Index
 from graphsvx.core.hetero_data import check_graph_of, is_typed
 from graphsvx.core.statistics import Statistics
 from graphsvx.core.types import nodes_by_type
-from graphsvx.errors import DataError
+from graphsvx.errors import DataError, first_line
 from graphsvx.many import Failure, failure_of
 from graphsvx.results.explanation import Explanation
 from graphsvx.runs import arrow_schema, identity
@@ -155,6 +155,8 @@ class LostChunk:
     """A chunk whose worker died."""
 
     queries: Chunk
+    reason: str = "too little memory?"
+    """Cause of death, as far as it is known."""
 
 
 class Backend(Protocol):
@@ -259,8 +261,8 @@ class Ray(Checked):
                         yield ray.get(done)
                     except ray.exceptions.RayTaskError:
                         raise  # an error in our code, not a lost worker
-                    except ray.exceptions.RayError:
-                        yield LostChunk(chunk)
+                    except ray.exceptions.RayError as error:
+                        yield LostChunk(chunk, first_line(error))
         finally:
             for task in running:
                 ray.cancel(task, force=True)

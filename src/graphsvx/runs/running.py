@@ -238,7 +238,7 @@ def _work(job: Job, backend: Backend, progress: RunProgress, meter: _Meter) -> N
                     given_up = scheduler.put_back(result.queries)
                     if not given_up:
                         continue
-                    reason = ModelError(f"its worker was lost {TRIES} times; too little memory?")
+                    reason = ModelError(f"its worker was lost {TRIES} times: {result.reason}")
                     rows = arrow_schema.to_table(given_up, [Failure(q, reason) for q in given_up])
                     answer = Answer(tuple(given_up), rows, 0.0)
                 else:

@@ -365,17 +365,23 @@ def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _tuple(value: Any, hints: tuple[Any, ...], stored: bool) -> Any:
-    if isinstance(value, (Tensor, np.ndarray)):
-        value = value.tolist()
-    if not isinstance(value, (tuple, list)):
+    if not isinstance(value, (tuple, list, Tensor, np.ndarray)) or not getattr(value, "ndim", 1):
         raise Misfit
     if hints[-1] is Ellipsis:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
         raise Misfit
+    value = value if isinstance(value, (tuple, list)) else _numbers(value)
     entries = tuple(_fitted(entry, hint, stored) for entry, hint in zip(value, hints, strict=True))
     unchanged = isinstance(value, tuple) and all(map(lambda a, b: a is b, entries, value))
     return value if unchanged else entries
+
+
+def _numbers(values: Tensor | np.ndarray[Any, Any] | np.generic) -> Any:
+    try:
+        return values.tolist()
+    except RuntimeError:  # it holds none: meta, nested and quantized tensors
+        raise Misfit from None
 
 
 def _mapping(value: Any, kind: type, hints: tuple[Any, ...], stored: bool) -> Any:
@@ -399,7 +405,8 @@ def _bool(value: Any) -> bool:
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, (bool, float, str)) or getattr(value, "dtype", None) == torch.bool:
+    is_truth = isinstance(value, Tensor) and value.dtype == torch.bool
+    if is_truth or isinstance(value, (bool, float, str)):
         raise Misfit
     try:
         return value if type(value) is int else int(value.__index__())
@@ -408,10 +415,8 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, (Tensor, np.ndarray)) and math.prod(value.shape) == 1:
-        value = value.item()
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, (Tensor, np.ndarray, np.generic)) and math.prod(value.shape) == 1:
+        value = _numbers(value.reshape(()))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Misfit
     try:
