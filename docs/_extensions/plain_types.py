@@ -56,6 +56,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     )
     plain = types.SimpleNamespace(**vars(typing))
     plain.get_type_hints = without_extras(typing.get_type_hints)
-    sphinx.util.inspect.typing = plain  # type: ignore[assignment]
+    sphinx.util.inspect.typing = plain  # type: ignore[assignment]  # has what Sphinx uses of it
     sphinx.util.typing.get_type_hints = without_extras(sphinx.util.typing.get_type_hints)
     return {"parallel_read_safe": True}
