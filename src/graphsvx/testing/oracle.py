@@ -197,12 +197,12 @@ def shapley_values(
 def shapley_of_table(values: Any) -> Any:
     """The same, [players, ...], of a game by its values: `values[k]` of the players in k's bits."""
     values = np.asarray(values)
-    count, every = len(values).bit_length() - 1, np.arange(len(values))
-    sizes = ((every[:, None] >> np.arange(count)) & 1).sum(1)
+    count, numbers = len(values).bit_length() - 1, np.arange(len(values))
+    sizes = ((numbers[:, None] >> np.arange(count)) & 1).sum(1)
     weights = np.array([1 / (count * comb(count - 1, size)) for size in range(count)])
     credit = []
     for player in range(count):
-        others = every[(every >> player) & 1 == 0]
+        others = numbers[(numbers >> player) & 1 == 0]
         added = values[others | 1 << player] - values[others]
         credit.append(np.tensordot(weights[sizes[others]], added, 1))
     return np.stack(credit)
